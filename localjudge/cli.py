@@ -1,0 +1,235 @@
+"""The command line: flags become a judge and a run, and nothing else happens here."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from localjudge.errors import LocalJudgeError, UsageError
+
+FAILED_ROWS = 3
+"""The exit code of a run that finished with failures."""
+
+app = typer.Typer(
+    help="An LLM judge that never leaves the machine: a rationale and scores for every response, every time.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INPUT...",
+        help="Files or globs (.jsonl, .jsonl.gz, .csv, .tsv, .parquet), '-' for JSONL on stdin, or 'examples'.",
+        show_default=False,
+    ),
+]
+RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric to judge by.")]
+ModelName = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="PATH_OR_ID",
+        help="A model directory or the id of a model in the local cache.  [default: the small bundled one]",
+        show_default=False,
+    ),
+]
+ColumnNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column", metavar="FIELD=COLUMN", help="The column of a field, where it has a name of its own."
+    ),
+]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N rows.", show_default=False)
+]
+
+
+@app.command()
+def score(
+    inputs: Inputs,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", show_default=False)],
+    model: ModelName = None,
+    engine: Annotated[str, typer.Option(metavar="auto|transformers", help="What runs the model.")] = "auto",
+    rubric: RubricName = "just-eval",
+    column: ColumnNames = None,
+    limit: Limit = None,
+    max_rationale_tokens: Annotated[
+        int, typer.Option(metavar="N", help="The most tokens of a rationale.")
+    ] = 256,
+    temperature: Annotated[float, typer.Option(metavar="T", help="0 takes the likeliest token.")] = 0.0,
+    top_p: Annotated[
+        float, typer.Option(metavar="P", help="The share of the probability to sample from.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(metavar="S", help="Of the sampling.")] = 0,
+    engine_arg: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An option of the engine's own, such as batch_size=8."),
+    ] = None,
+) -> None:
+    """Judge every row and write a run directory. The same command again continues a run."""
+    from localjudge.judge import Judge
+    from localjudge.progress import Progress
+    from localjudge.rows import count_rows, find_inputs, parse_columns, read_rows
+    from localjudge.run import Run
+
+    columns = parse_columns(column or ())
+    files = find_inputs(inputs)
+    _quiet_libraries()
+    judge = Judge(
+        model,
+        rubric=rubric,
+        engine=engine,
+        max_rationale_tokens=max_rationale_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        seed=seed,
+        engine_args=_assignments(engine_arg or ()),
+    )
+    total = count_rows(files)
+    progress = Progress(min(total, limit) if total and limit else total)
+    progress.say(f"model {judge.model.name} · rubric {judge.rubric.name} · {len(files)} input(s) → {out}")
+    if judge.model.is_bundled:
+        progress.warn(judge.describe()["notice"])
+    with Run(out, judge, files) as run, progress:
+        if run.already_done:
+            progress.skip(run.already_done)
+            progress.say(f"continuing: {run.already_done} rows are done already")
+        rows = islice(read_rows(files, columns), limit)
+        summary = run.score(rows, progress.add)
+    print_table(summary.table())
+    if not summary.judged + summary.failed:
+        raise UsageError(f"{', '.join(inputs)}: holds no rows")
+    progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
+    for reason, count in summary.reasons.most_common(5):
+        progress.warn(f"{count} failed: {reason}")
+    if summary.failed:
+        raise typer.Exit(FAILED_ROWS)
+
+
+@app.command()
+def prompt(
+    inputs: Inputs,
+    rubric: RubricName = "just-eval",
+    column: ColumnNames = None,
+    limit: Limit = None,
+    model: ModelName = None,
+    tokens: Annotated[bool, typer.Option("--tokens", help="With the token ids that the engine gets.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="A JSON line a row: id, text, tokens.")] = False,
+) -> None:
+    """Print exactly what the judge will be sent."""
+    from localjudge.records import Failure
+    from localjudge.rows import find_inputs, parse_columns, read_rows
+    from localjudge.rubric import Rubric
+
+    judged_by = Rubric.load(rubric)
+    _quiet_libraries()
+    encode = None
+    if tokens:
+        from localjudge.model import Model
+
+        encode = Model.find(model).prompts.encode
+    failed = False
+    for row in islice(read_rows(find_inputs(inputs), parse_columns(column or ())), limit):
+        try:
+            if isinstance(row, Failure):
+                raise ValueError(row.error.removeprefix(f"{row.source}: "))
+            text = judged_by.text(row)
+            ids = encode(text) if encode else None
+        except ValueError as error:
+            failed = True
+            typer.echo(f"{row.source}: {error}", err=True)
+            continue
+        if as_json:
+            typer.echo(json.dumps({"id": row.id, "text": text, "tokens": ids}, ensure_ascii=False))
+        else:
+            typer.echo(text)
+            if ids is not None:
+                typer.echo(f"{len(ids)} tokens: {' '.join(map(str, ids))}")
+    if failed:
+        raise typer.Exit(FAILED_ROWS)
+
+
+@app.command()
+def show(
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)],
+    row_id: Annotated[
+        list[str] | None, typer.Option("--id", metavar="ID", help="Show the judgement of this row.")
+    ] = None,
+) -> None:
+    """Show a run: a table of its systems, or single judgements by their id."""
+    from localjudge.progress import judgement_text
+    from localjudge.rubric import Rubric
+    from localjudge.run import read_lines, read_manifest
+    from localjudge.summary import Summary
+
+    aspects = Rubric.model_validate(read_manifest(run)["rubric"]).aspects
+    if not row_id:
+        summary = Summary(aspects)
+        for line in read_lines(run):
+            summary.add(line)
+        print_table(summary.table())
+        for reason, count in summary.reasons.most_common(5):
+            typer.echo(f"{count} failed: {reason}")
+        return
+    wanted = set(row_id)
+    found = set()
+    for line in read_lines(run):
+        if line["id"] in wanted:
+            found.add(line["id"])
+            typer.echo(judgement_text(line, aspects))
+    if missing := wanted - found:
+        raise UsageError(f"{run}: no row with the id {', '.join(sorted(missing))}")
+
+
+def main() -> None:
+    """The program `localjudge`: a mistake ends with one line and an exit code, not with a traceback."""
+    try:
+        app()
+    except LocalJudgeError as error:
+        typer.echo(f"localjudge: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("localjudge: stopped; the same command continues", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+def print_table(table: object) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    console.print(table, width=console.width if console.is_terminal else 120)
+
+
+def _assignments(options: list[str] | tuple[()]) -> dict[str, str]:
+    assigned = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--engine-arg {option}: write KEY=VALUE")
+        assigned[key] = value
+    return assigned
+
+
+def _quiet_libraries() -> None:
+    """No network and no chatter from the libraries below, unless the user has set it otherwise."""
+    for name, value in {
+        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "TOKENIZERS_PARALLELISM": "false",
+    }.items():
+        os.environ.setdefault(name, value)

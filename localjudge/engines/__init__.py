@@ -1,0 +1,86 @@
+"""Engines: what completes prompts under the token table.
+
+The seam is one method: an iterator of prompts goes in, and completions come out in lists, each as its prompts
+finish together. An engine pulls prompts when it has room for them and holds only so many at a time. What it
+is told besides (`Decoding`) is the same for every row of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.errors import UsageError
+from localjudge.grammar import TokenTable
+from localjudge.model import Model
+from localjudge.prompt import Prompt
+
+ENGINES = ("auto", "transformers")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """How answers are decoded.
+
+    Attributes:
+        table: the token table.
+        limit: the most tokens of an answer.
+        stretch: how near the limit a rationale closes at the end of a sentence, in tokens.
+        temperature: 0 picks the likeliest token.
+        top_p: the share of the probability that sampling picks from, above 0 and up to 1.
+    """
+
+    table: TokenTable
+    limit: int
+    stretch: int = 0
+    temperature: float = 0.0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A complete answer: token ids without the end token.
+
+    `probabilities` is float64 (A, K), the model's own probabilities of each value of the scale at each aspect,
+    before temperature and top-p; None where one position does not hold them. `error` is set instead where the
+    engine could not answer this prompt.
+    """
+
+    tag: int
+    tokens: tuple[int, ...] = ()
+    probabilities: NDArray[np.float64] | None = None
+    error: str | None = None
+
+
+class Engine(Protocol):
+    """Completes prompts."""
+
+    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
+        """Answers to all prompts, each exactly once, in lists of those that finished together.
+
+        Raises:
+            EngineError: the engine broke; the prompts not yet answered are lost to it.
+        """
+        ...
+
+    def describe(self) -> Mapping[str, Any]:
+        """Versions, device and settings, for the run's record of itself."""
+        ...
+
+
+def open_engine(name: str, model: Model, decoding: Decoding, options: Mapping[str, str]) -> Engine:
+    """The engine of this name, with the model loaded.
+
+    Raises:
+        UsageError: no such engine, or an option that it does not know.
+        ModelError: the model cannot be loaded.
+    """
+    if name not in ENGINES:
+        raise UsageError(f"--engine {name}: there are {', '.join(ENGINES)}")
+    from localjudge.engines.transformers import TransformersEngine
+
+    return TransformersEngine(model, decoding, options)

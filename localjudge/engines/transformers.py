@@ -1,0 +1,164 @@
+"""The embedded engine: plain transformers, on any machine."""
+
+from __future__ import annotations
+
+import bisect
+import platform
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, StoppingCriteria
+
+from localjudge.decoding import TableDecoder, TableMask
+from localjudge.engines import Completion, Decoding
+from localjudge.errors import EngineError, ModelError, UsageError
+from localjudge.model import Model
+from localjudge.prompt import Prompt
+
+# Prompts are padded to the next of these lengths, a quarter of an octave apart: at most 19 % of padding.
+_LENGTHS = [int(32 * 2 ** (step / 4)) for step in range(60)]
+
+
+class TransformersEngine:
+    """Batches of prompts of about the same length through `model.generate`.
+
+    A batch is the next `batch_size` prompts of one padded length, in the order they came. What a batch holds
+    therefore does not change when whole batches have been taken away, and a run that continues computes the
+    very same batches as one that was never broken.
+
+    Options: `batch_size` (16 on a CPU, 64 on a GPU), `device` (`cpu`, `cuda`, `cuda:1` …) and `dtype`
+    (the model's own, or `float32` …).
+    """
+
+    def __init__(self, model: Model, decoding: Decoding, options: Mapping[str, str]) -> None:
+        unknown = set(options) - {"batch_size", "device", "dtype"}
+        if unknown:
+            raise UsageError(
+                f"--engine-arg {sorted(unknown)[0]}: the transformers engine knows batch_size, device and dtype"
+            )
+        self._device = torch.device(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
+        try:
+            self.batch_size = int(options.get("batch_size", 16 if self._device.type == "cpu" else 64))
+        except ValueError:
+            raise UsageError(f"--engine-arg batch_size={options['batch_size']}: give a whole number") from None
+        if self.batch_size < 1:
+            raise UsageError(f"--engine-arg batch_size={self.batch_size}: give 1 or more")
+        dtype = options.get("dtype", "auto")
+        if dtype not in ("auto", "float32", "bfloat16", "float16"):
+            raise UsageError(f"--engine-arg dtype={dtype}: there are auto, float32, bfloat16 and float16")
+        self._decoding = decoding
+        try:
+            self._model = AutoModelForCausalLM.from_pretrained(
+                model.path, dtype=dtype, use_safetensors=True, local_files_only=True, trust_remote_code=False
+            )
+            self._model = self._model.to(self._device).eval()
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ModelError(f"model {model.name}: {str(error).strip().splitlines()[0]}") from None
+        # The defaults that ship with a model (temperature, penalties …) are not the run's: none of them act.
+        self._model.generation_config = GenerationConfig()
+        self._mask = TableMask(decoding, self._device)
+
+    def describe(self) -> Mapping[str, Any]:
+        return {
+            "name": "transformers",
+            "versions": {"torch": torch.__version__, "transformers": version("transformers")},
+            "device": torch.cuda.get_device_name(self._device)
+            if self._device.type == "cuda"
+            else f"{self._device.type} ({platform.machine()}, {torch.get_num_threads()} threads)",
+            "dtype": str(self._model.dtype).removeprefix("torch."),
+            "batch_size": self.batch_size,
+        }
+
+    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
+        waiting: dict[int, list[Prompt]] = defaultdict(list)
+        for prompt in prompts:
+            length = _LENGTHS[bisect.bisect_left(_LENGTHS, len(prompt.tokens))]
+            waiting[length].append(prompt)
+            if len(waiting[length]) == self.batch_size:
+                yield self._generate(waiting.pop(length), length)
+        for length, batch in sorted(waiting.items()):
+            yield self._generate(batch, length)
+
+    def _generate(self, batch: list[Prompt], length: int) -> list[Completion]:
+        tokens = torch.zeros(len(batch), length, dtype=torch.long)
+        attention = torch.zeros_like(tokens)
+        for row, prompt in enumerate(batch):
+            tokens[row, length - len(prompt.tokens) :] = torch.tensor(prompt.tokens)
+            attention[row, length - len(prompt.tokens) :] = 1
+        decoder = TableDecoder(self._mask, len(batch))
+        seeds = [prompt.seed for prompt in batch]
+        try:
+            with torch.inference_mode():
+                output = self._model.generate(
+                    tokens.to(self._device),
+                    attention_mask=attention.to(self._device),
+                    generation_config=GenerationConfig(
+                        max_new_tokens=self._decoding.limit, do_sample=False, pad_token_id=0
+                    ),
+                    logits_processor=[_Sampler(decoder, self._decoding, seeds)],
+                    stopping_criteria=[_Completed(decoder)],
+                )
+        except torch.OutOfMemoryError:
+            raise EngineError(
+                f"the memory does not hold {len(batch)} prompts of {length} tokens; "
+                f"try --engine-arg batch_size={max(1, len(batch) // 2)}"
+            ) from None
+        except RuntimeError as error:
+            raise EngineError(f"the engine broke: {error}") from error
+        return [
+            _completion(prompt.tag, output[row, length:].tolist(), decoder, row)
+            for row, prompt in enumerate(batch)
+        ]
+
+
+def _completion(tag: int, tokens: list[int], decoder: TableDecoder, row: int) -> Completion:
+    if decoder.broken[row]:
+        return Completion(tag, error="the model's probabilities of a score are not finite numbers")
+    probabilities = None if decoder.probabilities is None else decoder.probabilities[row]
+    return Completion(tag, tuple(tokens[: decoder.lengths[row]]), probabilities)
+
+
+class _Sampler(LogitsProcessor):  # type: ignore[misc]
+    """Constrains the next tokens and picks them, so that `generate` has one choice left.
+
+    A sampled row draws from random numbers of its own, so what it draws does not depend on its neighbours.
+    """
+
+    def __init__(self, decoder: TableDecoder, decoding: Decoding, seeds: list[int]) -> None:
+        self._decoder = decoder
+        self._decoding = decoding
+        self._random = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        scores = scores.float().clone()
+        self._decoder.constrain(scores)
+        picked = scores.argmax(dim=-1) if self._decoding.temperature == 0 else self._sample(scores)
+        self._decoder.advance(picked.tolist())
+        return torch.full_like(scores, -torch.inf).scatter_(1, picked[:, None], 0.0)
+
+    def _sample(self, logits: torch.Tensor) -> torch.Tensor:
+        """One token a row, by inverting the cumulative distribution; (rows,)."""
+        probabilities = torch.softmax(logits.double() / self._decoding.temperature, dim=-1)
+        ranked, order = probabilities.sort(dim=-1, descending=True, stable=True)
+        mass = ranked.cumsum(dim=-1)
+        # The nucleus (Holtzman et al. 2020): the likeliest tokens until their mass reaches top_p.
+        nucleus = (mass - ranked) < self._decoding.top_p * mass[:, -1:]
+        mass = torch.where(nucleus & (ranked > 0), mass, 0).cummax(dim=-1).values
+        draws = torch.tensor([[random.random()] for random in self._random], device=logits.device)
+        picked = torch.searchsorted(mass, draws.double() * mass[:, -1:], right=True)
+        last = (nucleus & (ranked > 0)).sum(dim=-1, keepdim=True) - 1
+        return order.gather(1, torch.minimum(picked, last))[:, 0]
+
+
+class _Completed(StoppingCriteria):  # type: ignore[misc]
+    """Stops each row where its answer is complete."""
+
+    def __init__(self, decoder: TableDecoder) -> None:
+        self._decoder = decoder
+
+    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
+        return torch.from_numpy(self._decoder.complete).to(input_ids.device)

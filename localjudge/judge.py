@@ -1,0 +1,236 @@
+"""The judge: rows in, judgements and failures out.
+
+rows → prompts → (token table) → engine → judgements
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from localjudge.engines import Completion, Decoding, Engine, open_engine
+from localjudge.errors import UsageError
+from localjudge.grammar import cache_folder, stretch_for, token_table
+from localjudge.model import BUNDLED_NOTICE, Model
+from localjudge.prompt import Prompt
+from localjudge.records import Failure, Judgement, Outcome, Row
+from localjudge.rows import as_row
+from localjudge.rubric import DEFAULT_RUBRIC, Rubric
+
+# This many failures in a row are handed out before the engine is given more to do.
+_MOST_WAITING = 1000
+
+
+class Judge:
+    """An open-weights model on this machine, judging by a rubric.
+
+        for outcome in Judge("path/to/model").score(rows):
+            print(outcome.id, outcome.scores if outcome.status == "judged" else outcome.error)
+
+    Args:
+        model: a model directory, the id of one in the local hub cache, or None for the small bundled model.
+        rubric: a rubric, the name of one that ships, or its file.
+        engine: `auto` or `transformers`.
+        max_rationale_tokens: the most tokens of a rationale, 1 or more.
+        temperature: 0 takes the likeliest token; above 0 tokens are sampled.
+        top_p: the share of the probability to sample from, above 0 and up to 1.
+        seed: of the sampling. Each row draws its own random numbers from the seed and its content.
+        engine_args: the engine's own options.
+
+    Raises:
+        UsageError: what was asked for cannot be done, with the reason.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        *,
+        rubric: Rubric | str | Path = DEFAULT_RUBRIC,
+        engine: str = "auto",
+        max_rationale_tokens: int = 256,
+        temperature: float = 0.0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        engine_args: Mapping[str, str] | None = None,
+    ) -> None:
+        if not 0 <= temperature < float("inf"):
+            raise UsageError(f"--temperature {temperature}: give 0 or more")
+        if not 0 < top_p <= 1:
+            raise UsageError(f"--top-p {top_p}: give a share above 0 and up to 1")
+        self.rubric = rubric if isinstance(rubric, Rubric) else Rubric.load(rubric)
+        self.model = Model.find(model)
+        self.seed = seed
+        self._max_rationale_tokens = max_rationale_tokens
+        self._engine_name = engine
+        self._engine_args = dict(engine_args or {})
+        self._vocabulary = self.model.vocabulary
+        table = token_table(self.rubric, self._vocabulary, cache_folder())
+        try:
+            limit = table.limit(max_rationale_tokens)
+        except ValueError as error:
+            raise UsageError(f"--max-rationale-tokens {max_rationale_tokens}: {error}") from None
+        self.decoding = Decoding(table, limit, stretch_for(max_rationale_tokens), temperature, top_p)
+
+    @cached_property
+    def engine(self) -> Engine:
+        """The engine, with the model loaded at first use."""
+        return open_engine(self._engine_name, self.model, self.decoding, self._engine_args)
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Everything that decides a judgement besides the row: what two runs must share to be one."""
+        engine = self.engine.describe()
+        return {
+            "rubric": self.rubric.digest,
+            "model": self.model.digest,
+            "chat_template": self.model.prompts.digest,
+            "vocabulary": self._vocabulary.digest,
+            "engine": engine["name"],
+            "dtype": engine["dtype"],
+            "max_rationale_tokens": self._max_rationale_tokens,
+            "temperature": self.decoding.temperature,
+            "top_p": self.decoding.top_p,
+            "seed": self.seed,
+        }
+
+    @cached_property
+    def _settings_digest(self) -> str:
+        return hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
+
+    def key(self, row: Row) -> str:
+        """A digest of everything that decides the judgement of this row, in hex."""
+        content = [self._settings_digest, row.instruction, row.reference, row.candidate]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+
+    def describe(self) -> dict[str, Any]:
+        """What a stranger needs to repeat the run, besides the rows."""
+        return {
+            "settings": self.settings,
+            "rubric": self.rubric.model_dump(mode="json"),
+            "prompt_sha256": self.rubric.template_digest,
+            "model": {"name": self.model.name, "path": str(self.model.path), "files": self.model.files},
+            "max_tokens": self.decoding.limit,
+            "engine": dict(self.engine.describe()),
+            "notice": BUNDLED_NOTICE if self.model.is_bundled else None,
+        }
+
+    def score(self, rows: Iterable[Row | Failure | Mapping[str, Any]]) -> Iterator[Outcome]:
+        """A judgement or a failure for each row, each exactly once, as they finish (not in order)."""
+        read = (as_row(row, f"row {number}") for number, row in enumerate(rows, 1))
+        for outcomes in self.outcomes(read):
+            yield from outcomes
+
+    def outcomes(self, rows: Iterable[Row | Failure]) -> Iterator[list[Outcome]]:
+        """The same, in lists of those that finished together."""
+        feed = _Feed(self, rows)
+        while not feed.exhausted:
+            for completions in self.engine.complete(feed):
+                yield [*feed.take_failures(), *(self._judged(feed, each) for each in completions)]
+            if failures := feed.take_failures():
+                yield failures
+
+    def prompt(self, row: Row) -> list[int]:
+        """The token ids that the engine gets for this row.
+
+        Raises:
+            ValueError: the row cannot be judged by this rubric or does not fit the model's context.
+        """
+        text = self.rubric.text(row)
+        tokens = self.model.prompts.encode(text)
+        context = self.model.context
+        if context is not None and len(tokens) + self.decoding.limit > context:
+            raise ValueError(
+                f"a prompt of {len(tokens)} tokens and an answer of up to {self.decoding.limit} do not fit "
+                f"the model's context of {context}"
+            )
+        return tokens
+
+    def _judged(self, feed: _Feed, completion: Completion) -> Outcome:
+        row, key, prompt_tokens = feed.take(completion.tag)
+        identity: dict[str, Any] = {
+            "id": row.id,
+            "system": row.system,
+            "key": key,
+            "source": row.source,
+            "columns": dict(row.columns),
+            "prompt_tokens": prompt_tokens,
+        }
+        if completion.error is not None:
+            return Failure(**identity, error=f"{row.source}: {completion.error}")
+        decoding = self.decoding
+        try:
+            answer = self.rubric.parse(self._vocabulary.decode(completion.tokens))
+            cut = decoding.table.was_cut(completion.tokens, decoding.limit, decoding.stretch)
+        except (ValueError, LookupError) as error:
+            # The table rules this out. Should an engine not keep to the table, the row says so.
+            return Failure(**identity, error=f"{row.source}: the engine's answer is not whole: {error}")
+        expected = probabilities = None
+        if completion.probabilities is not None:
+            values = self.rubric.scale.values
+            by_aspect = dict(zip(self.rubric.aspects, completion.probabilities, strict=True))
+            probabilities = {aspect: [round(float(p), 6) for p in row] for aspect, row in by_aspect.items()}
+            expected = {aspect: round(float(row @ values), 4) for aspect, row in by_aspect.items()}
+        return Judgement(
+            **identity,
+            rationale=answer.rationale,
+            scores=answer.scores,
+            expected=expected,
+            probabilities=probabilities,
+            rationale_cut=cut,
+            output_tokens=len(completion.tokens),
+        )
+
+
+class _Feed:
+    """Rows as prompts, as the engine asks for them; rows that make no prompt are set aside as failures.
+
+    Where very many fail in a row, the feed ends early, so that the failures are handed out; it can be
+    iterated again.
+    """
+
+    def __init__(self, judge: Judge, rows: Iterable[Row | Failure]) -> None:
+        self._judge = judge
+        self._rows = iter(rows)
+        self._asked: dict[int, tuple[Row, str, int]] = {}
+        self._failures: list[Outcome] = []
+        self._tag = 0
+        self.exhausted = False
+
+    def __iter__(self) -> Iterator[Prompt]:
+        while len(self._failures) < _MOST_WAITING:
+            row = next(self._rows, None)
+            if row is None:
+                self.exhausted = True
+                return
+            if isinstance(row, Failure):
+                self._failures.append(row)
+                continue
+            key = self._judge.key(row)
+            try:
+                tokens = self._judge.prompt(row)
+            except ValueError as error:
+                self._failures.append(
+                    Failure(
+                        id=row.id,
+                        system=row.system,
+                        key=key,
+                        source=row.source,
+                        columns=dict(row.columns),
+                        error=f"{row.source}: {error}",
+                    )
+                )
+                continue
+            self._tag += 1
+            self._asked[self._tag] = (row, key, len(tokens))
+            yield Prompt(self._tag, tokens, seed=int(key, 16))
+
+    def take(self, tag: int) -> tuple[Row, str, int]:
+        return self._asked.pop(tag)
+
+    def take_failures(self) -> list[Outcome]:
+        failures, self._failures = self._failures, []
+        return failures

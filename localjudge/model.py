@@ -1,0 +1,203 @@
+"""A model on this machine: where it is, what files it is made of, and how it reads and ends text."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import ModelError
+from localjudge.grammar import cache_folder
+from localjudge.prompt import PromptEncoder, render
+from localjudge.vocabulary import Vocabulary, read_vocabulary
+
+BUNDLED = "bundled"
+BUNDLED_NOTICE = (
+    "These scores come from the small bundled model. It shows that the path works; what it says of a response "
+    "means nothing more.\nName a real judge with --model, a model directory or an id in the local cache, such "
+    "as --model Qwen/Qwen3-8B"
+)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A causal language model in a local directory. `Model.find` finds one."""
+
+    name: str
+    path: Path
+
+    @classmethod
+    def find(cls, name: str | Path | None = None) -> Model:
+        """The model in a directory, in the local hub cache by its id, or the bundled one.
+
+        Nothing is downloaded.
+
+        Raises:
+            ModelError: it is not there, or it is nothing that can be loaded safely.
+        """
+        if name is None or str(name) == BUNDLED:
+            return cls(BUNDLED, _bundled_folder())
+        path = Path(name).expanduser()
+        if not path.is_dir():
+            path = _cached_folder(str(name))
+        return cls(str(name), path.resolve())._checked()
+
+    def _checked(self) -> Model:
+        if not (self.path / "config.json").is_file():
+            raise ModelError(f"model {self.name}: {self.path} holds no config.json")
+        if not list(self.path.glob("*.safetensors")):
+            pickled = list(self.path.glob("*.bin")) + list(self.path.glob("*.pt*"))
+            what = "only pickled weights, which can run code when loaded" if pickled else "no weights"
+            raise ModelError(f"model {self.name}: {self.path} holds {what}; safetensors files are needed")
+        return self
+
+    @property
+    def is_bundled(self) -> bool:
+        return self.name == BUNDLED
+
+    @cached_property
+    def config(self) -> Any:
+        """The configuration of the language model (of its text part, where it has several)."""
+        from transformers import AutoConfig
+
+        try:
+            config = AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
+        except (OSError, ValueError) as error:
+            raise ModelError(f"model {self.name}: {_first_line(error)}") from None
+        return config.get_text_config()
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        from transformers import AutoTokenizer
+
+        try:
+            return AutoTokenizer.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
+        except (OSError, ValueError, KeyError) as error:
+            raise ModelError(
+                f"model {self.name}: its tokenizer cannot be loaded: {_first_line(error)}"
+            ) from None
+
+    @cached_property
+    def prompts(self) -> PromptEncoder:
+        return PromptEncoder(self.tokenizer)
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        return read_vocabulary(self.tokenizer, self.config.vocab_size, self.end_tokens)
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens of a prompt and its answer together; None where the model names no bound."""
+        length = getattr(self.config, "max_position_embeddings", None)
+        return int(length) if length else None
+
+    @cached_property
+    def end_tokens(self) -> frozenset[int]:
+        """Every token that ends a turn: of the configurations, the tokenizer, and the chat template."""
+        named = [getattr(self.config, "eos_token_id", None), self.tokenizer.eos_token_id]
+        generation = self.path / "generation_config.json"
+        if generation.is_file():
+            named.append(json.loads(generation.read_text()).get("eos_token_id"))
+        ends = {
+            token
+            for some in named
+            if some is not None
+            for token in (some if isinstance(some, list) else [some])
+        }
+        if self.tokenizer.chat_template:
+            ends |= self._end_of_turn()
+        if not ends:
+            raise ModelError(
+                f"model {self.name}: neither its files nor its tokenizer name an end-of-text token"
+            )
+        return frozenset(ends)
+
+    def _end_of_turn(self) -> set[int]:
+        """The added token that the chat template puts after an answer, if it does."""
+        stand_in = "stand-in-for-the-answer"
+        turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": stand_in}]
+        text = render(self.tokenizer, turns, add_generation_prompt=False)
+        if stand_in not in text:
+            return set()
+        rest = text.rpartition(stand_in)[2].lstrip()
+        special = {
+            token: added
+            for token, added in self.tokenizer.backend_tokenizer.get_added_tokens_decoder().items()
+            if added.special
+        }
+        return {token for token, added in special.items() if rest.startswith(added.content)}
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """SHA-256 of each file in the directory, in hex. Remembered in the cache while a file is unchanged."""
+        return _digests(self.path)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over what decides the model's answers: weights, configuration, tokenizer, chat template."""
+        decisive = {
+            name: digest
+            for name, digest in self.files.items()
+            if name.endswith((".safetensors", ".json", ".jinja", ".model"))
+        }
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def _bundled_folder() -> Path:
+    """`models/bundled` of the checkout, or its copy inside an installed package."""
+    package = Path(__file__).parent
+    for folder in (package / "_models" / BUNDLED, package.parent / "models" / BUNDLED):
+        if (folder / "config.json").is_file():
+            return folder
+    raise ModelError("the bundled model is missing from this installation; name one with --model")
+
+
+def _cached_folder(name: str) -> Path:
+    if name.count("/") > 1 or name.startswith((".", "/", "~")):
+        raise ModelError(f"model {name}: no such directory")
+    from huggingface_hub import constants, snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError):
+        raise ModelError(
+            f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}; "
+            f"fetch it where there is a network: hf download {name}"
+        ) from None
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    memory_file = cache_folder() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:32]}.json"
+    try:
+        memory = json.loads(memory_file.read_text())
+    except (OSError, ValueError):
+        memory = {}
+    digests, remembered = {}, {}
+    for file in sorted(folder.iterdir()):
+        if not file.is_file() or file.name.startswith("."):
+            continue
+        status = file.stat()
+        stamp = f"{file.resolve()} {status.st_size} {status.st_mtime_ns}"
+        known = memory.get(stamp) if isinstance(memory, dict) else None
+        if known is None:
+            with file.open("rb") as stream:
+                known = hashlib.file_digest(stream, "sha256").hexdigest()
+        digests[file.name] = remembered[stamp] = known
+    if remembered != memory:
+        scratch = memory_file.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            memory_file.parent.mkdir(parents=True, exist_ok=True)
+            scratch.write_text(json.dumps(remembered))
+            scratch.replace(memory_file)
+        except OSError:
+            scratch.unlink(missing_ok=True)
+    return digests
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,112 @@
+"""What a person sees: progress on stderr, and a judgement that can be read in a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from textwrap import fill
+from typing import Any, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from localjudge.records import Judgement, Outcome
+from localjudge.summary import printable
+
+_PLAIN_EVERY = 10.0
+"""Seconds between two lines where stderr is no terminal."""
+
+
+class Progress(AbstractContextManager["Progress"]):
+    """Rows, rows/s and tokens/s on stderr: a live line on a terminal, a plain line now and then elsewhere.
+
+    Args:
+        total: the rows that there are, where it is known.
+    """
+
+    def __init__(self, total: int | None = None) -> None:
+        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._live: Live | None = None
+        self._total = total
+        self._rows = self._failed = self._tokens = self._skipped = 0
+        self._begin = self._last_line = time.monotonic()
+
+    def say(self, text: str) -> None:
+        self._console.print(Text(text))
+
+    def warn(self, text: str) -> None:
+        self._console.print(Text(text, style="yellow"))
+
+    def skip(self, rows: int) -> None:
+        """Rows of the total that are done already."""
+        self._skipped = rows
+
+    def __enter__(self) -> Self:
+        self._begin = self._last_line = time.monotonic()
+        if self._console.is_terminal:
+            self._live = Live(self._line(), console=self._console, transient=True, refresh_per_second=4)
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live:
+            self._live.stop()
+        if self._rows:
+            self.say(self._line().plain)
+
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        for outcome in outcomes:
+            self._rows += 1
+            if isinstance(outcome, Judgement):
+                self._tokens += outcome.output_tokens
+            else:
+                self._failed += 1
+        if self._live:
+            self._live.update(self._line())
+        elif time.monotonic() - self._last_line >= _PLAIN_EVERY:
+            self._last_line = time.monotonic()
+            print(self._line().plain, file=sys.stderr, flush=True)
+
+    def _line(self) -> Text:
+        seconds = max(time.monotonic() - self._begin, 1e-9)
+        rate = self._rows / seconds
+        todo = max((self._total or 0) - self._skipped, self._rows)
+        parts = [f"{self._rows}{f' of {todo}' if self._total else ''} rows"]
+        if self._failed:
+            parts.append(f"{self._failed} failed")
+        parts += [f"{rate:.1f} rows/s", f"{self._tokens / seconds:.0f} tokens/s", f"{_clock(seconds)} gone"]
+        if self._rows < todo and rate:
+            parts.append(f"{_clock((todo - self._rows) / rate)} left")
+        return Text(" · ".join(parts))
+
+
+def judgement_text(line: Mapping[str, Any], aspects: Iterable[str]) -> str:
+    """One line of a run, for a terminal."""
+    system = f" · {line['system']}" if line["system"] else ""
+    parts = [printable(f"{line['id']}{system} · {line['source']}")]
+    if line["status"] == "failed":
+        return "\n".join([*parts, f"failed: {printable(line['error'])}", ""])
+    parts += [fill(printable(line["rationale"]), width=100, replace_whitespace=False)]
+    if line["rationale_cut"]:
+        parts[-1] += " [cut at its limit]"
+    for aspect in aspects:
+        probabilities = line[f"{aspect}_probabilities"]
+        row = f"  {aspect:<14} {line[aspect]:>3}"
+        if probabilities:
+            row += f"   expected {line[f'{aspect}_expected']:.2f}   {_bars(probabilities)}"
+        parts.append(row)
+    return "\n".join([*parts, ""])
+
+
+def _bars(probabilities: Iterable[float]) -> str:
+    """A small bar for each probability, lowest score first."""
+    return "".join("▁▂▃▄▅▆▇█"[min(7, int(p * 8))] for p in probabilities)
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

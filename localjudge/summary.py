@@ -1,0 +1,102 @@
+"""What a run came to: rows and failures, and for each system the mean of each aspect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+
+@dataclass(slots=True)
+class _System:
+    judged: int = 0
+    failed: int = 0
+    cut: int = 0
+    sums: Counter[str] = field(default_factory=Counter)
+    expected_sums: Counter[str] = field(default_factory=Counter)
+    expected: int = 0
+
+
+class Summary:
+    """Counts and means per system, from lines as they stand in `judgements.jsonl`."""
+
+    def __init__(self, aspects: Iterable[str]) -> None:
+        self.aspects = tuple(aspects)
+        self._systems: dict[str | None, _System] = {}
+        self.reasons: Counter[str] = Counter()
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        system = self._systems.setdefault(line["system"], _System())
+        if line["status"] == "failed":
+            system.failed += 1
+            self.reasons[_reason(line)] += 1
+            return
+        system.judged += 1
+        system.cut += line["rationale_cut"]
+        system.sums.update({aspect: line[aspect] for aspect in self.aspects})
+        if line[f"{self.aspects[0]}_expected"] is not None:
+            system.expected += 1
+            system.expected_sums.update({aspect: line[f"{aspect}_expected"] for aspect in self.aspects})
+
+    @property
+    def judged(self) -> int:
+        return sum(system.judged for system in self._systems.values())
+
+    @property
+    def failed(self) -> int:
+        return sum(system.failed for system in self._systems.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """As it stands in `summary.json`. A mean over no judgement is null."""
+        return {
+            "rows": self.judged + self.failed,
+            "judged": self.judged,
+            "failed": self.failed,
+            "failures": dict(self.reasons.most_common()),
+            "systems": [
+                {
+                    "system": name,
+                    "judged": system.judged,
+                    "failed": system.failed,
+                    "rationales_cut": system.cut,
+                    "mean": self._means(system.sums, system.judged),
+                    "mean_expected": self._means(system.expected_sums, system.expected),
+                }
+                for name, system in self._sorted()
+            ],
+        }
+
+    def table(self) -> Table:
+        """A row a system, for a terminal."""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("system", overflow="fold")
+        for heading in (*self.aspects, "n", "failed"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        for name, system in self._sorted():
+            means = self._means(system.sums, system.judged).values()
+            cells = ["–" if mean is None else f"{mean:.2f}" for mean in means]  # noqa: RUF001
+            table.add_row(printable(name or "(none)"), *cells, str(system.judged), str(system.failed))
+        return table
+
+    def _sorted(self) -> list[tuple[str | None, _System]]:
+        return sorted(self._systems.items(), key=lambda item: (item[0] is None, item[0] or ""))
+
+    def _means(self, sums: Mapping[str, float], count: int) -> dict[str, float | None]:
+        return {aspect: round(sums[aspect] / count, 4) if count else None for aspect in self.aspects}
+
+
+def printable(text: str) -> str:
+    """The text without what could steer a terminal: control characters become visible."""
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else f"\\u{ord(character):04x}"
+        for character in text
+    )
+
+
+def _reason(line: Mapping[str, Any]) -> str:
+    """The error without its place, so that equal reasons are counted together."""
+    return str(line["error"]).removeprefix(f"{line['source']}: ")
