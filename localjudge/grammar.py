@@ -227,10 +227,9 @@ def _index(schema: dict[str, Any], vocabulary: Vocabulary) -> tuple[NDArray[np.i
 
 def _literals(rubric: Rubric) -> tuple[bytes, list[bytes], list[bytes]]:
     """The fixed text of an answer: before the rationale, before each score, and the values themselves."""
-    quote = lambda text: json.dumps(text, ensure_ascii=False)  # noqa: E731
-    opening = "{" + quote(rubric.answer.rationale) + ':"'
-    keys = [quote(key) + ':"' for key in rubric.aspect_keys.values()]
-    separators = ['",' + quote(rubric.answer.scores) + ":{" + keys[0], *('",' + key for key in keys[1:])]
+    opening = f'{{"{rubric.answer.rationale}":"'
+    keys = [f'"{key}":"' for key in rubric.aspect_keys.values()]
+    separators = [f'","{rubric.answer.scores}":{{{keys[0]}', *(f'",{key}' for key in keys[1:])]
     values = [str(value).encode() for value in rubric.scale.values]
     return opening.encode(), [separator.encode() for separator in separators], values
 
@@ -303,10 +302,14 @@ def _mark_sentence_ends(
     next_state: NDArray[np.int16], rationale: int, vocabulary: Vocabulary
 ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
     """Give the end of a sentence a state of its own: a copy of the rationale's, entered by other tokens."""
-    ends = np.zeros(vocabulary.size, bool)
+    ends, quotes = np.zeros(vocabulary.size, bool), np.zeros(vocabulary.size, bool)
     for token, piece in vocabulary.pieces.items():
         ends[token] = piece.endswith(_SENTENCE_ENDS)
-    next_state = np.vstack([next_state, next_state[rationale]])
+        quotes[token] = piece.startswith(b'"')
+    after = next_state[rationale].copy()
+    closes = (after >= 0) & ~_reachability(next_state)[after, rationale]
+    after[closes & ~quotes] = -1  # not another word and the closing quote in one
+    next_state = np.vstack([next_state, after])
     states = len(next_state)
     next_state[(next_state == rationale) & ends] = states - 1
     sentence_end = np.zeros(states, bool)
@@ -354,11 +357,11 @@ def _distances(next_state: NDArray[np.int16], final: list[int], picks: NDArray[n
 def _load(file: Path, key: str) -> TokenTable | None:
     """The table in a cache file; None where there is none, or only a damaged or a foreign one."""
     try:
-        with np.load(file, allow_pickle=False) as stored:
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             if str(stored["key"]) != key:
                 return None
             parts: dict[str, Any] = {field.name: stored[field.name] for field in fields(TokenTable)}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
         return None
     return TokenTable(**{**parts, "start": int(parts["start"])})
 

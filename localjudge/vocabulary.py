@@ -66,11 +66,20 @@ def read_vocabulary(tokenizer: Any, size: int, ends: Iterable[int]) -> Vocabular
     to_bytes = _piece_reader(layout)
     added = set(backend.get_added_tokens_decoder())
     ends = frozenset(ends)
-    pieces: dict[int, bytes] = {}
-    for text, token in backend.get_vocab(with_added_tokens=False).items():
+    token_of: dict[bytes, int] = {}
+    # Bytes come last: one that repeats a character's own token is never written by the tokenizer.
+    texts = sorted(
+        backend.get_vocab(with_added_tokens=False).items(), key=lambda item: (_is_byte(item[0]), item[1])
+    )
+    for text, token in texts:
         if token not in added and token not in ends and token < size and (piece := to_bytes(text)):
-            pieces[token] = piece
+            token_of.setdefault(piece, token)
+    pieces = {token: piece for piece, token in token_of.items()}
     return Vocabulary(pieces, frozenset(end for end in ends if end < size), size)
+
+
+def _is_byte(text: str) -> bool:
+    return _BYTE_PIECE.fullmatch(text) is not None
 
 
 def _piece_reader(layout: Mapping[str, Any]) -> Any:

@@ -142,16 +142,17 @@ class _Sampler(LogitsProcessor):  # type: ignore[misc]
 
     def _sample(self, logits: torch.Tensor) -> torch.Tensor:
         """One token a row, by inverting the cumulative distribution; (rows,)."""
-        probabilities = torch.softmax(logits.double() / self._decoding.temperature, dim=-1)
-        ranked, order = probabilities.sort(dim=-1, descending=True, stable=True)
-        mass = ranked.cumsum(dim=-1)
-        # The nucleus (Holtzman et al. 2020): the likeliest tokens until their mass reaches top_p.
-        nucleus = (mass - ranked) < self._decoding.top_p * mass[:, -1:]
-        mass = torch.where(nucleus & (ranked > 0), mass, 0).cummax(dim=-1).values
-        draws = torch.tensor([[random.random()] for random in self._random], device=logits.device)
-        picked = torch.searchsorted(mass, draws.double() * mass[:, -1:], right=True)
-        last = (nucleus & (ranked > 0)).sum(dim=-1, keepdim=True) - 1
-        return order.gather(1, torch.minimum(picked, last))[:, 0]
+        weights = torch.softmax(logits.double() / self._decoding.temperature, dim=-1)
+        if self._decoding.top_p < 1:
+            # The nucleus (Holtzman et al. 2020): the likeliest tokens until their mass reaches top_p.
+            ranked, order = weights.sort(dim=-1, descending=True, stable=True)
+            outside = ranked.cumsum(dim=-1) - ranked >= self._decoding.top_p
+            weights = weights.scatter(1, order, ranked.masked_fill(outside, 0.0))
+        mass = weights.cumsum(dim=-1)
+        draws = torch.tensor([[random.random()] for random in self._random], dtype=mass.dtype)
+        picked = torch.searchsorted(mass, draws.to(mass.device) * mass[:, -1:], right=True)[:, 0]
+        # A draw that rounds up to the whole mass would fall behind the last token that has any.
+        return torch.where(picked < mass.shape[1], picked, weights.argmax(dim=-1))
 
 
 class _Completed(StoppingCriteria):  # type: ignore[misc]

@@ -1,0 +1,285 @@
+"""The token table keeps its promise: every answer is whole, within its limit, and free in its scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from localjudge.errors import ModelError
+from localjudge.grammar import FAR, TokenTable, stretch_for, token_table
+from localjudge.rubric import Rubric
+from localjudge.vocabulary import Vocabulary
+
+WORDS = [
+    "The",
+    " answer",
+    " is",
+    " right.",
+    " wrong",
+    "!",
+    "。",
+    "…",
+    "评估",
+    "🙂",
+    '\\"',
+    "\\n",
+    " 4",
+    '4"',
+    '"4',
+]
+
+
+def rubric_of(aspects: list[str], lowest: int, highest: int, keys: dict[str, str] | None = None) -> Rubric:
+    return Rubric.model_validate(
+        {
+            "name": "generated",
+            "aspects": aspects,
+            "scale": {"lowest": lowest, "highest": highest},
+            "answer": {"aspects": keys or {}},
+            "prompt": {"template": "{$instruction} {$candidate}"},
+        }
+    )
+
+
+def vocabulary_of(pieces: list[bytes], ends: int = 1, padding: int = 3) -> Vocabulary:
+    """These pieces and every single byte, then the tokens that end an answer, then padding rows."""
+    texts = [bytes([byte]) for byte in range(256)] + pieces
+    first_end = len(texts)
+    ends_at = frozenset(range(first_end, first_end + ends))
+    return Vocabulary(dict(enumerate(texts)), ends_at, first_end + ends + padding)
+
+
+@st.composite
+def rubrics(draw: st.DrawFn) -> Rubric:
+    aspects = draw(
+        st.lists(st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True), min_size=1, max_size=4, unique=True)
+    )
+    lowest = draw(st.integers(0, 9))
+    highest = lowest + draw(st.integers(1, 12))
+    words = st.text(st.characters(exclude_categories=["C"], exclude_characters='"\\'), min_size=1, max_size=6)
+    keys = draw(st.lists(words, min_size=len(aspects), max_size=len(aspects), unique=True))
+    try:
+        return rubric_of(aspects, lowest, highest, dict(zip(aspects, keys, strict=True)))
+    except ValueError:  # an aspect drew the name of another column
+        assume(False)
+        raise
+
+
+@st.composite
+def vocabularies(draw: st.DrawFn, rubric: Rubric) -> Vocabulary:
+    """Tokens cut out of answers to this rubric, at any place, some of them twice, some of them foreign."""
+    scores = {key: str(rubric.scale.highest) for key in rubric.aspect_keys.values()}
+    answer = json.dumps(
+        {"rationale": "Good. 评", "scores": scores}, ensure_ascii=False, separators=(",", ":")
+    ).encode()
+    cuts = st.tuples(st.integers(0, len(answer) - 1), st.integers(2, 9))
+    pieces = [answer[begin : begin + length] for begin, length in draw(st.lists(cuts, max_size=40))]
+    pieces += [word.encode() for word in draw(st.lists(st.sampled_from(WORDS)))]
+    pieces += [str(value).encode() for value in draw(st.lists(st.sampled_from(rubric.scale.values)))]
+    return vocabulary_of(pieces, ends=draw(st.integers(1, 3)))
+
+
+def answer_at_random(table: TokenTable, limit: int, stretch: int, random: Random) -> list[int]:
+    """An answer of a model that does its worst: it never closes its rationale unless it has to."""
+    state, tokens = table.start, []
+    for left in range(limit, 0, -1):
+        allowed = np.flatnonzero(table.allowed(state, left, stretch))
+        assert len(allowed), "some token is always allowed"
+        lingering = allowed[table.in_rationale[table.next_state[state, allowed]]]
+        tokens.append(int(random.choice(lingering if len(lingering) else allowed)))
+        state = int(table.next_state[state, tokens[-1]])
+        if table.is_complete(state):
+            return tokens
+    raise AssertionError("the answer is complete within its limit")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_every_answer_is_whole_within_any_limit_that_can_hold_one(data: st.DataObject) -> None:
+    rubric = data.draw(rubrics())
+    vocabulary = data.draw(vocabularies(rubric))
+    table = token_table(rubric, vocabulary)
+    validator = Draft202012Validator(rubric.answer_schema)
+    random = Random(data.draw(st.integers(0, 2**32)))
+    for rationale_tokens in (1, 2, data.draw(st.integers(3, 60))):
+        limit, stretch = table.limit(rationale_tokens), stretch_for(rationale_tokens)
+        tokens = answer_at_random(table, limit, stretch, random)
+        text = vocabulary.decode(tokens)
+        assert len(tokens) <= limit
+        validator.validate(json.loads(text))
+        assert set(rubric.parse(text).scores) == set(rubric.aspects)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_limit_never_forbids_a_score(data: st.DataObject) -> None:
+    rubric = data.draw(rubrics())
+    vocabulary = data.draw(vocabularies(rubric))
+    table = token_table(rubric, vocabulary)
+    for state in table.score_state:
+        tightest = table.allowed(int(state), int(table.distance[state]))
+        assert (tightest == table.allowed(int(state), FAR)).all()
+    for value in rubric.scale.values:
+        scores = dict.fromkeys(rubric.aspect_keys.values(), str(value))
+        answer = {"rationale": "x", "scores": scores}
+        spell(table, vocabulary, json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def spell(table: TokenTable, vocabulary: Vocabulary, text: bytes) -> None:
+    """Some tokens spell this text, from the start to a complete answer."""
+    reached: dict[int, set[int]] = {0: {table.start}}
+    for begin in range(len(text)):
+        for token, piece in vocabulary.pieces.items():
+            if text.startswith(piece, begin):
+                for state in reached.get(begin, ()):
+                    if (after := int(table.next_state[state, token])) >= 0:
+                        reached.setdefault(begin + len(piece), set()).add(after)
+    assert any(table.is_complete(state) for state in reached.get(len(text), ())), text
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_one_token_decides_a_score_and_each_score_has_one(data: st.DataObject) -> None:
+    rubric = data.draw(rubrics())
+    vocabulary = data.draw(vocabularies(rubric))
+    table = token_table(rubric, vocabulary)
+    own = {piece for piece in vocabulary.pieces.values()} >= {str(v).encode() for v in rubric.scale.values}
+    assert table.has_probabilities == own
+    if not own:
+        return
+    for aspect, state in enumerate(table.score_state):
+        allowed = np.flatnonzero(table.allowed(int(state), FAR))
+        assert [int(vocabulary.pieces[t]) for t in table.score_token[aspect]] == list(rubric.scale.values)
+        assert sorted(allowed) == sorted(table.score_token[aspect])
+        for token in allowed:
+            after = table.allowed(int(table.next_state[state, token]), FAR)
+            assert not any(vocabulary.pieces[t][:1].isdigit() for t in np.flatnonzero(after))
+
+
+@pytest.fixture
+def just_eval() -> tuple[Rubric, Vocabulary, TokenTable]:
+    rubric, vocabulary = Rubric.load(), vocabulary_of([word.encode() for word in WORDS], ends=2)
+    return rubric, vocabulary, token_table(rubric, vocabulary)
+
+
+def test_tokens_that_are_no_text_are_never_allowed(just_eval: tuple[Rubric, Vocabulary, TokenTable]) -> None:
+    _, vocabulary, table = just_eval
+    padding = range(vocabulary.size - 3, vocabulary.size)
+    assert (table.next_state[:, list(padding)] < 0).all()
+
+
+def test_only_end_tokens_follow_a_complete_answer(just_eval: tuple[Rubric, Vocabulary, TokenTable]) -> None:
+    _, vocabulary, table = just_eval
+    for state in np.flatnonzero(table.distance == 0):
+        assert set(np.flatnonzero(table.allowed(int(state), 1))) == vocabulary.ends
+    for state in np.flatnonzero(table.distance > 0):
+        assert not table.allowed(int(state), FAR)[list(vocabulary.ends)].any()
+
+
+def test_an_answer_holds_no_white_space_outside_strings(
+    just_eval: tuple[Rubric, Vocabulary, TokenTable],
+) -> None:
+    rubric, vocabulary, table = just_eval
+    tokens = answer_at_random(table, table.limit(9), 0, Random(0))
+    text = vocabulary.decode(tokens)
+    assert text == json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
+
+
+def test_characters_may_be_written_byte_by_byte(just_eval: tuple[Rubric, Vocabulary, TokenTable]) -> None:
+    rubric, vocabulary, table = just_eval
+    scores = dict.fromkeys(rubric.aspects, "5")
+    text = json.dumps({"rationale": "评🙂", "scores": scores}, ensure_ascii=False, separators=(",", ":"))
+    tokens = list(text.encode())
+    assert table.is_complete(table.states(tokens)[-1])
+    assert rubric.parse(vocabulary.decode(tokens)).rationale == "评🙂"
+
+
+def test_half_a_character_cannot_be_left_behind(just_eval: tuple[Rubric, Vocabulary, TokenTable]) -> None:
+    _, _, table = just_eval
+    start = list(b'{"rationale":"') + [0xE8]
+    with pytest.raises(ValueError, match="not allowed"):
+        table.states([*start, ord('"')])
+
+
+def test_an_empty_rationale_is_not_an_answer(just_eval: tuple[Rubric, Vocabulary, TokenTable]) -> None:
+    _, _, table = just_eval
+    with pytest.raises(ValueError, match="not allowed"):
+        table.states(list(b'{"rationale":""'))
+
+
+def test_near_its_limit_a_rationale_closes_where_a_sentence_ended(
+    just_eval: tuple[Rubric, Vocabulary, TokenTable],
+) -> None:
+    _, vocabulary, table = just_eval
+    prefix = [*b'{"rationale":"', *b"Good."]
+    state = table.states(prefix)[-1]
+    closing = int(table.distance[state])
+    far, near = table.allowed(state, closing + 12, stretch=8), table.allowed(state, closing + 8, stretch=8)
+    assert far[ord("x")]
+    assert {vocabulary.pieces[token] for token in np.flatnonzero(near)} == {b'"'}
+    assert table.allowed(table.states(prefix[:-1])[-1], closing + 8, stretch=8)[ord("x")]
+
+
+def test_a_cut_rationale_is_told_from_one_that_the_model_ended(
+    just_eval: tuple[Rubric, Vocabulary, TokenTable],
+) -> None:
+    rubric, _, table = just_eval
+    scores = dict.fromkeys(rubric.aspects, "5")
+    answer = list(json.dumps({"rationale": "Good", "scores": scores}, separators=(",", ":")).encode())
+    assert table.was_cut(answer, limit=len(answer))
+    assert not table.was_cut(answer, limit=len(answer) + 1)
+
+
+def test_a_limit_that_holds_no_answer_is_refused_with_the_smallest_that_does(
+    just_eval: tuple[Rubric, Vocabulary, TokenTable],
+) -> None:
+    _, _, table = just_eval
+    with pytest.raises(ValueError, match=rf"smallest that works is 1 \({table.smallest_limit} tokens in all\)"):
+        table.limit(0)
+
+
+def test_a_vocabulary_that_cannot_spell_an_answer_is_refused() -> None:
+    letters = {token: bytes([byte]) for token, byte in enumerate(b"abc")}
+    with pytest.raises(ModelError, match="cannot spell"):
+        token_table(Rubric.load(), Vocabulary(letters, frozenset({3}), 4))
+
+
+def test_a_table_from_the_cache_equals_the_one_that_was_built(tmp_path: Path) -> None:
+    rubric, vocabulary = Rubric.load(), vocabulary_of([b"The"])
+    built, stored = token_table(rubric, vocabulary, tmp_path), token_table(rubric, vocabulary, tmp_path)
+    assert_equal(built, stored)
+    assert len(list(tmp_path.rglob("*.npz"))) == 1
+
+
+@pytest.mark.parametrize("damage", ["half", "empty", "foreign", "another", "folder"])
+def test_a_damaged_or_foreign_cache_file_is_built_anew(tmp_path: Path, damage: str) -> None:
+    rubric, vocabulary = Rubric.load(), vocabulary_of([b"The"])
+    built = token_table(rubric, vocabulary, tmp_path)
+    file = next(tmp_path.rglob("*.npz"))
+    whole = file.read_bytes()
+    if damage == "half":
+        file.write_bytes(whole[: len(whole) // 2])
+    elif damage == "empty":
+        file.write_bytes(b"")
+    elif damage == "foreign":
+        file.write_bytes(b"not a table")
+    elif damage == "another":
+        token_table(rubric, vocabulary_of([b"Other"]), tmp_path / "other")
+        file.write_bytes(next((tmp_path / "other").rglob("*.npz")).read_bytes())
+    else:
+        file.unlink()
+        file.mkdir()
+    assert_equal(built, token_table(rubric, vocabulary, tmp_path))
+
+
+def assert_equal(one: TokenTable, other: TokenTable) -> None:
+    assert one.start == other.start
+    for name in ("next_state", "distance", "in_rationale", "sentence_end", "score_state", "score_token"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))

@@ -1,0 +1,181 @@
+"""The embedded engine, on real (small, random) models: whatever they say, their answers are whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from jsonschema import Draft202012Validator
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from localjudge import Judge, Judgement, UsageError
+from localjudge.engines import Completion
+from localjudge.model import Model
+from localjudge.prompt import Prompt
+
+
+@pytest.fixture(scope="session")
+def random_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of random weights, loud enough to have opinions, with the bundled model's tokenizer."""
+    return save_random_model(tmp_path_factory.mktemp("random-model"), Model.find().path / "tokenizer.json")
+
+
+def save_random_model(folder: Path, tokenizer_file: Path, seed: int = 0) -> Path:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(tokenizer_file))
+    tokenizer.add_special_tokens({"eos_token": "<|end-of-text|>"})
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}<|end-of-text|>"
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer) + 5,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=4096,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    model = LlamaForCausalLM(config)
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    model.save_pretrained(folder)
+    return folder
+
+
+def rows(count: int) -> list[dict[str, str]]:
+    """Rows whose prompts differ in length by more than padding hides."""
+    return [
+        {
+            "id": str(n),
+            "instruction": f"Question {n}?",
+            "reference": "Yes.",
+            "candidate": "word " * (n * 37 % 200),
+        }
+        for n in range(count)
+    ]
+
+
+def score(judge: Judge, count: int = 5) -> dict[str, Judgement]:
+    judged = {}
+    for outcome in judge.score(rows(count)):
+        assert isinstance(outcome, Judgement), outcome
+        judged[outcome.id] = outcome
+    assert set(judged) == {str(n) for n in range(count)}
+    return judged
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
+@pytest.mark.parametrize("max_rationale_tokens", [1, 2, 7, 64])
+def test_a_model_of_random_weights_always_answers(
+    random_model: Path, temperature: float, max_rationale_tokens: int
+) -> None:
+    judge = Judge(random_model, temperature=temperature, max_rationale_tokens=max_rationale_tokens)
+    for judgement in score(judge).values():
+        assert judgement.output_tokens <= judge.decoding.limit
+        assert set(judgement.scores.values()) <= {1, 2, 3, 4, 5}
+        assert judgement.rationale
+
+
+@pytest.mark.parametrize("name", ["falcon", "minimind", "phi-3-mini"])
+def test_real_vocabularies_keep_the_promise(tmp_path: Path, name: str) -> None:
+    tokenizer = Path(__file__).parents[2] / "shared" / "tokenizers" / name / "tokenizer.json"
+    if not tokenizer.exists():
+        pytest.skip("the real tokenizers are not here")
+    judge = Judge(save_random_model(tmp_path, tokenizer), temperature=1.0, max_rationale_tokens=9)
+    score(judge, count=3)
+
+
+def test_an_answer_is_valid_by_a_validator_that_is_not_ours(random_model: Path) -> None:
+    judge = Judge(random_model, temperature=1.0, max_rationale_tokens=20)
+    validator = Draft202012Validator(judge.rubric.answer_schema)
+    prompts = [Prompt(n, judge.model.prompts.encode("word " * n), seed=n) for n in range(1, 6)]
+    for completion in completions(judge, prompts):
+        validator.validate(json.loads(judge.model.vocabulary.decode(completion.tokens)))
+
+
+def completions(judge: Judge, prompts: list[Prompt]) -> Iterator[Completion]:
+    for finished in judge.engine.complete(prompts):
+        yield from finished
+
+
+def test_probabilities_are_of_the_scale_and_expected_scores_are_their_mean(random_model: Path) -> None:
+    for judgement in score(Judge(random_model, max_rationale_tokens=5)).values():
+        assert judgement.probabilities is not None
+        assert judgement.expected is not None
+        for aspect, probabilities in judgement.probabilities.items():
+            assert sum(probabilities) == pytest.approx(1, abs=1e-5)
+            assert judgement.expected[aspect] == pytest.approx(np.dot(probabilities, range(1, 6)), abs=1e-3)
+            assert judgement.scores[aspect] == 1 + int(np.argmax(probabilities)), "greedy takes the likeliest"
+
+
+def test_a_seed_repeats_its_answers_and_another_does_not(random_model: Path) -> None:
+    first = score(Judge(random_model, temperature=1.0, seed=1, max_rationale_tokens=9))
+    again = score(Judge(random_model, temperature=1.0, seed=1, max_rationale_tokens=9))
+    other = score(Judge(random_model, temperature=1.0, seed=2, max_rationale_tokens=9))
+    assert first == again
+    assert {i: j.rationale for i, j in first.items()} != {i: j.rationale for i, j in other.items()}
+
+
+def test_what_a_row_draws_does_not_depend_on_its_neighbours(random_model: Path) -> None:
+    together = score(Judge(random_model, temperature=1.0, max_rationale_tokens=9))
+    alone = Judge(random_model, temperature=1.0, max_rationale_tokens=9, engine_args={"batch_size": "1"})
+    assert {i: j.rationale for i, j in together.items()} == {i: j.rationale for i, j in score(alone).items()}
+
+
+def test_a_nucleus_of_next_to_nothing_is_greedy(random_model: Path) -> None:
+    greedy = score(Judge(random_model, max_rationale_tokens=9))
+    narrow = score(Judge(random_model, temperature=1.0, top_p=1e-9, max_rationale_tokens=9))
+    assert {i: j.rationale for i, j in greedy.items()} == {i: j.rationale for i, j in narrow.items()}
+
+
+def test_batches_are_the_same_after_whole_batches_were_taken_away(random_model: Path) -> None:
+    judge = Judge(random_model, max_rationale_tokens=5, engine_args={"batch_size": "2"})
+    prompts = [Prompt(n, [7] * (20 if n % 2 else 900), seed=n) for n in range(8)]
+    unbroken = [[c.tag for c in finished] for finished in judge.engine.complete(prompts)]
+    rest = [prompt for prompt in prompts if prompt.tag not in unbroken[0]]
+    assert [[c.tag for c in finished] for finished in judge.engine.complete(rest)] == unbroken[1:]
+
+
+def test_a_model_of_nans_fails_its_rows_instead_of_scoring_them(random_model: Path, tmp_path: Path) -> None:
+    model = LlamaForCausalLM.from_pretrained(random_model)
+    torch.nn.init.constant_(model.lm_head.weight, torch.nan)
+    model.save_pretrained(tmp_path)
+    for file in random_model.glob("*token*"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    (tmp_path / "chat_template.jinja").write_bytes((random_model / "chat_template.jinja").read_bytes())
+    outcomes = list(Judge(tmp_path, max_rationale_tokens=3).score(rows(2)))
+    assert [outcome.status for outcome in outcomes] == ["failed", "failed"]
+    assert all("not finite" in outcome.error for outcome in outcomes)  # type: ignore[union-attr]
+
+
+def test_prompts_are_pulled_only_as_they_are_needed(random_model: Path) -> None:
+    judge = Judge(random_model, max_rationale_tokens=1, engine_args={"batch_size": "2"})
+    pulled = []
+
+    def endless() -> Iterator[Prompt]:
+        for n in range(1000):
+            pulled.append(n)
+            yield Prompt(n, [7] * 20, seed=n)
+
+    next(iter(judge.engine.complete(endless())))
+    assert pulled == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("option", "complaint"),
+    [
+        ({"batch_size": "0"}, "batch_size=0"),
+        ({"batch_size": "many"}, "batch_size=many"),
+        ({"dtype": "int3"}, "dtype=int3"),
+        ({"gpu_memory": "1"}, "gpu_memory"),
+    ],
+)
+def test_an_unknown_or_impossible_option_is_refused(
+    random_model: Path, option: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(UsageError, match=complaint):
+        _ = Judge(random_model, engine_args=option).engine
