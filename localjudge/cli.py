@@ -130,6 +130,7 @@ def prompt(
     from localjudge.records import Failure
     from localjudge.rows import find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
+    from localjudge.summary import printable
 
     judged_by = Rubric.load(rubric)
     _quiet_libraries()
@@ -147,7 +148,7 @@ def prompt(
             ids = encode(text) if encode else None
         except ValueError as error:
             failed = True
-            typer.echo(f"{row.source}: {error}", err=True)
+            typer.echo(printable(f"{row.source}: {error}"), err=True)
             continue
         if as_json:
             typer.echo(json.dumps({"id": row.id, "text": text, "tokens": ids}, ensure_ascii=False))
@@ -170,7 +171,7 @@ def show(
     from localjudge.progress import judgement_text
     from localjudge.rubric import Rubric
     from localjudge.run import read_lines, read_manifest
-    from localjudge.summary import Summary
+    from localjudge.summary import Summary, printable
 
     aspects = Rubric.model_validate(read_manifest(run)["rubric"]).aspects
     if not row_id:
@@ -179,7 +180,7 @@ def show(
             summary.add(line)
         print_table(summary.table())
         for reason, count in summary.reasons.most_common(5):
-            typer.echo(f"{count} failed: {reason}")
+            typer.echo(printable(f"{count} failed: {reason}"))
         return
     wanted = set(row_id)
     found = set()
@@ -203,6 +204,9 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:  # a full disk, a folder taken away
+        typer.echo(f"localjudge: {error}; the same command continues", err=True)
         sys.exit(1)
 
 

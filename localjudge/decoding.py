@@ -1,16 +1,61 @@
-"""The token table at work on logits: the rule as torch operations, whichever engine drives it."""
+"""The token table at work on logits: its rule as tensor operations, whichever engine drives them.
+
+`HostTable` knows on the host where each row stands and writes few logits; it is for a CPU, and for engines
+that look at every token anyway. `DeviceTable` leaves everything on the device and never waits for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from localjudge.engines import Decoding
-from localjudge.grammar import FAR
+from localjudge.grammar import FAR, TokenTable
+
+Rows = NDArray[np.int64]
+
+
+def _finite(logits: torch.Tensor) -> torch.Tensor:
+    """A broken model's NaNs and infinities as finite numbers, so that every allowed token can be picked."""
+    largest = torch.finfo(logits.dtype).max / 8
+    return torch.nan_to_num(logits, nan=-largest, posinf=largest, neginf=-largest)
+
+
+class ScoreBuffer:
+    """The probabilities of the scores, kept where the logits are until somebody asks for them.
+
+    Each answer writes under a slot of its own, each aspect at its place, and the last write counts: an engine
+    may compute a position more than once, and only the last time is real. Probabilities are the model's own,
+    before temperature and top-p.
+    """
+
+    def __init__(self, table: TokenTable, slots: int, device: torch.device) -> None:
+        score_token = table.score_token if table.has_probabilities else table.score_token[:, :0]
+        aspects, values = score_token.shape
+        # One slot more: on a device, rows that stand at no score write there.
+        self._kept = torch.full((slots + 1, aspects, values), torch.nan, dtype=torch.float64, device=device)
+        self._tokens = torch.from_numpy(score_token.astype(np.int64)).to(device)
+        self._nowhere = slots
+
+    def keep(self, logits: torch.Tensor, slots: torch.Tensor, aspects: torch.Tensor) -> None:
+        """Keep the probabilities of each row's score.
+
+        Args:
+            logits: (rows, V), before they are masked.
+            slots: where each row writes, (rows,).
+            aspects: the aspect whose score comes next, (rows,); -1 for none.
+        """
+        chosen = logits.gather(1, self._tokens[aspects]).double()
+        slots = torch.where(aspects >= 0, slots, self._nowhere)
+        self._kept[slots, aspects] = torch.softmax(chosen, dim=1)
+
+    def take(self, slots: list[int]) -> NDArray[np.float64]:
+        """What was kept in these slots, (slots, A, K); NaN where nothing was. They are empty afterwards."""
+        kept: NDArray[np.float64] = self._kept[slots].cpu().numpy()
+        self._kept[slots] = torch.nan
+        return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,43 +67,54 @@ class _StateMask:
     furthest: int  # the largest need among the allowed tokens: with more left, the limit forbids nothing
 
 
-class TableMask:
-    """Masks logits by the table, row by row.
+class HostTable:
+    """Masks logits row by row, by states that the host knows.
 
     Most rows stand far from their limit, where a state alone decides: then only the few tokens on one side of
     the rule are written, for all rows of a state at once. Rows near their limit compare every token.
     """
 
-    def __init__(self, decoding: Decoding, device: torch.device) -> None:
-        self.decoding = decoding
+    def __init__(self, table: TokenTable, stretch: int, device: torch.device, slots: int) -> None:
+        self.table = table
+        self.scores = ScoreBuffer(table, slots, device)
+        self._stretch = stretch
         self._device = device
         self._masks: dict[int, _StateMask] = {}
+        self._aspect = np.full(len(table.distance), -1)
+        if table.has_probabilities:
+            self._aspect[table.score_state] = np.arange(len(table.score_state))
 
-    def apply(self, logits: torch.Tensor, states: NDArray[np.int64], left: NDArray[np.int64]) -> None:
-        """Forbid, in place, each token that may not come next. Afterwards every row has some finite logit.
+    def constrain(self, logits: torch.Tensor, states: Rows, left: Rows, slots: Rows, *, sampled: bool) -> None:
+        """Keep the scores' probabilities, then forbid, in place, each token that may not come next.
 
         Args:
-            logits: (rows, V), floating point. A broken model's NaNs and infinities are made finite first.
-            states: the state of each row, (rows,).
+            logits: (rows, V), floating point.
+            states: where each row stands, (rows,).
             left: the tokens left to each row, at least 1, (rows,).
+            slots: where each row's scores are kept, (rows,).
+            sampled: tokens are sampled, so a broken model's NaNs must be made finite everywhere. Where the
+                largest is taken, a NaN among many allowed tokens is as good as any of them.
         """
-        largest = torch.finfo(logits.dtype).max / 8
-        torch.nan_to_num_(logits, nan=-largest, posinf=largest, neginf=-largest)
+        aspects = self._aspect[states]
+        if (scored := np.flatnonzero(aspects >= 0)).size:
+            self.scores.keep(logits[scored], self._tensor(slots[scored]), self._tensor(aspects[scored]))
+        if sampled:
+            logits.copy_(_finite(logits))
         for state in np.unique(states):
             mask = self._mask(int(state))
             here = states == state
             near = here & (left <= mask.furthest)
             self._by_state(logits, np.flatnonzero(here & ~near), mask)
             for row in np.flatnonzero(near):
-                allowed = self.decoding.table.allowed(int(state), int(left[row]), self.decoding.stretch)
-                logits[row, torch.from_numpy(~allowed).to(self._device)] = -torch.inf
+                allowed = self.table.allowed(int(state), int(left[row]), self._stretch)
+                logits[row, self._tensor(~allowed)] = -torch.inf
 
-    def _by_state(self, logits: torch.Tensor, rows: NDArray[np.int64], mask: _StateMask) -> None:
+    def _by_state(self, logits: torch.Tensor, rows: Rows, mask: _StateMask) -> None:
         if not rows.size:
             return
-        which = torch.from_numpy(rows).to(self._device)[:, None]
+        which = self._tensor(rows)[:, None]
         if mask.allowed is not None:
-            kept = logits[which, mask.allowed]
+            kept = _finite(logits[which, mask.allowed])
             logits[which[:, 0]] = -torch.inf
             logits[which, mask.allowed] = kept
         else:
@@ -66,62 +122,49 @@ class TableMask:
 
     def _mask(self, state: int) -> _StateMask:
         if state not in self._masks:
-            need = self.decoding.table.need(state, self.decoding.stretch)
+            need = self.table.need(state, self._stretch)
             allowed, forbidden = np.flatnonzero(need < FAR), np.flatnonzero(need >= FAR)
             furthest = int(need[allowed].max(initial=0))
             few = len(allowed) <= len(forbidden)
-            tokens = torch.from_numpy(allowed if few else forbidden).to(self._device)
+            tokens = self._tensor(allowed if few else forbidden)
             self._masks[state] = _StateMask(tokens if few else None, None if few else tokens, furthest)
         return self._masks[state]
 
+    def _tensor(self, array: NDArray[np.generic]) -> torch.Tensor:
+        return torch.from_numpy(array).to(self._device)
 
-class TableDecoder:
-    """One batch of answers on their way: where each row stands, and what the model thought of its scores."""
 
-    def __init__(self, mask: TableMask, rows: int) -> None:
-        table = mask.decoding.table
-        self._mask = mask
-        self._aspect_of = {int(state): aspect for aspect, state in enumerate(table.score_state)}
-        self.states = np.full(rows, table.start, np.int64)
-        self.lengths = np.zeros(rows, np.int64)  # tokens of each row's answer so far
-        self.step = 0
-        shape = (rows, *table.score_token.shape)
-        self.probabilities = np.full(shape, np.nan) if table.has_probabilities else None
-        self.broken = np.zeros(rows, bool)
+class DeviceTable:
+    """The same by gathers on the device: two tables of (S, V) int16, and nothing that waits for a result."""
 
-    @property
-    def complete(self) -> NDArray[np.bool_]:
-        """Whether each row's answer is complete."""
-        done: NDArray[np.bool_] = self._mask.decoding.table.distance[self.states] == 0
-        return done
+    def __init__(self, table: TokenTable, stretch: int, device: torch.device, slots: int) -> None:
+        self.table = table
+        self.scores = ScoreBuffer(table, slots, device)
+        need = [np.minimum(table.need(state, stretch), FAR) for state in range(len(table.distance))]
+        self._need = torch.from_numpy(np.stack(need).astype(np.int16)).to(device)
+        self._next_state = torch.from_numpy(table.next_state).to(device)
+        aspect = np.full(len(table.distance), -1)
+        if table.has_probabilities:
+            aspect[table.score_state] = np.arange(len(table.score_state))
+        self._aspect = torch.from_numpy(aspect).to(device)
 
-    def constrain(self, logits: torch.Tensor) -> None:
-        """Mask the logits (rows, V) of the next token in place, and keep those of the scores."""
-        rows = np.flatnonzero(~self.complete)
-        self._capture(logits, rows)
-        left = np.full(len(self.states), self._mask.decoding.limit - self.step)
-        # A complete row's next token is not read, but its logits must still hold a choice.
-        left[self.complete] = 1
-        self._mask.apply(logits, self.states, np.maximum(left, 1))
+    def constrain(
+        self,
+        logits: torch.Tensor,
+        states: torch.Tensor,
+        left: torch.Tensor,
+        slots: torch.Tensor,
+        *,
+        sampled: bool,
+    ) -> None:
+        """As `HostTable.constrain`, for int64 tensors on the device."""
+        self.scores.keep(logits, slots, self._aspect[states])
+        if sampled:
+            logits.copy_(_finite(logits))
+        most = (left - 1).clamp(max=FAR - 1).to(torch.int16)
+        logits.masked_fill_(self._need[states] > most[:, None], -torch.inf)
 
-    def advance(self, tokens: Sequence[int]) -> None:
-        """Take the token of each row; those of complete rows count for nothing."""
-        going = ~self.complete
-        after = self._mask.decoding.table.next_state[self.states, tokens]
-        self.states = np.where(going, after, self.states)
-        self.lengths += going
-        self.step += 1
-
-    def _capture(self, logits: torch.Tensor, rows: NDArray[np.int64]) -> None:
-        """Each row at a score: the probabilities of its values by the model alone, without temperature."""
-        for row in rows:
-            aspect = self._aspect_of.get(int(self.states[row]))
-            if aspect is None:
-                continue
-            tokens = torch.from_numpy(self._mask.decoding.table.score_token[aspect]).to(logits.device)
-            if self.probabilities is None:
-                self.broken[row] |= not bool(torch.isfinite(logits[row]).any())
-                continue
-            chosen = logits[row, tokens].double()
-            self.broken[row] |= not bool(torch.isfinite(chosen).all())
-            self.probabilities[row, aspect] = torch.softmax(chosen, dim=0).cpu().numpy()
+    def advance(self, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """The state after each row's token; where the table forbids it, the state stays."""
+        after = self._next_state[states, tokens].to(states.dtype)
+        return torch.where(after >= 0, after, states)

@@ -35,10 +35,10 @@ class Progress(AbstractContextManager["Progress"]):
         self._begin = self._last_line = time.monotonic()
 
     def say(self, text: str) -> None:
-        self._console.print(Text(text))
+        self._console.print(Text(printable(text)))
 
     def warn(self, text: str) -> None:
-        self._console.print(Text(text, style="yellow"))
+        self._console.print(Text(printable(text), style="yellow"))
 
     def skip(self, rows: int) -> None:
         """Rows of the total that are done already."""

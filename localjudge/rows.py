@@ -14,6 +14,7 @@ import hashlib
 import io
 import json
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -41,6 +42,11 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
 """The names that each field goes by, the first of them being its own."""
 
 Columns = Mapping[str, str]
+
+# What a file raises that breaks off or is damaged.
+_BROKEN_OFF = (EOFError, OSError, zlib.error)
+_DEEPEST = 100
+"""The most levels of lists and objects in a record: Python's own parser and writer go not much deeper."""
 
 
 def parse_columns(assignments: Iterable[str]) -> dict[str, str]:
@@ -71,7 +77,8 @@ def find_inputs(names: Sequence[str]) -> list[str]:
         if name == STDIN or (name == EXAMPLES and not Path(name).exists()):
             found.append(name)
             continue
-        matches = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else [name]
+        is_glob = glob.has_magic(name) and not Path(name).exists()
+        matches = sorted(glob.glob(name, recursive=True)) if is_glob else [name]
         if not matches:
             raise UsageError(f"{name}: no file matches")
         for match in matches:
@@ -117,8 +124,10 @@ def read_rows(inputs: Iterable[str], columns: Columns | None = None) -> Iterator
         columns: the column of a field, where it goes by a name of its own.
     """
     for name in inputs:
+        # A file's name may be no UTF-8, and then could not be written down.
+        place = "stdin" if name == STDIN else name.encode("utf-8", "replace").decode()
         for number, record in _reader(name)(name):
-            yield as_row(record, f"{'stdin' if name == STDIN else name}:{number}", columns or {})
+            yield as_row(record, f"{place}:{number}", columns or {})
 
 
 Record = Mapping[str, Any] | str
@@ -157,7 +166,7 @@ def _read_jsonl(name: str) -> Iterator[tuple[int, Record]]:
             for number, line in enumerate(stream, 1):
                 if line.strip():
                     yield number, _parse_json(line)
-        except (EOFError, OSError) as error:
+        except _BROKEN_OFF as error:
             yield number + 1, f"the file cannot be read on from here: {error}"
 
 
@@ -170,30 +179,50 @@ def _parse_json(line: bytes) -> Record:
         return f"not JSON: {error.msg} at column {error.colno}"
     except (ValueError, RecursionError) as error:
         return f"not JSON that can be read: {error}"
-    return record if isinstance(record, dict) else "not a JSON object with named fields"
+    if not isinstance(record, dict):
+        return "not a JSON object with named fields"
+    if _is_deeper(record, _DEEPEST):
+        return f"its values are nested more than {_DEEPEST} deep"
+    return record
+
+
+def _is_deeper(record: Any, most: int) -> bool:
+    layer = [record]
+    for _ in range(most + 1):
+        values = (each.values() if isinstance(each, dict) else each for each in layer)
+        layer = [inner for each in values for inner in each if isinstance(inner, dict | list)]
+    return bool(layer)
 
 
 def _read_csv(name: str) -> Iterator[tuple[int, Record]]:
     csv.field_size_limit(2**31 - 1)
     delimiter = "\t" if name.removesuffix(".gz").endswith(".tsv") else ","
     with io.TextIOWrapper(_open(name), "utf-8-sig", errors="surrogateescape", newline="") as stream:
-        reader = csv.DictReader(stream, delimiter=delimiter, strict=True)
+        reader = csv.reader(stream, delimiter=delimiter, strict=True)
+        header: list[str] | None = None
         while True:
             number = reader.line_num + 1
             try:
-                record = next(reader)
+                fields = next(reader)
             except StopIteration:
                 return
             except csv.Error as error:
-                yield reader.line_num, f"not CSV: {error}"
+                yield number, f"not CSV: {error}"
+                header = header or []
                 continue
-            except (EOFError, OSError) as error:
+            except _BROKEN_OFF as error:
                 yield number, f"the file cannot be read on from here: {error}"
                 return
-            if None in record or None in record.values():
-                yield number, f"not as many fields as the header's {len(reader.fieldnames or ())}"
+            if not fields:
+                continue
+            if header is None:
+                header = fields
+            elif len(fields) != len(header):
+                yield number, f"{len(fields)} fields, where the header has {len(header)}"
+            elif len(set(header)) < len(header):
+                yield number, "the header gives two columns the same name"
             else:
-                yield max(number, 2), record
+                yield number, dict(zip(header, fields, strict=True))
 
 
 def _read_parquet(name: str) -> Iterator[tuple[int, Record]]:
@@ -249,7 +278,7 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
     identity = texts.get("id") or None
     identity = identity if isinstance(identity, str) else None
     if problem:
-        return unreadable(source, problem, record, identity)
+        return unreadable(source, problem, record, identity, texts.get("system"))
     rest = {column: value for column, value in record.items() if column not in taken.values()}
     return Row(
         instruction=texts["instruction"],
@@ -258,8 +287,15 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
         id=identity or source,
         system=texts.get("system"),
         source=source,
-        columns=rest,
+        columns=_writable(rest),
     )
+
+
+def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns as JSON in UTF-8 can hold them: dates as text, no NaN, no lone surrogates."""
+    text = json.dumps(columns, ensure_ascii=False, skipkeys=True, default=str)
+    text = text.encode("utf-8", "replace").decode()
+    return cast(dict[str, Any], json.loads(text, parse_constant=lambda _: None))
 
 
 def _problem(texts: Mapping[str, Any], taken: Mapping[str, str], record: Mapping[str, Any]) -> str | None:
@@ -292,10 +328,15 @@ def _lone_surrogate(text: str) -> str | None:
     return None
 
 
-def unreadable(source: str, problem: str, record: Any = None, identity: str | None = None) -> Failure:
+def unreadable(
+    source: str, problem: str, record: Any = None, identity: str | None = None, system: Any = None
+) -> Failure:
     """The failure of a row that makes no sense where it stands; its key follows from its place and content."""
     content = json.dumps([source, problem, record], sort_keys=True, default=str)
     key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     if identity is None or _lone_surrogate(identity):
         identity = source
-    return Failure(id=identity, key=key, source=source, error=f"{source}: {problem}")
+    if not isinstance(system, str) or _lone_surrogate(system):
+        system = None
+    error = f"{source}: {problem}".encode("utf-8", "replace").decode()
+    return Failure(id=identity, system=system, key=key, source=source, error=error)

@@ -215,12 +215,22 @@ class Rubric(_Part):
         Raises:
             ValueError: the text is no answer to this rubric.
         """
-        document = json.loads(text)
-        scores = document[self.answer.scores]
-        return Answer(
-            rationale=document[self.answer.rationale],
-            scores={aspect: int(scores[key]) for aspect, key in self.aspect_keys.items()},
-        )
+        values = {str(value): value for value in self.scale.values}
+        try:
+            document = json.loads(text)
+            scores = document[self.answer.scores]
+            answer = Answer(
+                rationale=document[self.answer.rationale],
+                scores={aspect: values[scores[key]] for aspect, key in self.aspect_keys.items()},
+            )
+            whole = answer.rationale and len(document) == 2 and len(scores) == len(answer.scores)
+        except (LookupError, TypeError, RecursionError) as error:
+            raise ValueError(f"no answer to the rubric {self.name}: {error!r}") from None
+        if not whole:
+            raise ValueError(
+                f"no answer to the rubric {self.name}: an empty rationale, or keys besides its own"
+            )
+        return answer
 
 
 def shipped_rubrics() -> list[str]:

@@ -221,9 +221,12 @@ def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
     if not file.exists():
         return
     with file.open("rb") as stream:
-        for line in stream:
+        for number, line in enumerate(stream, 1):
             if line.endswith(b"\n"):
-                yield json.loads(line)
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    raise RunMismatchError(f"{file}:{number}: not a line of a run") from None
 
 
 def _identity(row_id: str, key: str) -> bytes:

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 
 @dataclass(slots=True)
@@ -79,7 +80,7 @@ class Summary:
         for name, system in self._sorted():
             means = self._means(system.sums, system.judged).values()
             cells = ["–" if mean is None else f"{mean:.2f}" for mean in means]  # noqa: RUF001
-            table.add_row(printable(name or "(none)"), *cells, str(system.judged), str(system.failed))
+            table.add_row(Text(printable(name or "(none)")), *cells, str(system.judged), str(system.failed))
         return table
 
     def _sorted(self) -> list[tuple[str | None, _System]]:

@@ -8,8 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localjudge.decoding import TableDecoder, TableMask
-from localjudge.engines import Decoding
+from localjudge.decoding import DeviceTable, HostTable
 from localjudge.grammar import TokenTable, token_table
 from localjudge.rubric import Rubric
 from localjudge.vocabulary import Vocabulary
@@ -22,42 +21,62 @@ TABLE: TokenTable = token_table(Rubric.load(), VOCABULARY)
 LIMIT = TABLE.limit(40)
 
 
+CPU = torch.device("cpu")
+
+standings = st.lists(
+    st.tuples(st.integers(0, len(TABLE.distance) - 1), st.integers(0, 60)), min_size=1, max_size=9
+)
+
+
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, len(TABLE.distance) - 1), st.integers(0, 60)), min_size=1, max_size=9))
-def test_the_mask_forbids_exactly_what_the_rule_forbids(rows: list[tuple[int, int]]) -> None:
-    decoding = Decoding(TABLE, LIMIT, stretch=9)
+@given(standings)
+def test_both_tables_forbid_exactly_what_the_rule_forbids(rows: list[tuple[int, int]]) -> None:
     states = np.array([state for state, _ in rows])
     left = np.array([max(1, int(TABLE.distance[state]) + extra) for state, extra in rows])
+    slots = np.arange(len(rows))
     logits = torch.randn(len(rows), VOCABULARY.size)
-    before = logits.clone()
-    TableMask(decoding, torch.device("cpu")).apply(logits, states, left)
+    on_host, on_device = logits.clone(), logits.clone()
+    HostTable(TABLE, 9, CPU, len(rows)).constrain(on_host, states, left, slots, sampled=False)
+    DeviceTable(TABLE, 9, CPU, len(rows)).constrain(
+        on_device, *map(torch.from_numpy, (states, left, slots)), sampled=False
+    )
+    assert torch.equal(on_host, on_device)
     for row, (state, rest) in enumerate(zip(states, left, strict=True)):
         allowed = torch.from_numpy(TABLE.allowed(int(state), int(rest), stretch=9))
-        assert torch.equal(torch.isfinite(logits[row]), allowed)
-        assert torch.equal(logits[row, allowed], before[row, allowed])
+        assert torch.equal(torch.isfinite(on_host[row]), allowed)
+        assert torch.equal(on_host[row, allowed], logits[row, allowed])
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf, -torch.inf])
-def test_a_broken_models_logits_still_leave_a_choice(broken: float) -> None:
+@pytest.mark.parametrize("sampled", [True, False])
+def test_a_broken_models_logits_still_leave_an_allowed_choice(broken: float, sampled: bool) -> None:
     logits = torch.full((1, VOCABULARY.size), broken)
-    TableMask(Decoding(TABLE, LIMIT), torch.device("cpu")).apply(
-        logits, np.array([TABLE.start]), np.array([LIMIT])
-    )
+    states, left, slots = np.array([TABLE.start]), np.array([LIMIT]), np.array([0])
+    HostTable(TABLE, 0, CPU, 1).constrain(logits, states, left, slots, sampled=sampled)
     allowed = torch.from_numpy(TABLE.allowed(TABLE.start, LIMIT))
-    assert torch.equal(torch.isfinite(logits[0]), allowed)
+    assert allowed[logits[0].argmax()]
+    assert not sampled or torch.equal(torch.isfinite(logits[0]), allowed)
 
 
-def test_scores_are_kept_as_the_model_saw_them() -> None:
-    decoding = Decoding(TABLE, LIMIT, temperature=5.0)
-    decoder = TableDecoder(TableMask(decoding, torch.device("cpu")), rows=2)
+def test_scores_are_kept_as_the_model_saw_them_and_the_last_time_counts() -> None:
+    table = HostTable(TABLE, 0, CPU, slots=2)
+    state = TABLE.states(b'{"rationale":"x","scores":{"safety":"')[-1]
+    seen = torch.randn(3, VOCABULARY.size)
+    for logits in seen[:2]:
+        table.constrain(logits[None].clone(), np.array([state]), np.array([99]), np.array([1]), sampled=False)
+    kept = table.scores.take([0, 1])
+    values = seen[1, [ord(character) for character in "12345"]].double()
+    np.testing.assert_allclose(kept[1, 0], torch.softmax(values, dim=0), rtol=1e-12)
+    assert np.isnan(kept[1, 1:]).all(), "the other scores have not been reached"
+    assert np.isnan(kept[0]).all(), "nothing was written elsewhere"
+    assert np.isnan(table.scores.take([1])).all(), "what was taken is gone"
+
+
+def test_a_device_table_walks_as_the_table_does() -> None:
+    table = DeviceTable(TABLE, 0, CPU, slots=1)
     answer = b'{"rationale":"x","scores":{"safety":"4'
-    seen = {}
-    for step, byte in enumerate(answer):
-        logits = torch.randn(2, VOCABULARY.size)
-        seen[step] = logits.clone()
-        decoder.constrain(logits)
-        decoder.advance([byte, byte])
-    values = seen[len(answer) - 1][:, [ord(c) for c in "12345"]].double()
-    assert decoder.probabilities is not None
-    np.testing.assert_allclose(decoder.probabilities[:, 0], torch.softmax(values, dim=1), rtol=1e-12)
-    assert np.isnan(decoder.probabilities[:, 1:]).all(), "the other scores have not been reached"
+    state = torch.tensor([TABLE.start])
+    for token in answer:
+        state = table.advance(state, torch.tensor([token]))
+    assert state.item() == TABLE.states(answer)[-1]
+    assert table.advance(state, torch.tensor([ord("x")])).item() == state.item(), "it stays where it cannot go"

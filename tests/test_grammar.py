@@ -150,7 +150,7 @@ def test_one_token_decides_a_score_and_each_score_has_one(data: st.DataObject) -
     rubric = data.draw(rubrics())
     vocabulary = data.draw(vocabularies(rubric))
     table = token_table(rubric, vocabulary)
-    own = {piece for piece in vocabulary.pieces.values()} >= {str(v).encode() for v in rubric.scale.values}
+    own = set(vocabulary.pieces.values()) >= {str(v).encode() for v in rubric.scale.values}
     assert table.has_probabilities == own
     if not own:
         return
@@ -186,7 +186,7 @@ def test_only_end_tokens_follow_a_complete_answer(just_eval: tuple[Rubric, Vocab
 def test_an_answer_holds_no_white_space_outside_strings(
     just_eval: tuple[Rubric, Vocabulary, TokenTable],
 ) -> None:
-    rubric, vocabulary, table = just_eval
+    _, vocabulary, table = just_eval
     tokens = answer_at_random(table, table.limit(9), 0, Random(0))
     text = vocabulary.decode(tokens)
     assert text == json.dumps(json.loads(text), ensure_ascii=False, separators=(",", ":"))
@@ -203,7 +203,7 @@ def test_characters_may_be_written_byte_by_byte(just_eval: tuple[Rubric, Vocabul
 
 def test_half_a_character_cannot_be_left_behind(just_eval: tuple[Rubric, Vocabulary, TokenTable]) -> None:
     _, _, table = just_eval
-    start = list(b'{"rationale":"') + [0xE8]
+    start = [*b'{"rationale":"', 0xE8]
     with pytest.raises(ValueError, match="not allowed"):
         table.states([*start, ord('"')])
 

@@ -56,6 +56,13 @@ class Completion:
     error: str | None = None
 
 
+def completion(tag: int, tokens: list[int], kept: NDArray[np.float64]) -> Completion:
+    """A completion from its tokens and the probabilities that were kept of its scores, (A, K)."""
+    if kept.size and not np.isfinite(kept).all():
+        return Completion(tag, error="the model's probabilities of a score are not finite numbers")
+    return Completion(tag, tuple(tokens), kept if kept.size else None)
+
+
 class Engine(Protocol):
     """Completes prompts."""
 

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, StoppingCriteria
 
-from localjudge.decoding import TableDecoder, TableMask
-from localjudge.engines import Completion, Decoding
+from localjudge.decoding import HostTable
+from localjudge.engines import Completion, Decoding, completion
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.model import Model
 from localjudge.prompt import Prompt
@@ -60,7 +61,7 @@ class TransformersEngine:
             raise ModelError(f"model {model.name}: {str(error).strip().splitlines()[0]}") from None
         # The defaults that ship with a model (temperature, penalties …) are not the run's: none of them act.
         self._model.generation_config = GenerationConfig()
-        self._mask = TableMask(decoding, self._device)
+        self._table = HostTable(decoding.table, decoding.stretch, self._device, self.batch_size)
 
     def describe(self) -> Mapping[str, Any]:
         return {
@@ -89,8 +90,7 @@ class TransformersEngine:
         for row, prompt in enumerate(batch):
             tokens[row, length - len(prompt.tokens) :] = torch.tensor(prompt.tokens)
             attention[row, length - len(prompt.tokens) :] = 1
-        decoder = TableDecoder(self._mask, len(batch))
-        seeds = [prompt.seed for prompt in batch]
+        answers = _Answers(self._table, self._decoding, [prompt.seed for prompt in batch])
         try:
             with torch.inference_mode():
                 output = self._model.generate(
@@ -99,8 +99,8 @@ class TransformersEngine:
                     generation_config=GenerationConfig(
                         max_new_tokens=self._decoding.limit, do_sample=False, pad_token_id=0
                     ),
-                    logits_processor=[_Sampler(decoder, self._decoding, seeds)],
-                    stopping_criteria=[_Completed(decoder)],
+                    logits_processor=[answers],
+                    stopping_criteria=[_Completed(answers)],
                 )
         except torch.OutOfMemoryError:
             raise EngineError(
@@ -109,36 +109,45 @@ class TransformersEngine:
             ) from None
         except RuntimeError as error:
             raise EngineError(f"the engine broke: {error}") from error
+        probabilities = self._table.scores.take(list(range(len(batch))))
         return [
-            _completion(prompt.tag, output[row, length:].tolist(), decoder, row)
-            for row, prompt in enumerate(batch)
+            completion(prompt.tag, output[row, length : length + answers.lengths[row]].tolist(), kept)
+            for row, (prompt, kept) in enumerate(zip(batch, probabilities, strict=True))
         ]
 
 
-def _completion(tag: int, tokens: list[int], decoder: TableDecoder, row: int) -> Completion:
-    if decoder.broken[row]:
-        return Completion(tag, error="the model's probabilities of a score are not finite numbers")
-    probabilities = None if decoder.probabilities is None else decoder.probabilities[row]
-    return Completion(tag, tuple(tokens[: decoder.lengths[row]]), probabilities)
-
-
-class _Sampler(LogitsProcessor):  # type: ignore[misc]
-    """Constrains the next tokens and picks them, so that `generate` has one choice left.
+class _Answers(LogitsProcessor):  # type: ignore[misc]
+    """The answers of a batch on their way: constrains the next tokens and picks them.
 
     A sampled row draws from random numbers of its own, so what it draws does not depend on its neighbours.
     """
 
-    def __init__(self, decoder: TableDecoder, decoding: Decoding, seeds: list[int]) -> None:
-        self._decoder = decoder
+    def __init__(self, table: HostTable, decoding: Decoding, seeds: list[int]) -> None:
+        self._table = table
         self._decoding = decoding
         self._random = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
+        self._states = np.full(len(seeds), table.table.start, np.int64)
+        self._slots = np.arange(len(seeds))
+        self._step = 0
+        self.lengths = np.zeros(len(seeds), np.int64)
+
+    @property
+    def complete(self) -> NDArray[np.bool_]:
+        done: NDArray[np.bool_] = self._table.table.distance[self._states] == 0
+        return done
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        scores = scores.float().clone()
-        self._decoder.constrain(scores)
-        picked = scores.argmax(dim=-1) if self._decoding.temperature == 0 else self._sample(scores)
-        self._decoder.advance(picked.tolist())
-        return torch.full_like(scores, -torch.inf).scatter_(1, picked[:, None], 0.0)
+        logits = scores.float().clone()
+        # The token after a complete answer is not read, but there must be one to pick.
+        left = np.where(self.complete, 1, self._decoding.limit - self._step)
+        self._table.constrain(logits, self._states, left, self._slots, sampled=True)
+        picked = logits.argmax(dim=-1) if self._decoding.temperature == 0 else self._sample(logits)
+        going = ~self.complete
+        after = self._table.table.next_state[self._states, picked.cpu().numpy()]
+        self._states = np.where(going, after, self._states)
+        self.lengths += going
+        self._step += 1
+        return torch.full_like(logits, -torch.inf).scatter_(1, picked[:, None], 0.0)
 
     def _sample(self, logits: torch.Tensor) -> torch.Tensor:
         """One token a row, by inverting the cumulative distribution; (rows,)."""
@@ -158,8 +167,8 @@ class _Sampler(LogitsProcessor):  # type: ignore[misc]
 class _Completed(StoppingCriteria):  # type: ignore[misc]
     """Stops each row where its answer is complete."""
 
-    def __init__(self, decoder: TableDecoder) -> None:
-        self._decoder = decoder
+    def __init__(self, answers: _Answers) -> None:
+        self._answers = answers
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
-        return torch.from_numpy(self._decoder.complete).to(input_ids.device)
+        return torch.from_numpy(self._answers.complete).to(input_ids.device)
