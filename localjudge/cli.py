@@ -49,6 +49,9 @@ ColumnNames = Annotated[
         "--column", metavar="FIELD=COLUMN", help="The column of a field, where it has a name of its own."
     ),
 ]
+EngineInt = Annotated[int | None, typer.Option(metavar="N", help="As vLLM's.", show_default=False)]
+EngineFloat = Annotated[float | None, typer.Option(metavar="SHARE", help="As vLLM's.", show_default=False)]
+EngineText = Annotated[str | None, typer.Option(metavar="NAME", help="As vLLM's.", show_default=False)]
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N rows.", show_default=False)
 ]
@@ -59,7 +62,9 @@ def score(
     inputs: Inputs,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", show_default=False)],
     model: ModelName = None,
-    engine: Annotated[str, typer.Option(metavar="auto|transformers", help="What runs the model.")] = "auto",
+    engine: Annotated[
+        str, typer.Option(metavar="auto|vllm|transformers", help="What runs the model.")
+    ] = "auto",
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
     limit: Limit = None,
@@ -71,20 +76,49 @@ def score(
         float, typer.Option(metavar="P", help="The share of the probability to sample from.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(metavar="S", help="Of the sampling.")] = 0,
+    thinking_budget: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Let a reasoning model think for up to N tokens.", show_default=False),
+    ] = None,
+    keep_thoughts: Annotated[bool, typer.Option("--keep-thoughts", help="Keep what it thought.")] = False,
+    on_overflow: Annotated[
+        str,
+        typer.Option(
+            metavar="fail|truncate-candidate", help="What becomes of a row longer than the model's context."
+        ),
+    ] = "fail",
+    deterministic: Annotated[
+        bool,
+        typer.Option("--deterministic", help="Ask vLLM for results that do not depend on the batch."),
+    ] = False,
+    tensor_parallel_size: EngineInt = None,
+    max_model_len: EngineInt = None,
+    gpu_memory_utilization: EngineFloat = None,
+    dtype: EngineText = None,
+    quantization: EngineText = None,
     engine_arg: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of the engine's own, such as batch_size=8."),
+        typer.Option(metavar="KEY=VALUE", help="Any other option of the engine's own, such as batch_size=8."),
     ] = None,
 ) -> None:
     """Judge every row and write a run directory. The same command again continues a run."""
     from localjudge.judge import Judge
+    from localjudge.model import BUNDLED_NOTICE
+    from localjudge.plan import Plan
     from localjudge.progress import Progress
-    from localjudge.rows import count_rows, find_inputs, parse_columns, read_rows
+    from localjudge.rows import find_inputs, parse_columns, read_rows
     from localjudge.run import Run
 
     columns = parse_columns(column or ())
     files = find_inputs(inputs)
-    _quiet_libraries()
+    _settle_environment(deterministic)
+    own_options = {
+        "tensor_parallel_size": tensor_parallel_size,
+        "max_model_len": max_model_len,
+        "gpu_memory_utilization": gpu_memory_utilization,
+        "dtype": dtype,
+        "quantization": quantization,
+    }
     judge = Judge(
         model,
         rubric=rubric,
@@ -93,23 +127,35 @@ def score(
         temperature=temperature,
         top_p=top_p,
         seed=seed,
-        engine_args=_assignments(engine_arg or ()),
+        thinking_budget=thinking_budget,
+        keep_thoughts=keep_thoughts,
+        on_overflow=on_overflow,
+        engine_args={name: str(value) for name, value in own_options.items() if value is not None}
+        | _assignments(engine_arg or ()),
     )
-    total = count_rows(files)
-    progress = Progress(min(total, limit) if total and limit else total)
+    progress = Progress()
     progress.say(f"model {judge.model.name} · rubric {judge.rubric.name} · {len(files)} input(s) → {out}")
     if judge.model.is_bundled:
-        progress.warn(judge.describe()["notice"])
-    with Run(out, judge, files) as run, progress:
-        if run.already_done:
-            progress.skip(run.already_done)
-            progress.say(f"continuing: {run.already_done} rows are done already")
-        rows = islice(read_rows(files, columns), limit)
-        summary = run.score(rows, progress.add)
+        progress.warn(BUNDLED_NOTICE)
+    with Plan(judge, islice(read_rows(files, columns), limit)) as plan:
+        if not plan.rows:
+            raise UsageError(f"{', '.join(inputs)}: holds no rows")
+        if plan.too_long:
+            what = "fail" if on_overflow == "fail" else "lose the end of their candidate"
+            progress.warn(f"{plan.too_long} of {plan.rows} rows do not fit the model's context; they {what}")
+        judge.expect(plan.longest, out / "engine.log")
+        with Run(out, judge, files) as run:
+            progress.say(judge.engine.headline())
+            if run.already_done:
+                progress.say(f"continuing: {run.already_done} rows are done already")
+            with progress.counting(plan.rows - run.already_done):
+                summary = run.score(plan, progress.add)
     print_table(summary.table())
-    if not summary.judged + summary.failed:
-        raise UsageError(f"{', '.join(inputs)}: holds no rows")
     progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
+    counted = judge.engine.statistics()
+    if counted.get("cached_prompt_tokens"):
+        share = counted["cached_prompt_tokens"] / counted["prompt_tokens"]
+        progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
     for reason, count in summary.reasons.most_common(5):
         progress.warn(f"{count} failed: {reason}")
     if summary.failed:
@@ -133,7 +179,7 @@ def prompt(
     from localjudge.summary import printable
 
     judged_by = Rubric.load(rubric)
-    _quiet_libraries()
+    _settle_environment()
     encode = None
     if tokens:
         from localjudge.model import Model
@@ -227,13 +273,17 @@ def _assignments(options: list[str] | tuple[()]) -> dict[str, str]:
     return assigned
 
 
-def _quiet_libraries() -> None:
+def _settle_environment(deterministic: bool = False) -> None:
     """No network and no chatter from the libraries below, unless the user has set it otherwise."""
-    for name, value in {
+    settings = {
         "HF_HUB_OFFLINE": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "TRANSFORMERS_VERBOSITY": "error",
-        "TOKENIZERS_PARALLELISM": "false",
-    }.items():
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+    }
+    if deterministic:
+        settings["VLLM_BATCH_INVARIANT"] = "1"
+    for name, value in settings.items():
         os.environ.setdefault(name, value)

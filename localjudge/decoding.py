@@ -135,15 +135,25 @@ class HostTable:
 
 
 class DeviceTable:
-    """The same by gathers on the device: two tables of (S, V) int16, and nothing that waits for a result."""
+    """The same by gathers on the device: two tables of (S, V) int16, and nothing that waits for a result.
+
+    `free` is one state more, for a row that is no answer: everything is allowed there, and it never ends.
+    """
 
     def __init__(self, table: TokenTable, stretch: int, device: torch.device, slots: int) -> None:
         self.table = table
         self.scores = ScoreBuffer(table, slots, device)
-        need = [np.minimum(table.need(state, stretch), FAR) for state in range(len(table.distance))]
-        self._need = torch.from_numpy(np.stack(need).astype(np.int16)).to(device)
-        self._next_state = torch.from_numpy(table.next_state).to(device)
-        aspect = np.full(len(table.distance), -1)
+        states, vocabulary = table.next_state.shape
+        self.free = states
+        need = np.zeros((states + 1, vocabulary), np.int16)
+        for state in range(states):
+            need[state] = np.minimum(table.need(state, stretch), FAR)
+        self._need = torch.from_numpy(need).to(device)
+        self._next_state = torch.from_numpy(
+            np.vstack([table.next_state, np.full(vocabulary, self.free, np.int16)])
+        ).to(device)
+        self.distance = torch.from_numpy(np.append(table.distance, 0).astype(np.int64)).to(device)
+        aspect = np.full(states + 1, -1)
         if table.has_probabilities:
             aspect[table.score_state] = np.arange(len(table.score_state))
         self._aspect = torch.from_numpy(aspect).to(device)

@@ -34,10 +34,10 @@ import os
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import outlines_core
@@ -51,7 +51,7 @@ from localjudge.vocabulary import Vocabulary
 FAR = int(np.iinfo(np.int16).max)
 """The distance of a state from which no answer can be completed."""
 
-_FORMAT = "1"
+_FORMAT = "2"
 _SENTENCE_ENDS = tuple(mark.encode() for mark in (".", "!", "?", "…", "。", "！", "？", "।", "؟"))  # noqa: RUF001
 _DIGITS = frozenset(b"0123456789")
 
@@ -69,6 +69,7 @@ class TokenTable:
         score_token: int32 (A, K), the token of each value of the scale, lowest first; -1 throughout where
             some value has no token of its own, so that one position does not hold the distribution.
         start: the state of an empty answer.
+        thinking: the state of a model that thinks before it answers; None where it answers at once.
     """
 
     next_state: NDArray[np.int16]
@@ -78,6 +79,12 @@ class TokenTable:
     score_state: NDArray[np.int16]
     score_token: NDArray[np.int32]
     start: int
+    thinking: int | None = None
+
+    @property
+    def entry(self) -> int:
+        """The state before the first token."""
+        return self.start if self.thinking is None else self.thinking
 
     @property
     def smallest_limit(self) -> int:
@@ -100,6 +107,35 @@ class TokenTable:
                 f"the smallest that works is 1 ({self.smallest_limit} tokens in all)"
             )
         return self.smallest_limit - 1 + max_rationale_tokens
+
+    def after_thinking(self, vocabulary: Vocabulary, opens: int | None, ends: int, limit: int) -> TokenTable:
+        """The table of a model that thinks until the token `ends`, and then answers within `limit` tokens.
+
+        Thoughts are text, and the token that opens them. They need `limit` tokens to be left for the answer, so
+        an engine that allows `budget + 1 + limit` tokens in all ends the thinking after `budget` of them.
+        """
+        thinking = len(self.distance)
+        thoughts = np.full(self.next_state.shape[1], -1, np.int16)
+        thoughts[[*vocabulary.pieces, *([] if opens is None else [opens])]] = thinking
+        thoughts[ends] = self.start
+        nothing = np.zeros(1, bool)
+        return replace(
+            self,
+            next_state=np.vstack([self.next_state, thoughts]),
+            distance=np.append(self.distance, np.int16(limit + 1)),
+            in_rationale=np.append(self.in_rationale, nothing),
+            sentence_end=np.append(self.sentence_end, nothing),
+            thinking=thinking,
+        )
+
+    def split(self, tokens: Sequence[int]) -> tuple[list[int], list[int]]:
+        """The thoughts and the answer, without the token between them."""
+        if self.thinking is None:
+            return [], list(tokens)
+        end = next(
+            rank for rank, token in enumerate(tokens) if self.next_state[self.thinking, token] == self.start
+        )
+        return list(tokens[:end]), list(tokens[end + 1 :])
 
     def need(self, state: int, stretch: int = 0) -> NDArray[np.int32]:
         """Tokens needed after each token, int32 (V,); `FAR` or more where it is not allowed."""
@@ -129,6 +165,27 @@ class TokenTable:
 
     def is_complete(self, state: int) -> bool:
         return bool(self.distance[state] == 0)
+
+    def save(self, file: Path, key: str = "") -> None:
+        """Write the table to a file, under a key that `load` must be given again."""
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        parts["thinking"] = -1 if self.thinking is None else self.thinking
+        with file.open("wb") as stream:
+            np.savez(stream, allow_pickle=False, key=np.array(key), **parts)
+
+    @classmethod
+    def load(cls, file: Path, key: str = "") -> Self:
+        """The table in a file.
+
+        Raises:
+            OSError, ValueError, KeyError, zipfile.BadZipFile …: the file holds no table under this key.
+        """
+        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
+            if str(stored["key"]) != key:
+                raise ValueError(f"{file} holds another table")
+            parts: dict[str, Any] = {field.name: stored[field.name] for field in fields(cls)}
+        thinking = int(parts["thinking"])
+        return cls(**{**parts, "start": int(parts["start"]), "thinking": None if thinking < 0 else thinking})
 
     def was_cut(self, tokens: Sequence[int], limit: int, stretch: int = 0) -> bool:
         """Whether the limit, and not the model, ended the rationale of this answer."""
@@ -357,13 +414,9 @@ def _distances(next_state: NDArray[np.int16], final: list[int], picks: NDArray[n
 def _load(file: Path, key: str) -> TokenTable | None:
     """The table in a cache file; None where there is none, or only a damaged or a foreign one."""
     try:
-        with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
-            if str(stored["key"]) != key:
-                return None
-            parts: dict[str, Any] = {field.name: stored[field.name] for field in fields(TokenTable)}
+        return TokenTable.load(file, key)
     except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
         return None
-    return TokenTable(**{**parts, "start": int(parts["start"])})
 
 
 def _save(file: Path, key: str, table: TokenTable) -> None:
@@ -371,9 +424,7 @@ def _save(file: Path, key: str, table: TokenTable) -> None:
     scratch = file.with_name(f"{file.stem}.{os.getpid()}.tmp")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with scratch.open("wb") as stream:
-            parts = {field.name: getattr(table, field.name) for field in fields(TokenTable)}
-            np.savez(stream, allow_pickle=False, key=np.array(key), **parts)
+        table.save(scratch, key)
         scratch.replace(file)
     except OSError:
         scratch.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.rows import as_row
 from localjudge.rubric import DEFAULT_RUBRIC, Rubric
 
+ON_OVERFLOW = ("fail", "truncate-candidate")
 # This many failures in a row are handed out before the engine is given more to do.
 _MOST_WAITING = 1000
 
@@ -34,11 +36,16 @@ class Judge:
     Args:
         model: a model directory, the id of one in the local hub cache, or None for the small bundled model.
         rubric: a rubric, the name of one that ships, or its file.
-        engine: `auto` or `transformers`.
+        engine: `auto`, `vllm` or `transformers`; `auto` is vLLM where it is installed and there is a GPU.
         max_rationale_tokens: the most tokens of a rationale, 1 or more.
         temperature: 0 takes the likeliest token; above 0 tokens are sampled.
         top_p: the share of the probability to sample from, above 0 and up to 1.
         seed: of the sampling. Each row draws its own random numbers from the seed and its content.
+        thinking_budget: the most tokens that the model thinks before it answers. None asks it not to think; one
+            that cannot help it gets 2048.
+        keep_thoughts: keep what it thought in the judgements.
+        on_overflow: what becomes of a row that does not fit the model's context: `fail`, or
+            `truncate-candidate`, which leaves out as much of the candidate's end as it must.
         engine_args: the engine's own options.
 
     Raises:
@@ -55,12 +62,17 @@ class Judge:
         temperature: float = 0.0,
         top_p: float = 1.0,
         seed: int = 0,
+        thinking_budget: int | None = None,
+        keep_thoughts: bool = False,
+        on_overflow: str = "fail",
         engine_args: Mapping[str, str] | None = None,
     ) -> None:
         if not 0 <= temperature < float("inf"):
             raise UsageError(f"--temperature {temperature}: give 0 or more")
         if not 0 < top_p <= 1:
             raise UsageError(f"--top-p {top_p}: give a share above 0 and up to 1")
+        if on_overflow not in ON_OVERFLOW:
+            raise UsageError(f"--on-overflow {on_overflow}: there are {' and '.join(ON_OVERFLOW)}")
         self.rubric = rubric if isinstance(rubric, Rubric) else Rubric.load(rubric)
         self.model = Model.find(model)
         self.seed = seed
@@ -73,12 +85,40 @@ class Judge:
             limit = table.limit(max_rationale_tokens)
         except ValueError as error:
             raise UsageError(f"--max-rationale-tokens {max_rationale_tokens}: {error}") from None
-        self.decoding = Decoding(table, limit, stretch_for(max_rationale_tokens), temperature, top_p)
+        self._on_overflow = on_overflow
+        self._keep_thoughts = keep_thoughts
+        budget = self._thinking_budget(thinking_budget)
+        self.prompts = self.model.prompts if budget is None else self.model.thinking_prompts
+        if budget is not None and self.model.thinking_tokens is not None:
+            table = table.after_thinking(self._vocabulary, *self.model.thinking_tokens, limit)
+        self.decoding = Decoding(
+            table, limit, stretch_for(max_rationale_tokens), temperature, top_p, thinking_budget=budget
+        )
+        self._longest: int | None = None
+        self._log: Path | None = None
+
+    def _thinking_budget(self, asked: int | None) -> int | None:
+        if asked is None:
+            return 2048 if self.model.always_thinks else None
+        if asked < 0:
+            raise UsageError(f"--thinking-budget {asked}: give 0 or more")
+        if self.model.thinking_tokens is None:
+            raise UsageError(
+                f"--thinking-budget {asked}: model {self.model.name} has no token that ends its thinking"
+            )
+        return asked
 
     @cached_property
     def engine(self) -> Engine:
         """The engine, with the model loaded at first use."""
-        return open_engine(self._engine_name, self.model, self.decoding, self._engine_args)
+        context = None if self._longest is None else self._longest + self.decoding.max_tokens
+        return open_engine(
+            self._engine_name, self.model, self.decoding, self._engine_args, context=context, log=self._log
+        )
+
+    def expect(self, longest: int | None, log: Path | None) -> None:
+        """Before the engine is first used: the tokens of the longest prompt, and a file for its chatter."""
+        self._longest, self._log = longest, log
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -87,7 +127,7 @@ class Judge:
         return {
             "rubric": self.rubric.digest,
             "model": self.model.digest,
-            "chat_template": self.model.prompts.digest,
+            "chat_template": self.prompts.digest,
             "vocabulary": self._vocabulary.digest,
             "engine": engine["name"],
             "dtype": engine["dtype"],
@@ -95,6 +135,8 @@ class Judge:
             "temperature": self.decoding.temperature,
             "top_p": self.decoding.top_p,
             "seed": self.seed,
+            "thinking_budget": self.decoding.thinking_budget,
+            "on_overflow": self._on_overflow,
         }
 
     @cached_property
@@ -113,8 +155,7 @@ class Judge:
             "rubric": self.rubric.model_dump(mode="json"),
             "prompt_sha256": self.rubric.template_digest,
             "model": {"name": self.model.name, "path": str(self.model.path), "files": self.model.files},
-            "max_tokens": self.decoding.limit,
-            "engine": dict(self.engine.describe()),
+            "max_tokens": self.decoding.max_tokens,
             "notice": BUNDLED_NOTICE if self.model.is_bundled else None,
         }
 
@@ -133,24 +174,40 @@ class Judge:
             if failures := feed.take_failures():
                 yield failures
 
-    def prompt(self, row: Row) -> list[int]:
-        """The token ids that the engine gets for this row.
+    def prompt(self, row: Row) -> tuple[list[int], int]:
+        """The token ids that the engine gets, and how many characters of the candidate are left out.
 
         Raises:
             ValueError: the row cannot be judged by this rubric or does not fit the model's context.
         """
-        text = self.rubric.text(row)
-        tokens = self.model.prompts.encode(text)
+        tokens = self.prompts.encode(self.rubric.text(row))
+        excess = self.excess(len(tokens))
+        if excess <= 0:
+            return tokens, 0
+        if self._on_overflow == "fail":
+            raise ValueError(self._does_not_fit(len(tokens)))
+        kept = row.candidate
+        while excess > 0 and kept:
+            kept = kept[: -max(excess, len(kept) // 50)]  # a token has a character or more, as a rule
+            tokens = self.prompts.encode(self.rubric.text(replace(row, candidate=kept)))
+            excess = self.excess(len(tokens))
+        if excess > 0:
+            raise ValueError(f"{self._does_not_fit(len(tokens))}, even without its candidate")
+        return tokens, len(row.candidate) - len(kept)
+
+    def excess(self, prompt_tokens: int) -> int:
+        """By how many tokens a prompt of this length and its answer exceed the model's context."""
         context = self.model.context
-        if context is not None and len(tokens) + self.decoding.limit > context:
-            raise ValueError(
-                f"a prompt of {len(tokens)} tokens and an answer of up to {self.decoding.limit} do not fit "
-                f"the model's context of {context}"
-            )
-        return tokens
+        return prompt_tokens + self.decoding.max_tokens - context if context is not None else 0
+
+    def _does_not_fit(self, prompt_tokens: int) -> str:
+        return (
+            f"a prompt of {prompt_tokens} tokens and an answer of up to {self.decoding.max_tokens} do not fit "
+            f"the model's context of {self.model.context}"
+        )
 
     def _judged(self, feed: _Feed, completion: Completion) -> Outcome:
-        row, key, prompt_tokens = feed.take(completion.tag)
+        row, key, prompt_tokens, candidate_cut = feed.take(completion.tag)
         identity: dict[str, Any] = {
             "id": row.id,
             "system": row.system,
@@ -163,9 +220,10 @@ class Judge:
             return Failure(**identity, error=f"{row.source}: {completion.error}")
         decoding = self.decoding
         try:
-            answer = self.rubric.parse(self._vocabulary.decode(completion.tokens))
-            cut = decoding.table.was_cut(completion.tokens, decoding.limit, decoding.stretch)
-        except (ValueError, LookupError) as error:
+            thoughts, tokens = decoding.table.split(completion.tokens)
+            answer = self.rubric.parse(self._vocabulary.decode(tokens))
+            cut = decoding.table.was_cut(tokens, decoding.limit, decoding.stretch)
+        except (ValueError, LookupError, StopIteration) as error:
             # The table rules this out. Should an engine not keep to the table, the row says so.
             return Failure(**identity, error=f"{row.source}: the engine's answer is not whole: {error}")
         expected = probabilities = None
@@ -181,6 +239,8 @@ class Judge:
             expected=expected,
             probabilities=probabilities,
             rationale_cut=cut,
+            candidate_cut=candidate_cut,
+            thoughts=self._vocabulary.decode_text(thoughts) if self._keep_thoughts else None,
             output_tokens=len(completion.tokens),
         )
 
@@ -195,7 +255,7 @@ class _Feed:
     def __init__(self, judge: Judge, rows: Iterable[Row | Failure]) -> None:
         self._judge = judge
         self._rows = iter(rows)
-        self._asked: dict[int, tuple[Row, str, int]] = {}
+        self._asked: dict[int, tuple[Row, str, int, int]] = {}
         self._failures: list[Outcome] = []
         self._tag = 0
         self.exhausted = False
@@ -211,7 +271,7 @@ class _Feed:
                 continue
             key = self._judge.key(row)
             try:
-                tokens = self._judge.prompt(row)
+                tokens, candidate_cut = self._judge.prompt(row)
             except ValueError as error:
                 self._failures.append(
                     Failure(
@@ -225,10 +285,10 @@ class _Feed:
                 )
                 continue
             self._tag += 1
-            self._asked[self._tag] = (row, key, len(tokens))
+            self._asked[self._tag] = (row, key, len(tokens), candidate_cut)
             yield Prompt(self._tag, tokens, seed=int(key, 16))
 
-    def take(self, tag: int) -> tuple[Row, str, int]:
+    def take(self, tag: int) -> tuple[Row, str, int, int]:
         return self._asked.pop(tag)
 
     def take_failures(self) -> list[Outcome]:

@@ -16,6 +16,8 @@ from localjudge.prompt import PromptEncoder, render
 from localjudge.vocabulary import Vocabulary, read_vocabulary
 
 BUNDLED = "bundled"
+# The tokens between which models think.
+_THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
 BUNDLED_NOTICE = (
     "These scores come from the small bundled model. It shows that the path works; what it says of a response "
     "means nothing more.\nName a real judge with --model, a model directory or an id in the local cache, such "
@@ -83,7 +85,34 @@ class Model:
 
     @cached_property
     def prompts(self) -> PromptEncoder:
+        """What puts the chat template around a text. A model that can do without thinking is asked to."""
         return PromptEncoder(self.tokenizer)
+
+    @cached_property
+    def thinking_prompts(self) -> PromptEncoder:
+        """The same, but a model that can think is asked to."""
+        return PromptEncoder(self.tokenizer, thinking=True)
+
+    @cached_property
+    def thinking_tokens(self) -> tuple[int | None, int] | None:
+        """The tokens that open and end a thought; None where the model has no token that ends one."""
+        ids = {
+            added.content: token
+            for token, added in self.tokenizer.backend_tokenizer.get_added_tokens_decoder().items()
+        }
+        for opens, ends in _THOUGHTS:
+            if ends in ids:
+                return ids.get(opens), ids[ends]
+        return None
+
+    @cached_property
+    def always_thinks(self) -> bool:
+        """Whether the chat template leaves a thought open before the answer, even if asked not to think."""
+        if self.thinking_tokens is None or not self.tokenizer.chat_template:
+            return False
+        opens, ends = self.thinking_tokens
+        marks = [token for token in self.prompts.tail if token in (opens, ends)]
+        return bool(marks) and marks[-1] == opens
 
     @cached_property
     def vocabulary(self) -> Vocabulary:

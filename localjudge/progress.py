@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from textwrap import fill
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
 from rich.live import Live
@@ -20,42 +20,36 @@ _PLAIN_EVERY = 10.0
 """Seconds between two lines where stderr is no terminal."""
 
 
-class Progress(AbstractContextManager["Progress"]):
-    """Rows, rows/s and tokens/s on stderr: a live line on a terminal, a plain line now and then elsewhere.
+class Progress:
+    """Rows, rows/s and tokens/s on stderr: a live line on a terminal, a plain line now and then elsewhere."""
 
-    Args:
-        total: the rows that there are, where it is known.
-    """
-
-    def __init__(self, total: int | None = None) -> None:
+    def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._live: Live | None = None
-        self._total = total
-        self._rows = self._failed = self._tokens = self._skipped = 0
+        self._total = self._rows = self._failed = self._tokens = 0
         self._begin = self._last_line = time.monotonic()
 
     def say(self, text: str) -> None:
-        self._console.print(Text(printable(text)))
+        self._console.print(Text(text))
 
     def warn(self, text: str) -> None:
-        self._console.print(Text(printable(text), style="yellow"))
+        self._console.print(Text(text, style="yellow"))
 
-    def skip(self, rows: int) -> None:
-        """Rows of the total that are done already."""
-        self._skipped = rows
-
-    def __enter__(self) -> Self:
+    @contextmanager
+    def counting(self, total: int) -> Iterator[None]:
+        """Count the outcomes that are added, of this many."""
+        self._total = total
         self._begin = self._last_line = time.monotonic()
         if self._console.is_terminal:
             self._live = Live(self._line(), console=self._console, transient=True, refresh_per_second=4)
             self._live.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._live:
-            self._live.stop()
-        if self._rows:
-            self.say(self._line().plain)
+        try:
+            yield
+        finally:
+            if self._live:
+                self._live.stop()
+            if self._rows:
+                self.say(self._line().plain)
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
@@ -73,13 +67,12 @@ class Progress(AbstractContextManager["Progress"]):
     def _line(self) -> Text:
         seconds = max(time.monotonic() - self._begin, 1e-9)
         rate = self._rows / seconds
-        todo = max((self._total or 0) - self._skipped, self._rows)
-        parts = [f"{self._rows}{f' of {todo}' if self._total else ''} rows"]
+        parts = [f"{self._rows} of {self._total} rows"]
         if self._failed:
             parts.append(f"{self._failed} failed")
         parts += [f"{rate:.1f} rows/s", f"{self._tokens / seconds:.0f} tokens/s", f"{_clock(seconds)} gone"]
-        if self._rows < todo and rate:
-            parts.append(f"{_clock((todo - self._rows) / rate)} left")
+        if 0 < self._rows < self._total:
+            parts.append(f"{_clock((self._total - self._rows) / rate)} left")
         return Text(" · ".join(parts))
 
 

@@ -34,17 +34,19 @@ class PromptEncoder:
     Args:
         tokenizer: a fast Hugging Face tokenizer. Without a chat template the text stands alone, after
             whatever tokens the tokenizer puts first.
+        thinking: whether a model that can think or not is to think.
 
     Raises:
         ModelError: the chat template cannot be rendered, or the place of the content in it is not certain.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, *, thinking: bool = False) -> None:
         backend = tokenizer.backend_tokenizer
         self._added = set(backend.get_added_tokens_decoder())
         self.has_template = bool(tokenizer.chat_template)
         if self.has_template:
-            around = render(tokenizer, [{"role": "user", "content": _STAND_IN}], add_generation_prompt=True)
+            turns = [{"role": "user", "content": _STAND_IN}]
+            around = render(tokenizer, turns, add_generation_prompt=True, thinking=thinking)
         else:
             around = _STAND_IN
         if around.count(_STAND_IN) != 1:
@@ -83,15 +85,24 @@ class PromptEncoder:
         return hashlib.sha256(around.encode()).hexdigest()
 
 
-def render(tokenizer: Any, messages: list[dict[str, str]], *, add_generation_prompt: bool) -> str:
-    """The chat template's text around messages. Hybrid reasoning models are asked not to think.
+def render(
+    tokenizer: Any, messages: list[dict[str, str]], *, add_generation_prompt: bool, thinking: bool = False
+) -> str:
+    """The chat template's text around messages.
+
+    Hybrid reasoning models are asked whether to think by the names that their templates know: `enable_thinking`
+    (Qwen3, GLM, SmolLM3 …) and `thinking` (DeepSeek, Granite …).
 
     Raises:
         ModelError: the template cannot be rendered.
     """
     try:
         text = tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=add_generation_prompt, enable_thinking=False
+            messages,
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            enable_thinking=thinking,
+            thinking=thinking,
         )
     except Exception as error:  # a template is a program of the model's: it may raise anything
         raise ModelError(f"the model's chat template cannot be rendered: {error}") from None

@@ -41,7 +41,9 @@ class Judgement(_Outcome):
     `scores` has an integer for each aspect. `probabilities` has, for each aspect, the model's own
     probability of every value of the scale, lowest first (they sum to 1); `expected` is their mean. Both
     are None where the tokenizer spells two values with the same first token: what cannot be measured is
-    not guessed. `rationale_cut` says that the token limit, and not the model, ended the rationale.
+    not guessed. `rationale_cut` says that the token limit, and not the model, ended the rationale;
+    `candidate_cut`, how many characters of the candidate the model was not shown, because the prompt would
+    not have fitted its context. `thoughts` is what a reasoning model thought before, where it was to be kept.
     """
 
     rationale: str
@@ -49,6 +51,8 @@ class Judgement(_Outcome):
     expected: dict[str, float] | None = None
     probabilities: dict[str, list[float]] | None = None
     rationale_cut: bool
+    candidate_cut: int = 0
+    thoughts: str | None = None
     prompt_tokens: int
     output_tokens: int
 
@@ -88,6 +92,8 @@ def to_line(outcome: Outcome, aspects: tuple[str, ...]) -> dict[str, Any]:
     for aspect in aspects:
         line[f"{aspect}_probabilities"] = judged and judged.probabilities and judged.probabilities[aspect]
     line["rationale_cut"] = judged and judged.rationale_cut
+    line["candidate_cut"] = judged and judged.candidate_cut
+    line["thoughts"] = judged and judged.thoughts
     line["prompt_tokens"] = outcome.prompt_tokens
     line["output_tokens"] = judged and judged.output_tokens
     line["key"] = outcome.key
@@ -116,6 +122,8 @@ def from_line(line: Mapping[str, Any], aspects: tuple[str, ...]) -> Outcome:
             "expected": None if None in expected.values() else expected,
             "probabilities": None if None in probabilities.values() else probabilities,
             "rationale_cut": line.get("rationale_cut"),
+            "candidate_cut": line.get("candidate_cut"),
+            "thoughts": line.get("thoughts"),
             "output_tokens": line.get("output_tokens"),
         }
     )

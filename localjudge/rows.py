@@ -96,26 +96,6 @@ def find_inputs(names: Sequence[str]) -> list[str]:
     return found
 
 
-def count_rows(inputs: Iterable[str]) -> int | None:
-    """About how many rows the inputs hold, for a sense of the time left; None where a look would cost one."""
-    total = 0
-    for name in inputs:
-        if name == STDIN or name.endswith(".gz"):
-            return None
-        if name.endswith(".parquet"):
-            import pyarrow.parquet
-
-            try:
-                total += pyarrow.parquet.read_metadata(name).num_rows
-            except (pyarrow.ArrowException, OSError):
-                return None
-        else:
-            with _open(name) as stream:
-                while block := stream.read(1 << 20):
-                    total += block.count(b"\n")
-    return total
-
-
 def read_rows(inputs: Iterable[str], columns: Columns | None = None) -> Iterator[Row | Failure]:
     """Every row of the inputs, or why it is none.
 

@@ -92,12 +92,14 @@ class Run(AbstractContextManager["Run"]):
         return sum(map(len, self._done.values()))
 
     def score(
-        self, rows: Iterable[Row | Failure], report: Callable[[list[Outcome]], None] = lambda outcomes: None
+        self,
+        rows: Iterable[tuple[int, Row | Failure]],
+        report: Callable[[list[Outcome]], None] = lambda outcomes: None,
     ) -> Summary:
         """Judge the rows that are not done yet, and put everything into the input's order.
 
         Args:
-            rows: every row of the input, the done ones too.
+            rows: every row of the input, the done ones too, each with its place in the input; in any order.
             report: called with the outcomes as they are written.
         """
         places: dict[bytes, list[int]] = defaultdict(list)
@@ -105,12 +107,14 @@ class Run(AbstractContextManager["Run"]):
             self._append(outcomes, places)
             report(outcomes)
         self._put_in_order()
-        self._write(SUMMARY, self.summary.as_dict())
+        self._write(SUMMARY, {**self.summary.as_dict(), "engine": dict(self._judge.engine.statistics())})
         return self.summary
 
-    def _undone(self, rows: Iterable[Row | Failure], places: dict[bytes, list[int]]) -> Iterator[Row | Failure]:
+    def _undone(
+        self, rows: Iterable[tuple[int, Row | Failure]], places: dict[bytes, list[int]]
+    ) -> Iterator[Row | Failure]:
         """The rows that no line accounts for. Notes the place of every row in the input."""
-        for place, row in enumerate(rows):
+        for place, row in rows:
             key = row.key if isinstance(row, Failure) else self._judge.key(row)
             identity = _identity(row.id, key)
             if offsets := self._done.get(identity):
@@ -172,8 +176,13 @@ class Run(AbstractContextManager["Run"]):
         scratch.replace(self.folder / JUDGEMENTS)
 
     def _write_manifest(self) -> None:
-        now = {"started": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "inputs": self._inputs, **_environment()}
         described = self._judge.describe()
+        now = {
+            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "inputs": self._inputs,
+            **_environment(),
+            "engine": dict(self._judge.engine.describe()),
+        }
         file = self.folder / MANIFEST
         if not file.exists():
             if (self.folder / JUDGEMENTS).exists():

@@ -39,6 +39,10 @@ class Vocabulary:
         """The text of a complete answer; the tokens that end it are left out."""
         return b"".join(self.pieces[token] for token in tokens if token not in self.ends).decode()
 
+    def decode_text(self, tokens: Iterable[int]) -> str:
+        """The text of any tokens, those that stand for none left out and parts of characters marked."""
+        return b"".join(self.pieces.get(token, b"") for token in tokens).decode(errors="replace")
+
     @property
     def digest(self) -> str:
         """SHA-256 of all of it, in hex."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +21,7 @@ from localjudge.grammar import TokenTable
 from localjudge.model import Model
 from localjudge.prompt import Prompt
 
-ENGINES = ("auto", "transformers")
+ENGINES = ("auto", "transformers", "vllm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,7 @@ class Decoding:
     Attributes:
         table: the token table.
         limit: the most tokens of an answer.
+        thinking_budget: the most tokens of thinking before it; None where the model answers at once.
         stretch: how near the limit a rationale closes at the end of a sentence, in tokens.
         temperature: 0 picks the likeliest token.
         top_p: the share of the probability that sampling picks from, above 0 and up to 1.
@@ -39,11 +42,17 @@ class Decoding:
     stretch: int = 0
     temperature: float = 0.0
     top_p: float = 1.0
+    thinking_budget: int | None = None
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens in all: thoughts, the token that ends them, and the answer."""
+        return self.limit if self.thinking_budget is None else self.thinking_budget + 1 + self.limit
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A complete answer: token ids without the end token.
+    """A complete answer: token ids, thoughts included, without the end token.
 
     `probabilities` is float64 (A, K), the model's own probabilities of each value of the scale at each aspect,
     before temperature and top-p; None where one position does not hold them. `error` is set instead where the
@@ -78,9 +87,33 @@ class Engine(Protocol):
         """Versions, device and settings, for the run's record of itself."""
         ...
 
+    def headline(self) -> str:
+        """One line on what it runs on and holds, for a person."""
+        ...
 
-def open_engine(name: str, model: Model, decoding: Decoding, options: Mapping[str, str]) -> Engine:
+    def statistics(self) -> Mapping[str, Any]:
+        """What it counted so far: prompt tokens, cached ones, restarts …"""
+        ...
+
+
+def open_engine(
+    name: str,
+    model: Model,
+    decoding: Decoding,
+    options: Mapping[str, str],
+    *,
+    context: int | None = None,
+    log: Path | None = None,
+) -> Engine:
     """The engine of this name, with the model loaded.
+
+    Args:
+        name: one of `ENGINES`; `auto` is vLLM where it is installed and there is a GPU.
+        model: the model.
+        decoding: how answers are decoded.
+        options: the engine's own options.
+        context: the tokens that the longest prompt and its answer take, where that is known.
+        log: a file for what the engine's libraries have to say.
 
     Raises:
         UsageError: no such engine, or an option that it does not know.
@@ -88,6 +121,20 @@ def open_engine(name: str, model: Model, decoding: Decoding, options: Mapping[st
     """
     if name not in ENGINES:
         raise UsageError(f"--engine {name}: there are {', '.join(ENGINES)}")
+    if name == "vllm" and find_spec("vllm") is None:
+        raise UsageError("--engine vllm: vLLM is not installed: pip install 'localjudge[vllm]'")
+    if name == "vllm" or (name == "auto" and _has_vllm_and_gpu()):
+        from localjudge.engines.vllm import VllmEngine
+
+        return VllmEngine(model, decoding, options, context=context, log=log)
     from localjudge.engines.transformers import TransformersEngine
 
     return TransformersEngine(model, decoding, options)
+
+
+def _has_vllm_and_gpu() -> bool:
+    if find_spec("vllm") is None:
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())

@@ -52,6 +52,7 @@ class TransformersEngine:
         if dtype not in ("auto", "float32", "bfloat16", "float16"):
             raise UsageError(f"--engine-arg dtype={dtype}: there are auto, float32, bfloat16 and float16")
         self._decoding = decoding
+        self._prompt_tokens = 0
         try:
             self._model = AutoModelForCausalLM.from_pretrained(
                 model.path, dtype=dtype, use_safetensors=True, local_files_only=True, trust_remote_code=False
@@ -73,6 +74,13 @@ class TransformersEngine:
             "dtype": str(self._model.dtype).removeprefix("torch."),
             "batch_size": self.batch_size,
         }
+
+    def headline(self) -> str:
+        about = self.describe()
+        return f"engine transformers · {about['device']} · {about['dtype']} · batches of {about['batch_size']}"
+
+    def statistics(self) -> Mapping[str, Any]:
+        return {"prompt_tokens": self._prompt_tokens}
 
     def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
         waiting: dict[int, list[Prompt]] = defaultdict(list)
@@ -97,7 +105,7 @@ class TransformersEngine:
                     tokens.to(self._device),
                     attention_mask=attention.to(self._device),
                     generation_config=GenerationConfig(
-                        max_new_tokens=self._decoding.limit, do_sample=False, pad_token_id=0
+                        max_new_tokens=self._decoding.max_tokens, do_sample=False, pad_token_id=0
                     ),
                     logits_processor=[answers],
                     stopping_criteria=[_Completed(answers)],
@@ -109,6 +117,7 @@ class TransformersEngine:
             ) from None
         except RuntimeError as error:
             raise EngineError(f"the engine broke: {error}") from error
+        self._prompt_tokens += int(attention.sum())
         probabilities = self._table.scores.take(list(range(len(batch))))
         return [
             completion(prompt.tag, output[row, length : length + answers.lengths[row]].tolist(), kept)
@@ -126,7 +135,9 @@ class _Answers(LogitsProcessor):  # type: ignore[misc]
         self._table = table
         self._decoding = decoding
         self._random = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
-        self._states = np.full(len(seeds), table.table.start, np.int64)
+        self._states = np.full(len(seeds), table.table.entry, np.int64)
+        # The step at which each row must be complete; thinking that ends early brings it forward.
+        self._deadline = np.full(len(seeds), decoding.max_tokens)
         self._slots = np.arange(len(seeds))
         self._step = 0
         self.lengths = np.zeros(len(seeds), np.int64)
@@ -139,14 +150,16 @@ class _Answers(LogitsProcessor):  # type: ignore[misc]
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         logits = scores.float().clone()
         # The token after a complete answer is not read, but there must be one to pick.
-        left = np.where(self.complete, 1, self._decoding.limit - self._step)
+        left = np.where(self.complete, 1, self._deadline - self._step)
         self._table.constrain(logits, self._states, left, self._slots, sampled=True)
         picked = logits.argmax(dim=-1) if self._decoding.temperature == 0 else self._sample(logits)
         going = ~self.complete
         after = self._table.table.next_state[self._states, picked.cpu().numpy()]
+        self._step += 1
+        answers = (self._states == self._table.table.thinking) & (after == self._table.table.start)
+        self._deadline[answers] = self._step + self._decoding.limit
         self._states = np.where(going, after, self._states)
         self.lengths += going
-        self._step += 1
         return torch.full_like(logits, -torch.inf).scatter_(1, picked[:, None], 0.0)
 
     def _sample(self, logits: torch.Tensor) -> torch.Tensor:

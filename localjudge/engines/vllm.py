@@ -1,0 +1,382 @@
+"""The batch engine: vLLM, kept full, with the token table inside its sampler.
+
+Token ids go in and come out; a bounded number of prompts is in flight, and a new one enters as one finishes.
+An engine that dies is started again and the prompts in flight go again, one by one, so that one that kills the
+engine is found.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import vllm
+from numpy.typing import NDArray
+from vllm import LLM, EngineArgs, SamplingParams
+from vllm.inputs import TokensPrompt
+from vllm.sampling_params import RequestOutputKind
+from vllm.v1.engine.exceptions import EngineDeadError
+
+from localjudge.engines import Completion, Decoding, completion
+from localjudge.engines.vllm_worker import KEY, WorkerSettings
+from localjudge.errors import EngineError, ModelError, UsageError
+from localjudge.model import Model
+from localjudge.prompt import Prompt
+
+_MOST_DEATHS = 3
+"""Deaths in a row, with no row finished between them, after which the engine is given up."""
+
+_COLLECT = 64
+"""Finished answers whose scores are fetched from the worker at a time."""
+
+_COLLECT_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A prompt in the engine."""
+
+    prompt: Prompt
+    slot: int
+    deaths_alone: int = 0
+
+
+class VllmEngine:
+    """Prompts through vLLM's engine loop.
+
+    Args:
+        model: the model.
+        decoding: how answers are decoded.
+        options: vLLM's own engine arguments, by their names; values as JSON, or as plain text.
+        context: the tokens that the longest prompt and its answer take, where that is known: vLLM's
+            `max_model_len` unless an option gives it.
+        log: a file for what vLLM has to say; None leaves its output alone.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        decoding: Decoding,
+        options: Mapping[str, str],
+        *,
+        context: int | None = None,
+        log: Path | None = None,
+    ) -> None:
+        self._model = model
+        self._decoding = decoding
+        self._log = log
+        self._folder = tempfile.TemporaryDirectory(prefix="localjudge-")
+        self._arguments: dict[str, Any] = {
+            "model": str(model.path),
+            "skip_tokenizer_init": True,
+            "enable_prefix_caching": True,
+            "generation_config": "vllm",
+            "disable_log_stats": False,
+            "worker_extension_cls": "localjudge.engines.vllm_worker.ScoreCollector",
+            **({"max_model_len": context} if context else {}),
+            **{name.replace("-", "_"): _value(text) for name, text in options.items()},
+        }
+        with self._quiet():
+            self._llm = self._start()
+        self._prompt_tokens = self._cached_tokens = self._preemptions = self._restarts = 0
+
+    def describe(self) -> Mapping[str, Any]:
+        config = self._engine.vllm_config
+        return {
+            "name": "vllm",
+            "versions": {name: version(name) for name in ("torch", "transformers")}
+            | {"vllm": vllm.__version__},
+            "device": config.device_config.device_type,
+            "dtype": str(config.model_config.dtype).removeprefix("torch."),
+            "runner": "V2" if self._uses_v2 else "V1",
+            "max_model_len": config.model_config.max_model_len,
+            "max_num_seqs": config.scheduler_config.max_num_seqs,
+            "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
+            "kv_cache_tokens": config.cache_config.kv_cache_size_tokens
+            if hasattr(config.cache_config, "kv_cache_size_tokens")
+            else None,
+            "batch_invariant": os.environ.get("VLLM_BATCH_INVARIANT") == "1",
+        }
+
+    def headline(self) -> str:
+        about = self.describe()
+        return (
+            f"engine vllm {vllm.__version__} · {about['device']} · {about['dtype']} · "
+            f"runner {about['runner']} · KV cache {about['kv_cache_tokens']} tokens · "
+            f"up to {about['max_num_seqs']} rows at once · context {about['max_model_len']}"
+        )
+
+    def statistics(self) -> Mapping[str, Any]:
+        return {
+            "prompt_tokens": self._prompt_tokens,
+            "cached_prompt_tokens": self._cached_tokens,
+            "preemptions": self._preemptions,
+            "engine_restarts": self._restarts,
+        }
+
+    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
+        waiting = iter(prompts)
+        suspects: deque[_Flight] = deque()
+        deaths = 0
+        while True:
+            flight = suspects.popleft() if suspects else None
+            batch = _Batch(self, iter([flight.prompt]) if flight else waiting)
+            try:
+                for completions in batch.run():
+                    deaths = 0
+                    yield completions
+            except _DeathError as death:
+                deaths += 1
+                in_flight = batch.abandoned()
+                if flight is not None or len(in_flight) == 1:
+                    # What is in flight alone when the engine dies is the likeliest reason.
+                    suspect = flight or in_flight[0]
+                    suspect.deaths_alone += 1
+                    if suspect.deaths_alone >= 2:
+                        yield [Completion(suspect.prompt.tag, error=f"it kills the engine: {death}")]
+                        deaths = 0
+                    else:
+                        suspects.append(suspect)
+                else:
+                    suspects.extend(in_flight)
+                if deaths >= _MOST_DEATHS:
+                    raise EngineError(
+                        f"vLLM died {deaths} times with no row finished: {death}. "
+                        f"{f'Its log is {self._log}. ' if self._log else ''}"
+                        "Often the memory is too small: try --engine-arg max_num_seqs=64 "
+                        "or --gpu-memory-utilization 0.8"
+                    ) from death
+                self._restart()
+                continue
+            if flight is None and not suspects:
+                return
+
+    @property
+    def _engine(self) -> Any:
+        return self._llm.llm_engine
+
+    @property
+    def in_flight(self) -> int:
+        """Prompts in the engine at a time: a few more than it works on, so that it never waits for us."""
+        most: int = self._engine.vllm_config.scheduler_config.max_num_seqs
+        return most + max(8, most // 4)
+
+    def _start(self) -> Any:
+        arguments = dict(self._arguments)
+        try:
+            self._uses_v2 = bool(
+                getattr(EngineArgs(**arguments).create_engine_config(), "use_v2_model_runner", False)
+            )
+            most = EngineArgs(**arguments).create_engine_config().scheduler_config.max_num_seqs
+        except TypeError as error:
+            raise UsageError(f"--engine-arg: vLLM {vllm.__version__} says: {error}") from None
+        except ValueError as error:
+            raise ModelError(f"model {self._model.name}: vLLM says: {_one_line(error)}") from None
+        settings = WorkerSettings(
+            table=str(Path(self._folder.name) / "table.npz"),
+            stretch=self._decoding.stretch,
+            limit=self._decoding.limit,
+            max_tokens=self._decoding.max_tokens,
+            slots=2 * (most + max(8, most // 4)) + 2 * _COLLECT,
+        )
+        self._slots = settings.slots
+        self._decoding.table.save(Path(settings.table))
+        runner = "vllm_v2" if self._uses_v2 else "vllm_v1"
+        arguments["logits_processors"] = [f"localjudge.engines.{runner}:TableProcessor"]
+        arguments["additional_config"] = {**arguments.get("additional_config", {}), **settings.as_config()}
+        try:
+            llm = LLM(**arguments)
+        except (ValueError, RuntimeError, OSError) as error:
+            hint = f"; its log is {self._log}" if self._log else ""
+            raise ModelError(
+                f"model {self._model.name}: vLLM cannot load it: {_one_line(error)}{hint}"
+            ) from None
+        _guard(llm.llm_engine.engine_core)
+        return llm
+
+    def _restart(self) -> None:
+        self._restarts += 1
+        with self._quiet():
+            with suppress(Exception):  # whatever a dead engine says when it is put away
+                self._engine.engine_core.shutdown()
+            del self._llm
+            self._llm = self._start()
+
+    def _params(self, flight: _Flight) -> SamplingParams:
+        decoding = self._decoding
+        config = self._engine.vllm_config
+        # A seed of its own for each row is vLLM's to keep; on a CPU vLLM cannot keep it under chunked prefill.
+        seeded = decoding.temperature > 0 and config.device_config.device_type != "cpu"
+        return SamplingParams(
+            temperature=decoding.temperature,
+            top_p=decoding.top_p,
+            seed=flight.prompt.seed % 2**63 if seeded else None,
+            max_tokens=decoding.max_tokens,
+            stop_token_ids=sorted(self._model.vocabulary.ends),
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            skip_clone=True,
+            extra_args={KEY: flight.slot},
+        )
+
+    def _count(self, output: Any) -> None:
+        self._prompt_tokens += len(output.prompt_token_ids)
+        self._cached_tokens += output.num_cached_tokens or 0
+        self._preemptions += getattr(output.metrics, "num_preemptions", 0) or 0
+
+    def _scores(self, slots: list[int]) -> NDArray[np.float64]:
+        """The probabilities kept in these slots, (slots, A, K); what no worker has is NaN."""
+        aspects, values = self._decoding.table.score_token.shape
+        shape = (len(slots), aspects, values if self._decoding.table.has_probabilities else 0)
+        parts = [
+            np.frombuffer(part, np.float64).reshape(shape)
+            for part in self._llm.collective_rpc("localjudge_take_scores", args=(slots,))
+        ]
+        merged = parts[0].copy()
+        for part in parts[1:]:
+            np.copyto(merged, part, where=np.isnan(merged))
+        return merged
+
+    def _quiet(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._log is None else _output_to(self._log)
+
+
+class _DeathError(Exception):
+    """The engine is gone."""
+
+
+class _Batch:
+    """One life of the engine: prompts go in as others finish, until there are no more or the engine dies."""
+
+    def __init__(self, engine: VllmEngine, prompts: Iterator[Prompt]) -> None:
+        self._engine = engine
+        self._prompts = prompts
+        self._free = deque(range(engine._slots))
+        self._flights: dict[str, _Flight] = {}
+        self._finished: list[tuple[_Flight, list[int]]] = []
+        self._collected = time.monotonic()
+
+    def run(self) -> Iterator[list[Completion]]:
+        """Completions, as their scores are fetched.
+
+        Raises:
+            _DeathError: the engine died; `abandoned` says what was in flight.
+        """
+        core = self._engine._engine
+        self._fill()
+        while self._flights:
+            try:
+                outputs = core.step()
+            except Exception as error:  # whatever kills an engine
+                raise _DeathError(_one_line(error)) from error
+            for output in outputs:
+                if output.finished:
+                    self._engine._count(output)
+                    tokens = list(output.outputs[0].token_ids)
+                    self._finished.append((self._flights.pop(output.request_id), tokens))
+            late = time.monotonic() - self._collected > _COLLECT_SECONDS
+            if self._finished and (len(self._finished) >= _COLLECT or late or not self._flights):
+                yield self._collect()
+            self._fill()
+
+    def abandoned(self) -> list[_Flight]:
+        """What was in the engine when it died, or had finished without its scores being fetched."""
+        return [*(flight for flight, _ in self._finished), *self._flights.values()]
+
+    def _fill(self) -> None:
+        core = self._engine._engine
+        while len(self._flights) < self._engine.in_flight and self._free:
+            prompt = next(self._prompts, None)
+            if prompt is None:
+                return
+            flight = _Flight(prompt, self._free.popleft())
+            self._flights[str(prompt.tag)] = flight
+            try:
+                core.add_request(
+                    str(prompt.tag),
+                    TokensPrompt(prompt_token_ids=prompt.tokens),
+                    self._engine._params(flight),
+                )
+            except Exception as error:  # the engine may be dead already
+                raise _DeathError(_one_line(error)) from error
+
+    def _collect(self) -> list[Completion]:
+        self._collected = time.monotonic()
+        finished = self._finished
+        slots = [flight.slot for flight, _ in finished]
+        try:
+            scores = self._engine._scores(slots)
+        except Exception as error:  # as above
+            raise _DeathError(_one_line(error)) from error
+        self._free.extend(slots)
+        self._finished = []
+        ends = self._engine._model.vocabulary.ends
+        return [
+            completion(flight.prompt.tag, [token for token in tokens if token not in ends], kept)
+            for (flight, tokens), kept in zip(finished, scores, strict=True)
+        ]
+
+
+def _guard(engine_core: Any) -> None:
+    """See to it that a dead engine raises: vLLM's client waits for ever on a queue that nobody fills."""
+    if not hasattr(engine_core, "resources"):
+        return  # the engine lives in this process, and dies with it
+
+    def watch() -> None:
+        while not engine_core.resources.engine_dead:
+            time.sleep(0.2)
+        engine_core.outputs_queue.put(EngineDeadError())
+        for result in list(engine_core.utility_results.values()):
+            if not result.done():
+                result.set_exception(EngineDeadError())
+
+    threading.Thread(target=watch, daemon=True, name="localjudge-guard").start()
+
+
+@contextmanager
+def _output_to(log: Path) -> Iterator[None]:
+    """What this process and those that it starts print, into a file; vLLM's loggers stay there."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(log)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("vllm")
+    logger.handlers, logger.propagate = [handler], False
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = [os.dup(stream) for stream in (1, 2)]
+    with log.open("ab") as stream:
+        for target in (1, 2):
+            os.dup2(stream.fileno(), target)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for target, copy in zip((1, 2), saved, strict=True):
+            os.dup2(copy, target)
+            os.close(copy)
+
+
+def _value(text: str) -> Any:
+    """An option as JSON where it is JSON, and as the text that it is where it is not."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def _one_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
