@@ -144,7 +144,7 @@ def score(
             what = "fail" if on_overflow == "fail" else "lose the end of their candidate"
             progress.warn(f"{plan.too_long} of {plan.rows} rows do not fit the model's context; they {what}")
         judge.expect(plan.longest, out / "engine.log")
-        with Run(out, judge, files) as run:
+        with Run(out, judge, files, columns) as run:
             progress.say(judge.engine.headline())
             if run.already_done:
                 progress.say(f"continuing: {run.already_done} rows are done already")
@@ -236,6 +236,24 @@ def show(
             typer.echo(judgement_text(line, aspects))
     if missing := wanted - found:
         raise UsageError(f"{run}: no row with the id {', '.join(sorted(missing))}")
+
+
+@app.command()
+def repeat(
+    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)],
+    sample: Annotated[int, typer.Option(min=1, metavar="N", help="How many judgements, at most.")] = 100,
+    seed: Annotated[int, typer.Option(metavar="S", help="Of the sample and its order.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="The counts as JSON.")] = False,
+) -> None:
+    """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""
+    _settle_environment()
+    from localjudge.repeat import repeat as judge_again
+
+    repetition = judge_again(run, sample, seed)
+    if as_json:
+        typer.echo(json.dumps(repetition.as_dict()))
+    else:
+        print_table(repetition.table())
 
 
 def main() -> None:

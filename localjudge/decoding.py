@@ -59,19 +59,19 @@ class ScoreBuffer:
 
 
 @dataclass(frozen=True, slots=True)
-class _StateMask:
-    """What a state allows when no limit is near: the few allowed tokens, or the few that are not."""
+class _Mask:
+    """What may come next, as the shorter of two lists: the tokens that may, or those that may not."""
 
-    allowed: torch.Tensor | None
-    forbidden: torch.Tensor | None
-    furthest: int  # the largest need among the allowed tokens: with more left, the limit forbids nothing
+    tokens: torch.Tensor
+    may: bool
 
 
 class HostTable:
-    """Masks logits row by row, by states that the host knows.
+    """Masks logits by states that the host knows, and writes as few of them as it can.
 
-    Most rows stand far from their limit, where a state alone decides: then only the few tokens on one side of
-    the rule are written, for all rows of a state at once. Rows near their limit compare every token.
+    What a row may take depends on its state and on how many of the state's distinct needs its limit still
+    covers: nearly always all of them, and few in any state. So there are few masks; each is made once, and
+    written to all rows that share it.
     """
 
     def __init__(self, table: TokenTable, stretch: int, device: torch.device, slots: int) -> None:
@@ -79,7 +79,8 @@ class HostTable:
         self.scores = ScoreBuffer(table, slots, device)
         self._stretch = stretch
         self._device = device
-        self._masks: dict[int, _StateMask] = {}
+        self._needs: dict[int, NDArray[np.int32]] = {}
+        self._masks: dict[tuple[int, int], _Mask] = {}
         self._aspect = np.full(len(table.distance), -1)
         if table.has_probabilities:
             self._aspect[table.score_state] = np.arange(len(table.score_state))
@@ -96,42 +97,53 @@ class HostTable:
                 largest is taken, a NaN among many allowed tokens is as good as any of them.
         """
         aspects = self._aspect[states]
-        if (scored := np.flatnonzero(aspects >= 0)).size:
+        for scored in _runs(np.flatnonzero(aspects >= 0)):
             self.scores.keep(logits[scored], self._tensor(slots[scored]), self._tensor(aspects[scored]))
         if sampled:
             logits.copy_(_finite(logits))
-        for state in np.unique(states):
-            mask = self._mask(int(state))
-            here = states == state
-            near = here & (left <= mask.furthest)
-            self._by_state(logits, np.flatnonzero(here & ~near), mask)
-            for row in np.flatnonzero(near):
-                allowed = self.table.allowed(int(state), int(left[row]), self._stretch)
-                logits[row, self._tensor(~allowed)] = -torch.inf
+        for state in map(int, np.unique(states)):
+            rows = np.flatnonzero(states == state)
+            covered = np.searchsorted(self._distinct_needs(state), left[rows] - 1, side="right")
+            for most in map(int, np.unique(covered)):
+                self._write(logits, rows[covered == most], self._mask(state, most))
 
-    def _by_state(self, logits: torch.Tensor, rows: Rows, mask: _StateMask) -> None:
-        if not rows.size:
-            return
-        which = self._tensor(rows)[:, None]
-        if mask.allowed is not None:
-            kept = _finite(logits[which, mask.allowed])
-            logits[which[:, 0]] = -torch.inf
-            logits[which, mask.allowed] = kept
+    def _write(self, logits: torch.Tensor, rows: Rows, mask: _Mask) -> None:
+        if mask.may:
+            which = self._tensor(rows)[:, None]
+            kept = _finite(logits[which, mask.tokens])
+            for run in _runs(rows):
+                logits[run].fill_(-torch.inf)
+            logits[which, mask.tokens] = kept
         else:
-            logits[which, mask.forbidden] = -torch.inf
+            for run in _runs(rows):
+                logits[run].index_fill_(1, mask.tokens, -torch.inf)
 
-    def _mask(self, state: int) -> _StateMask:
-        if state not in self._masks:
-            need = self.table.need(state, self._stretch)
-            allowed, forbidden = np.flatnonzero(need < FAR), np.flatnonzero(need >= FAR)
-            furthest = int(need[allowed].max(initial=0))
-            few = len(allowed) <= len(forbidden)
-            tokens = self._tensor(allowed if few else forbidden)
-            self._masks[state] = _StateMask(tokens if few else None, None if few else tokens, furthest)
-        return self._masks[state]
+    def _distinct_needs(self, state: int) -> NDArray[np.int32]:
+        """The needs of the tokens that a state allows, each once, smallest first."""
+        if state not in self._needs:
+            needs = np.unique(self.table.need(state, self._stretch))
+            self._needs[state] = needs[needs < FAR]
+        return self._needs[state]
+
+    def _mask(self, state: int, covered: int) -> _Mask:
+        """The mask of a state where the limit covers so many of its distinct needs."""
+        if (state, covered) not in self._masks:
+            most = self._distinct_needs(state)[covered - 1] if covered else -1
+            allowed = self.table.need(state, self._stretch) <= most
+            may = bool(allowed.sum() * 2 <= len(allowed))
+            tokens = np.flatnonzero(allowed if may else ~allowed)
+            self._masks[state, covered] = _Mask(self._tensor(tokens), may)
+        return self._masks[state, covered]
 
     def _tensor(self, array: NDArray[np.generic]) -> torch.Tensor:
         return torch.from_numpy(array).to(self._device)
+
+
+def _runs(rows: Rows) -> list[slice]:
+    """Ascending row numbers as slices of neighbours: a slice is written where it stands, without a copy."""
+    if not rows.size:
+        return []
+    return [slice(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)]
 
 
 class DeviceTable:

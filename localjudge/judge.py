@@ -78,7 +78,7 @@ class Judge:
         self.seed = seed
         self._max_rationale_tokens = max_rationale_tokens
         self._engine_name = engine
-        self._engine_args = dict(engine_args or {})
+        self.engine_args = dict(engine_args or {})
         self._vocabulary = self.model.vocabulary
         table = token_table(self.rubric, self._vocabulary, cache_folder())
         try:
@@ -113,7 +113,7 @@ class Judge:
         """The engine, with the model loaded at first use."""
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
         return open_engine(
-            self._engine_name, self.model, self.decoding, self._engine_args, context=context, log=self._log
+            self._engine_name, self.model, self.decoding, self.engine_args, context=context, log=self._log
         )
 
     def expect(self, longest: int | None, log: Path | None) -> None:

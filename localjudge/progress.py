@@ -30,10 +30,10 @@ class Progress:
         self._begin = self._last_line = time.monotonic()
 
     def say(self, text: str) -> None:
-        self._console.print(Text(text))
+        self._console.print(Text(printable(text)))
 
     def warn(self, text: str) -> None:
-        self._console.print(Text(text, style="yellow"))
+        self._console.print(Text(printable(text), style="yellow"))
 
     @contextmanager
     def counting(self, total: int) -> Iterator[None]:

@@ -29,6 +29,7 @@ from typing import IO, Any, Self
 from localjudge.errors import RunLockedError, RunMismatchError, UsageError
 from localjudge.judge import Judge
 from localjudge.records import Failure, Outcome, Row, to_line
+from localjudge.rows import Columns
 from localjudge.summary import Summary
 
 MANIFEST = "run.json"
@@ -44,16 +45,20 @@ class Run(AbstractContextManager["Run"]):
         folder: made if it is not there; continued if it holds the same run.
         judge: what decides the judgements.
         inputs: the names of the inputs, for the record.
+        columns: the columns of fields that go by names of their own, for the record.
 
     Raises:
         RunMismatchError: the folder holds another run, or something else.
         RunLockedError: another process is writing it.
     """
 
-    def __init__(self, folder: Path, judge: Judge, inputs: Iterable[str]) -> None:
+    def __init__(
+        self, folder: Path, judge: Judge, inputs: Iterable[str], columns: Columns | None = None
+    ) -> None:
         self.folder = folder
         self._judge = judge
-        self._inputs = list(inputs)
+        self._inputs = [str(Path(name).resolve()) if Path(name).exists() else name for name in inputs]
+        self._columns = dict(columns or {})
         self.summary = Summary(judge.rubric.aspects)
         # Where the lines of each row stand that was done before: its identity's digest to offsets.
         self._done: dict[bytes, list[int]] = defaultdict(list)
@@ -180,8 +185,10 @@ class Run(AbstractContextManager["Run"]):
         now = {
             "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             "inputs": self._inputs,
+            "columns": self._columns,
             **_environment(),
             "engine": dict(self._judge.engine.describe()),
+            "engine_args": self._judge.engine_args,
         }
         file = self.folder / MANIFEST
         if not file.exists():

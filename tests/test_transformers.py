@@ -24,10 +24,18 @@ def random_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_random_model(tmp_path_factory.mktemp("random-model"), Model.find().path / "tokenizer.json")
 
 
-def save_random_model(folder: Path, tokenizer_file: Path, seed: int = 0) -> Path:
+CHAT = "{% for m in messages %}{{ m['content'] }}{% endfor %}<|end-of-text|>"
+THINKING_CHAT = (
+    CHAT + "{% if add_generation_prompt %}<think>{% if not enable_thinking %}</think>{% endif %}{% endif %}"
+)
+
+
+def save_random_model(folder: Path, tokenizer_file: Path, seed: int = 0, chat: str = CHAT) -> Path:
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(tokenizer_file))
     tokenizer.add_special_tokens({"eos_token": "<|end-of-text|>"})
-    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}<|end-of-text|>"
+    if "think" in chat:
+        tokenizer.add_tokens(["<think>", "</think>"])
+    tokenizer.chat_template = chat
     tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
     config = LlamaConfig(
@@ -44,6 +52,13 @@ def save_random_model(folder: Path, tokenizer_file: Path, seed: int = 0) -> Path
         torch.nn.init.normal_(parameter, std=0.5)
     model.save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def thinking_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hybrid model: it thinks if it is asked to."""
+    folder = tmp_path_factory.mktemp("thinking-model")
+    return save_random_model(folder, Model.find().path / "tokenizer.json", chat=THINKING_CHAT)
 
 
 def rows(count: int) -> list[dict[str, str]]:
@@ -163,6 +178,61 @@ def test_prompts_are_pulled_only_as_they_are_needed(random_model: Path) -> None:
 
     next(iter(judge.engine.complete(endless())))
     assert pulled == [0, 1]
+
+
+def test_a_hybrid_model_answers_at_once_unless_it_is_let_think(thinking_model: Path) -> None:
+    judge = Judge(thinking_model, max_rationale_tokens=5)
+    assert not judge.model.always_thinks
+    assert judge.decoding.thinking_budget is None
+    assert all(judgement.thoughts is None for judgement in score(judge).values())
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("budget", [0, 1, 20])
+def test_thinking_ends_at_its_budget_and_the_answer_is_whole(
+    thinking_model: Path, budget: int, temperature: float
+) -> None:
+    judge = Judge(
+        thinking_model,
+        max_rationale_tokens=5,
+        thinking_budget=budget,
+        keep_thoughts=True,
+        temperature=temperature,
+    )
+    for judgement in score(judge).values():
+        assert judgement.output_tokens <= budget + 1 + judge.decoding.limit
+        assert judgement.thoughts is not None
+        assert budget or not judgement.thoughts
+
+
+def test_thinking_that_ends_early_leaves_no_more_for_the_rationale(thinking_model: Path) -> None:
+    judge = Judge(thinking_model, max_rationale_tokens=5, thinking_budget=200, temperature=5.0)
+    thinking = judge.decoding.table
+    thinking.next_state[thinking.thinking, 200:4000] = -1  # so that the end is drawn now and then
+    prompts = [Prompt(n, judge.prompts.encode("word " * n), seed=n) for n in range(40)]
+    lengths = []
+    for completion in completions(judge, prompts):
+        thoughts, answer = thinking.split(completion.tokens)
+        lengths.append(len(thoughts))
+        assert len(answer) <= judge.decoding.limit
+    assert min(lengths) < 200, "some end early"
+
+
+def test_a_model_that_always_thinks_gets_a_budget_without_being_asked(
+    thinking_model: Path, tmp_path: Path
+) -> None:
+    for file in thinking_model.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    always = CHAT + "{% if add_generation_prompt %}<think>{% endif %}"
+    (tmp_path / "chat_template.jinja").write_text(always)
+    judge = Judge(tmp_path, max_rationale_tokens=5)
+    assert judge.model.always_thinks
+    assert judge.decoding.thinking_budget == 2048
+
+
+def test_a_budget_for_a_model_that_cannot_think_is_refused(random_model: Path) -> None:
+    with pytest.raises(UsageError, match="has no token that ends its thinking"):
+        Judge(random_model, thinking_budget=5)
 
 
 @pytest.mark.parametrize(

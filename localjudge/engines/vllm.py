@@ -26,6 +26,7 @@ import numpy as np
 import vllm
 from numpy.typing import NDArray
 from vllm import LLM, EngineArgs, SamplingParams
+from vllm.exceptions import VLLMValidationError
 from vllm.inputs import TokensPrompt
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
@@ -139,6 +140,8 @@ class VllmEngine:
                     deaths = 0
                     yield completions
             except _DeathError as death:
+                if batch.refused:
+                    yield batch.refused
                 deaths += 1
                 in_flight = batch.abandoned()
                 if flight is not None or len(in_flight) == 1:
@@ -177,10 +180,9 @@ class VllmEngine:
     def _start(self) -> Any:
         arguments = dict(self._arguments)
         try:
-            self._uses_v2 = bool(
-                getattr(EngineArgs(**arguments).create_engine_config(), "use_v2_model_runner", False)
-            )
-            most = EngineArgs(**arguments).create_engine_config().scheduler_config.max_num_seqs
+            config = EngineArgs(**arguments).create_engine_config()
+            self._uses_v2 = bool(getattr(config, "use_v2_model_runner", False))
+            most = config.scheduler_config.max_num_seqs
         except TypeError as error:
             raise UsageError(f"--engine-arg: vLLM {vllm.__version__} says: {error}") from None
         except ValueError as error:
@@ -214,6 +216,15 @@ class VllmEngine:
                 self._engine.engine_core.shutdown()
             del self._llm
             self._llm = self._start()
+
+    def _check(self, prompt: Prompt) -> None:
+        """Refuse a prompt whose answer vLLM would cut: it ends one silently where the context ends."""
+        context = self._engine.vllm_config.model_config.max_model_len
+        if len(prompt.tokens) + self._decoding.max_tokens > context:
+            raise ValueError(
+                f"a prompt of {len(prompt.tokens)} tokens and an answer of up to {self._decoding.max_tokens} "
+                f"do not fit the engine's context of {context}"
+            )
 
     def _params(self, flight: _Flight) -> SamplingParams:
         decoding = self._decoding
@@ -267,6 +278,7 @@ class _Batch:
         self._free = deque(range(engine._slots))
         self._flights: dict[str, _Flight] = {}
         self._finished: list[tuple[_Flight, list[int]]] = []
+        self.refused: list[Completion] = []
         self._collected = time.monotonic()
 
     def run(self) -> Iterator[list[Completion]]:
@@ -276,21 +288,32 @@ class _Batch:
             _DeathError: the engine died; `abandoned` says what was in flight.
         """
         core = self._engine._engine
-        self._fill()
-        while self._flights:
-            try:
-                outputs = core.step()
-            except Exception as error:  # whatever kills an engine
-                raise _DeathError(_one_line(error)) from error
-            for output in outputs:
-                if output.finished:
-                    self._engine._count(output)
-                    tokens = list(output.outputs[0].token_ids)
-                    self._finished.append((self._flights.pop(output.request_id), tokens))
-            late = time.monotonic() - self._collected > _COLLECT_SECONDS
-            if self._finished and (len(self._finished) >= _COLLECT or late or not self._flights):
-                yield self._collect()
+        try:
             self._fill()
+            while self._flights or self.refused:
+                if self.refused:
+                    refused, self.refused = self.refused, []
+                    yield refused
+                    self._fill()
+                    continue
+                try:
+                    outputs = core.step()
+                except Exception as error:  # whatever kills an engine
+                    raise _DeathError(_one_line(error)) from error
+                for output in outputs:
+                    if output.finished:
+                        self._engine._count(output)
+                        tokens = list(output.outputs[0].token_ids)
+                        self._finished.append((self._flights.pop(output.request_id), tokens))
+                late = time.monotonic() - self._collected > _COLLECT_SECONDS
+                if self._finished and (len(self._finished) >= _COLLECT or late or not self._flights):
+                    yield self._collect()
+                self._fill()
+        except GeneratorExit:
+            # Whoever asked has heard enough. What is in flight must not come out in the next run.
+            with suppress(Exception):
+                core.abort_request(list(self._flights))
+            raise
 
     def abandoned(self) -> list[_Flight]:
         """What was in the engine when it died, or had finished without its scores being fetched."""
@@ -305,11 +328,18 @@ class _Batch:
             flight = _Flight(prompt, self._free.popleft())
             self._flights[str(prompt.tag)] = flight
             try:
+                self._engine._check(prompt)
                 core.add_request(
                     str(prompt.tag),
                     TokensPrompt(prompt_token_ids=prompt.tokens),
                     self._engine._params(flight),
                 )
+            except (ValueError, VLLMValidationError) as error:  # refused: the engine goes on
+                del self._flights[str(prompt.tag)]
+                self._free.append(flight.slot)
+                self.refused.append(Completion(prompt.tag, error=_one_line(error)))
+                if len(self.refused) >= _COLLECT:
+                    return
             except Exception as error:  # the engine may be dead already
                 raise _DeathError(_one_line(error)) from error
 

@@ -68,6 +68,8 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
                 self._rows[target] = moved
             if replaced is not None and direction == MoveDirectionality.SWAP:
                 self._rows[source] = replaced
+        # In the order of the batch, so that logits whose rows are all answers are taken as they lie.
+        self._rows = dict(sorted(self._rows.items()))
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         if not self._rows:

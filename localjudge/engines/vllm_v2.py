@@ -44,11 +44,12 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         width = settings.max_tokens + self._drafts + 2
         self._history = torch.full((requests, width), self._table.free, dtype=torch.int64, device=device)
         self._limit = settings.limit
-        # Of each slot: the number of tokens by which its answer must be complete, and where its scores are
-        # kept. The host knows them first. Thinking that ends early brings the former forward.
-        # As above, the last column takes what is not to be kept.
-        self._deadline = torch.zeros(requests + 1, dtype=torch.int64, device=device)
-        self._kept_at = torch.zeros(requests + 1, dtype=torch.int64, device=device)
+        # The number of tokens by which the answer must be complete, as known there: thinking that ends early
+        # brings it forward, and a draft that would have ended it is forgotten as its state is.
+        self._deadline = torch.zeros_like(self._history)
+        # Where the scores of each slot are kept, and where those of no answer are.
+        self._kept_at = torch.zeros(requests, dtype=torch.int64, device=device)
+        self._nowhere = settings.slots
         self._new: dict[int, tuple[int, int] | None] = {}
         self._sampled = False
 
@@ -69,7 +70,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         entry, free = self._table.table.entry, self._table.free
         fresh = np.array([(free, 0, 0) if new is None else (entry, *new) for new in self._new.values()]).T
         at = torch.from_numpy(slots).to(device)
-        self._history[at, 0], self._deadline[at], self._kept_at[at] = torch.from_numpy(fresh).to(device)
+        self._history[at, 0], self._deadline[at, 0], self._kept_at[at] = torch.from_numpy(fresh).to(device)
         prompts = self._states.prompt_len.np[slots]
         outputs = self._states.prefill_len.np[slots] - prompts
         for step in range(int(outputs.max(initial=0))):
@@ -77,9 +78,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
             at = torch.from_numpy(slots[walking]).to(device)
             place = torch.from_numpy(prompts[walking].astype(np.int64) + step).to(device)
             tokens = self._states.all_token_ids.gpu[at, place].long()
-            after = self._table.advance(self._history[at, step], tokens)
-            self._end_thinking(self._history[at, step], after, at, torch.full_like(at, step + 1))
-            self._history[at, step + 1] = after
+            self._walk(at, torch.full_like(at, step + 1), tokens)
         self._new.clear()
 
     def apply(self, logits: torch.Tensor, ctx: LogitsContext) -> torch.Tensor:
@@ -87,27 +86,38 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         position = ctx.pos.long() + 1 - self._states.prompt_len.gpu[slots].long()
         position = position.clamp(min=0, max=self._history.shape[1] - 2)
         tokens = ctx.input_ids.long()
-        states = self._history[slots, 0]
-        nowhere = self._history.shape[1] - 1
         # Draft tokens of one request follow each other: a row's state waits for the row before it.
         for place in range(self._drafts + 1):
             here = (ctx.expanded_local_pos == place) & (position > 0)
-            before = self._history[slots, (position - 1).clamp(min=0)]
-            after = self._table.advance(before, tokens)
-            self._end_thinking(before, after, torch.where(here, slots, len(self._deadline) - 1), position)
-            states = torch.where(here, after, states)
-            self._history[slots, torch.where(here, position, nowhere)] = states
+            self._walk(slots, position, tokens, here)
+        states = self._history[slots, position]
         # A row that will be thrown away may stand anywhere: something must be allowed there, too.
-        left = torch.maximum(self._deadline[slots] - position, self._table.distance[states]).clamp(min=1)
-        self._table.constrain(logits, states, left, self._kept_at[slots], sampled=self._sampled)
+        left = torch.maximum(self._deadline[slots, position] - position, self._table.distance[states])
+        kept_at = self._kept_at[slots]
+        if self._drafts:
+            # A draft that the table refuses leaves its row where the row before it stands: at the same score.
+            stays = (ctx.expanded_local_pos > 0) & (self._history[slots, (position - 1).clamp(min=0)] == states)
+            kept_at = torch.where(stays, self._nowhere, kept_at)
+        self._table.constrain(logits, states, left.clamp(min=1), kept_at, sampled=self._sampled)
         return logits
 
-    def _end_thinking(
-        self, before: torch.Tensor, after: torch.Tensor, slots: torch.Tensor, position: torch.Tensor
+    def _walk(
+        self,
+        slots: torch.Tensor,
+        position: torch.Tensor,
+        tokens: torch.Tensor,
+        here: torch.Tensor | None = None,
     ) -> None:
-        """Where a row's thinking has just ended, its answer has its own limit from here."""
+        """Keep what is known before each row's position, from the one before and the token there.
+
+        `here` says which rows; the last column takes what the others have.
+        """
+        last = (position - 1).clamp(min=0)
+        before, deadline = self._history[slots, last], self._deadline[slots, last]
+        after = self._table.advance(before, tokens)
         table = self._table.table
-        if table.thinking is None:
-            return
-        ended = (before == table.thinking) & (after == table.start)
-        self._deadline[slots] = torch.where(ended, position + self._limit, self._deadline[slots])
+        if table.thinking is not None:
+            ended = (before == table.thinking) & (after == table.start)
+            deadline = torch.where(ended, torch.minimum(deadline, position + self._limit), deadline)
+        at = position if here is None else torch.where(here, position, self._history.shape[1] - 1)
+        self._history[slots, at], self._deadline[slots, at] = after, deadline
