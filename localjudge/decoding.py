@@ -143,7 +143,9 @@ def _runs(rows: Rows) -> list[slice]:
     """Ascending row numbers as slices of neighbours: a slice is written where it stands, without a copy."""
     if not rows.size:
         return []
-    return [slice(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)]
+    return [
+        slice(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
+    ]
 
 
 class DeviceTable:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.engines import Completion, Decoding, Engine, open_engine
-from localjudge.errors import UsageError
+from localjudge.errors import ModelError, UsageError
 from localjudge.grammar import cache_folder, stretch_for, token_table
 from localjudge.model import BUNDLED_NOTICE, Model
 from localjudge.prompt import Prompt
@@ -94,6 +94,11 @@ class Judge:
         self.decoding = Decoding(
             table, limit, stretch_for(max_rationale_tokens), temperature, top_p, thinking_budget=budget
         )
+        if max(self.prompts.head + self.prompts.tail, default=0) >= self._vocabulary.size:
+            raise ModelError(
+                f"model {self.model.name}: its chat template uses tokens that the model does not have; "
+                "its tokenizer and its weights do not belong together"
+            )
         self._longest: int | None = None
         self._log: Path | None = None
 

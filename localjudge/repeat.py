@@ -15,7 +15,7 @@ from rich.table import Table
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.judge import Judge
 from localjudge.records import Judgement, Row
-from localjudge.rows import find_inputs, read_rows
+from localjudge.rows import STDIN, find_inputs, read_rows
 from localjudge.rubric import Rubric
 from localjudge.run import read_lines, read_manifest
 
@@ -60,6 +60,8 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
     """
     manifest = read_manifest(folder)
     start = manifest["starts"][-1]
+    if STDIN in start["inputs"]:
+        raise UsageError(f"{folder}: its rows came from stdin, so they cannot be read again")
     judge = _judge(manifest, start)
     if judge.settings != manifest["settings"]:
         different = [name for name, value in judge.settings.items() if manifest["settings"].get(name) != value]

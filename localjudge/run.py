@@ -2,6 +2,7 @@
 
     run.json           settings, rubric, model and its files' digests, engine, versions; written at the start
     judgements.jsonl   a line a row; appended as rows finish, put into the input's order at the end
+    set-aside.jsonl    lines of rows that have left the input, should they come back
     summary.json       counts and means; written last
 
 A run can be killed at any moment. Rows that finished together are appended in one write; a line that was torn
@@ -29,11 +30,12 @@ from typing import IO, Any, Self
 from localjudge.errors import RunLockedError, RunMismatchError, UsageError
 from localjudge.judge import Judge
 from localjudge.records import Failure, Outcome, Row, to_line
-from localjudge.rows import Columns
+from localjudge.rows import EXAMPLES, STDIN, Columns
 from localjudge.summary import Summary
 
 MANIFEST = "run.json"
 JUDGEMENTS = "judgements.jsonl"
+SET_ASIDE = "set-aside.jsonl"
 SUMMARY = "summary.json"
 _FORMAT = 1
 
@@ -57,7 +59,7 @@ class Run(AbstractContextManager["Run"]):
     ) -> None:
         self.folder = folder
         self._judge = judge
-        self._inputs = [str(Path(name).resolve()) if Path(name).exists() else name for name in inputs]
+        self._inputs = [name if name in (STDIN, EXAMPLES) else str(Path(name).resolve()) for name in inputs]
         self._columns = dict(columns or {})
         self.summary = Summary(judge.rubric.aspects)
         # Where the lines of each row stand that was done before: its identity's digest to offsets.
@@ -121,7 +123,7 @@ class Run(AbstractContextManager["Run"]):
         """The rows that no line accounts for. Notes the place of every row in the input."""
         for place, row in rows:
             key = row.key if isinstance(row, Failure) else self._judge.key(row)
-            identity = _identity(row.id, key)
+            identity = _identity(row.id, row.system, key)
             if offsets := self._done.get(identity):
                 self._places.append(place)
                 self._offsets.append(offsets.pop(0))
@@ -135,7 +137,7 @@ class Run(AbstractContextManager["Run"]):
         lines = []
         offset = self._stream.seek(0, os.SEEK_END)
         for outcome in outcomes:
-            identity = _identity(outcome.id, outcome.key)
+            identity = _identity(outcome.id, outcome.system, outcome.key)
             self._places.append(places[identity].pop(0))
             if not places[identity]:
                 del places[identity]
@@ -147,8 +149,12 @@ class Run(AbstractContextManager["Run"]):
         self._stream.flush()
 
     def _read_back(self) -> None:
-        """Take note of the lines that are there; cut off one that was torn."""
-        file = self.folder / JUDGEMENTS
+        """Take note of the lines that are there, set aside or not; cut off one that was torn."""
+        file, aside = self.folder / JUDGEMENTS, self.folder / SET_ASIDE
+        if aside.exists():
+            with file.open("ab") as stream:
+                stream.write(aside.read_bytes())
+            aside.unlink()
         if not file.exists():
             return
         whole = 0
@@ -158,7 +164,7 @@ class Run(AbstractContextManager["Run"]):
                     break
                 try:
                     record = json.loads(line)
-                    self._done[_identity(record["id"], record["key"])].append(whole)
+                    self._done[_identity(record["id"], record["system"], record["key"])].append(whole)
                 except (ValueError, KeyError, TypeError):
                     raise RunMismatchError(
                         f"{file}: byte {whole}: not a line of a run; move the file away"
@@ -167,18 +173,24 @@ class Run(AbstractContextManager["Run"]):
             stream.truncate(whole)
 
     def _put_in_order(self) -> None:
-        """Rewrite the lines in the input's order, those of rows that have left the input not at all."""
+        """Rewrite the lines in the input's order, and set those aside whose rows have left the input."""
         order = sorted(range(len(self._places)), key=self._places.__getitem__)
         scratch = self.folder / f"{JUDGEMENTS}.tmp"
-        with (self.folder / JUDGEMENTS).open("rb") as stream, scratch.open("wb") as ordered:
-            for rank in order:
-                stream.seek(self._offsets[rank])
-                line = stream.readline()
-                self.summary.add(json.loads(line))
-                ordered.write(line)
-            ordered.flush()
-            os.fsync(ordered.fileno())
+        with (self.folder / JUDGEMENTS).open("rb") as stream:
+
+            def line_at(offset: int) -> bytes:
+                stream.seek(offset)
+                return stream.readline()
+
+            if left := {line_at(offset) for offsets in self._done.values() for offset in offsets}:
+                _write_synced(self.folder / f"{SET_ASIDE}.tmp", sorted(left))
+                (self.folder / f"{SET_ASIDE}.tmp").replace(self.folder / SET_ASIDE)
+            _write_synced(scratch, (self._counted(line_at(self._offsets[rank])) for rank in order))
         scratch.replace(self.folder / JUDGEMENTS)
+
+    def _counted(self, line: bytes) -> bytes:
+        self.summary.add(json.loads(line))
+        return line
 
     def _write_manifest(self) -> None:
         described = self._judge.describe()
@@ -213,6 +225,13 @@ class Run(AbstractContextManager["Run"]):
         scratch.replace(self.folder / name)
 
 
+def _write_synced(file: Path, lines: Iterable[bytes]) -> None:
+    with file.open("wb") as stream:
+        stream.writelines(lines)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """What `run.json` says.
 
@@ -221,14 +240,15 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     """
     file = folder / MANIFEST
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
+        manifest: Any = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunMismatchError(f"{folder}: no run directory, it has no {MANIFEST}") from None
     except (OSError, ValueError) as error:
         raise RunMismatchError(f"{file}: cannot be read: {error}") from None
-    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
+    whole = isinstance(manifest, dict) and {"settings", "rubric", "model", "starts"} <= set(manifest)
+    if not whole or manifest.get("format") != _FORMAT:
         raise RunMismatchError(f"{file}: not of the format {_FORMAT} that this version of localjudge reads")
-    return manifest
+    return dict(manifest)
 
 
 def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
@@ -245,8 +265,8 @@ def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
                     raise RunMismatchError(f"{file}:{number}: not a line of a run") from None
 
 
-def _identity(row_id: str, key: str) -> bytes:
-    return hashlib.blake2b(f"{key} {row_id}".encode(), digest_size=16).digest()
+def _identity(row_id: str, system: str | None, key: str) -> bytes:
+    return hashlib.blake2b(json.dumps([row_id, system, key]).encode(), digest_size=16).digest()
 
 
 def _changes(manifest: dict[str, Any], described: dict[str, Any]) -> list[str]:

@@ -41,7 +41,14 @@ class TransformersEngine:
             raise UsageError(
                 f"--engine-arg {sorted(unknown)[0]}: the transformers engine knows batch_size, device and dtype"
             )
-        self._device = torch.device(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
+        try:
+            self._device = torch.device(
+                options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
+            )
+        except RuntimeError:
+            raise UsageError(
+                f"--engine-arg device={options['device']}: there are cpu, cuda, cuda:1 …"
+            ) from None
         try:
             self.batch_size = int(options.get("batch_size", 16 if self._device.type == "cpu" else 64))
         except ValueError:

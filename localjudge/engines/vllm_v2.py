@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from vllm.v1.worker.gpu.sample.logits_processor import (
     LogitsContext,
     LogitsProcessor,
@@ -65,18 +66,17 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         """Set up the slots of new requests. One that was preempted brings output tokens: they are walked."""
         if not self._new:
             return
-        device = self._history.device
         slots = np.fromiter(self._new, np.int64, len(self._new))
         entry, free = self._table.table.entry, self._table.free
         fresh = np.array([(free, 0, 0) if new is None else (entry, *new) for new in self._new.values()]).T
-        at = torch.from_numpy(slots).to(device)
-        self._history[at, 0], self._deadline[at, 0], self._kept_at[at] = torch.from_numpy(fresh).to(device)
+        at = self._to_device(slots)
+        self._history[at, 0], self._deadline[at, 0], self._kept_at[at] = self._to_device(fresh)
         prompts = self._states.prompt_len.np[slots]
         outputs = self._states.prefill_len.np[slots] - prompts
         for step in range(int(outputs.max(initial=0))):
             walking = outputs > step
-            at = torch.from_numpy(slots[walking]).to(device)
-            place = torch.from_numpy(prompts[walking].astype(np.int64) + step).to(device)
+            at = self._to_device(slots[walking])
+            place = self._to_device(prompts[walking].astype(np.int64) + step)
             tokens = self._states.all_token_ids.gpu[at, place].long()
             self._walk(at, torch.full_like(at, step + 1), tokens)
         self._new.clear()
@@ -100,6 +100,11 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
             kept_at = torch.where(stays, self._nowhere, kept_at)
         self._table.constrain(logits, states, left.clamp(min=1), kept_at, sampled=self._sampled)
         return logits
+
+    def _to_device(self, array: NDArray[np.int64]) -> torch.Tensor:
+        """From pinned memory, or else the host would wait for the device's work so far."""
+        tensor, device = torch.from_numpy(np.ascontiguousarray(array)), self._history.device
+        return (tensor if device.type == "cpu" else tensor.pin_memory()).to(device, non_blocking=True)
 
     def _walk(
         self,

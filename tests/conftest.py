@@ -1,0 +1,145 @@
+"""What the tests share: a cache of their own, a small model of random weights, the program in this process."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils.logging import disable_progress_bar
+
+from localjudge import Rubric
+from localjudge.cli import main
+
+SHORT_RUBRIC = """
+name = "short"
+aspects = ["tact", "wit"]
+scale = { lowest = 1, highest = 3 }
+[prompt]
+empty_candidate = "fail"
+template = "Q: {$instruction} R: {$reference} A: {$candidate}"
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the user's cache, nor the network, nor crowds a busy machine."""
+    torch.set_num_threads(1)
+    disable_progress_bar()  # the program asks for that too, but before transformers is loaded
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        patch.setenv("LOCALJUDGE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Real tokenizers, chat templates and rows, where they lie beside the checkout."""
+    folder = Path(__file__).parents[2] / "shared"
+    if not (folder / "tokenizers").is_dir():
+        pytest.skip("the shared tokenizers and data are not here")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return random_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="session")
+def short_rubric(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A rubric whose prompts and answers are short; it refuses an empty candidate."""
+    file = tmp_path_factory.mktemp("rubric") / "short.toml"
+    file.write_text(SHORT_RUBRIC)
+    return file
+
+
+def random_model(folder: Path, seed: int = 0, context: int = 4096) -> Path:
+    """A Llama of random weights with a byte-level tokenizer and a chat template."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<|start|>", "<|end|>", "<think>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    backend.train_from_iterator([Rubric.load().prompt.template], trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>")
+    tokenizer.chat_template = (
+        "{% for m in messages %}<|start|>{{ m.role }}\n{{ m.content }}<|end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+    )
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(seed)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=context,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    network = LlamaForCausalLM(config)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    network.save_pretrained(folder)
+    return folder
+
+
+def write_rows(file: Path, count: int, **columns: Any) -> Path:
+    """Rows that can be judged, `r0`, `r1` …, by two systems in turn."""
+    rows = (
+        {
+            "id": f"r{n}",
+            "system": "ab"[n % 2],
+            "instruction": f"Question {n}?",
+            "reference": "Yes.",
+            "candidate": "word " * (1 + n * 37 % 100),
+            **columns,
+        }
+        for n in range(count)
+    )
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Ended]
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
+    """The program `localjudge` in this process: what it printed, and its exit code."""
+
+    def run(*args: object, stdin: bytes = b"") -> Ended:
+        monkeypatch.setattr(sys, "argv", ["localjudge", *map(str, args)])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
+        capfd.readouterr()
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(bool(end.code))
+        else:
+            code = 0
+        return Ended(code, *capfd.readouterr())
+
+    return run

@@ -1,0 +1,252 @@
+"""The command line: its exit codes, one clear line for each mistake, and nothing that steers a terminal."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, write_rows
+
+from localjudge.model import BUNDLED_NOTICE
+
+ESCAPE = "\x1b[31m"
+OVERRIDE = "\u202e"
+
+
+@pytest.fixture
+def flags(model: Path, short_rubric: Path) -> list[str]:
+    return ["--model", str(model), "--rubric", str(short_rubric), "--max-rationale-tokens", "3"]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "rows.jsonl", 3)
+
+
+@pytest.fixture
+def finished(cli: Cli, tmp_path: Path, flags: list[str]) -> Path:
+    """A run with a failure, whose words would steer a terminal if they could."""
+    file = write_rows(tmp_path / "hostile.jsonl", 2, system=f"[/b]{ESCAPE}{OVERRIDE}")
+    bad = [{"id": f"bad{ESCAPE}", "instruction": "a", f"odd{ESCAPE}": 1}, {"id": "r2", "instruction": "a"}]
+    with file.open("a") as stream:
+        stream.writelines(json.dumps(row) + "\n" for row in bad)
+    assert cli("score", file, "--out", tmp_path / "finished", *flags).code == 3
+    return tmp_path / "finished"
+
+
+def test_every_row_judged_ends_with_0_a_table_on_stdout_and_the_rest_on_stderr(
+    cli: Cli, tmp_path: Path, rows: Path, flags: list[str]
+) -> None:
+    end = cli("score", rows, "--out", tmp_path / "out", *flags)
+    assert end.code == 0
+    assert [word for word in ("system", "tact", "wit", "n", "failed") if word in end.out.split()] == [
+        "system", "tact", "wit", "n", "failed",
+    ]  # fmt: skip
+    assert "3 judged, 0 failed" in end.err
+    assert "rows/s" in end.err
+    assert "rows/s" not in end.out
+    again = cli("score", rows, "--out", tmp_path / "out", *flags)
+    assert (again.code, again.out) == (0, end.out)
+    assert "continuing: 3 rows are done already" in again.err
+
+
+def test_a_run_with_failures_ends_with_3_and_their_reasons(
+    cli: Cli, tmp_path: Path, rows: Path, flags: list[str]
+) -> None:
+    rows.write_bytes(rows.read_bytes() + b"{\n{\n")
+    end = cli("score", rows, "--out", tmp_path / "out", *flags)
+    assert end.code == 3
+    assert "3 judged, 2 failed" in end.err
+    assert "2 failed: not JSON" in end.err
+
+
+def test_rows_may_come_from_standard_input(cli: Cli, tmp_path: Path, rows: Path, flags: list[str]) -> None:
+    end = cli("score", "-", "--out", tmp_path / "out", *flags, "--limit", 2, stdin=rows.read_bytes())
+    assert (end.code, "2 judged" in end.err) == (0, True)
+
+
+def test_the_bundled_model_judges_the_examples_and_says_what_its_scores_mean(cli: Cli, tmp_path: Path) -> None:
+    end = cli("score", "examples", "--out", tmp_path / "out", "--limit", 3, "--max-rationale-tokens", 4)
+    assert end.code == 0
+    assert BUNDLED_NOTICE in end.err
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["notice"] == BUNDLED_NOTICE
+
+
+def test_a_disk_that_is_full_ends_with_1_and_one_line(tmp_path: Path, rows: Path, flags: list[str]) -> None:
+    end = subprocess.run(
+        [sys.executable, "-m", "localjudge", "score", rows, "--out", tmp_path / "out", *flags],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+        capture_output=True,
+        text=True,
+    )
+    assert end.returncode == 1
+    assert end.stderr.splitlines()[-1].startswith("localjudge: ")
+    assert "File too large" in end.stderr
+    assert "Traceback" not in end.stderr
+
+
+# What is typed after `localjudge`, a part of what it prints on stderr, and the exit code. ROWS, OUT, MODEL and
+# RUBRIC stand for things that are right; the files are made below.
+WRONG: dict[str, tuple[str, str]] = {
+    "no such command": ("judge", "No such command 'judge'"),
+    "no input": ("score --out OUT", "Missing argument"),
+    "no --out": ("score ROWS", "Missing option '--out'"),
+    "no such flag": ("score ROWS --out OUT --speed 9", "No such option"),
+    "no such file": ("score none.jsonl --out OUT", "none.jsonl: No such file"),
+    "no match": ("score *.none --out OUT", "*.none: no file matches"),
+    "a folder": ("score . --out OUT", ".: a folder; name its files"),
+    "unknown kind": ("score rows.xlsx --out OUT", "rows.xlsx: of no known kind; rows come as .jsonl"),
+    "empty input": ("score empty.jsonl --out OUT --model MODEL --rubric RUBRIC", "empty.jsonl: holds no rows"),
+    "stdin twice": ("score - - --out OUT", "stdin can be read only once"),
+    "bad column": ("score ROWS --out OUT --column score=x", "--column score=x: write FIELD=COLUMN"),
+    "no such rubric": ("score ROWS --out OUT --rubric strict", "rubric strict: no such file, and no rubric"),
+    "broken rubric": ("score ROWS --out OUT --rubric rows.xlsx", "rubric rows.xlsx: not TOML"),
+    "no such model": ("score ROWS --out OUT --model ./none", "model ./none: no such directory"),
+    "model not cached": ("score ROWS --out OUT --model some/one", "not in the local cache"),
+    "model without config": ("score ROWS --out OUT --model empty", "holds no config.json"),
+    "model of pickles": ("score ROWS --out OUT --model pickled", "only pickled weights, which can run code"),
+    "broken config": ("score ROWS --out OUT --model broken", "model broken: "),
+    "no such engine": ("score ROWS --out OUT --engine fast --model MODEL", "--engine fast: there are auto"),
+    "engine option": ("score ROWS --out OUT --engine-arg speed=9 --model MODEL", "--engine-arg speed: "),
+    "engine option form": ("score ROWS --out OUT --engine-arg speed", "--engine-arg speed: write KEY=VALUE"),
+    "batch of none": ("score ROWS --out OUT --engine-arg batch_size=0 --model MODEL", "give 1 or more"),
+    "batch of words": ("score ROWS --out OUT --engine-arg batch_size=x --model MODEL", "give a whole number"),
+    "dtype": (
+        "score ROWS --out OUT --engine-arg dtype=int3 --model MODEL",
+        "--engine-arg dtype=int3: there are",
+    ),
+    "limit of none": ("score ROWS --out OUT --limit 0", "Invalid value for '--limit'"),
+    "limit of words": ("score ROWS --out OUT --limit all", "Invalid value for '--limit'"),
+    "no rationale": (
+        "score ROWS --out OUT --max-rationale-tokens 0 --model MODEL",
+        "smallest that works is 1",
+    ),
+    "cold": ("score ROWS --out OUT --temperature -1", "--temperature -1.0: give 0 or more"),
+    "no temperature": ("score ROWS --out OUT --temperature nan", "--temperature nan: give 0 or more"),
+    "no mass": ("score ROWS --out OUT --top-p 0", "--top-p 0.0: give a share above 0"),
+    "seed": ("score ROWS --out OUT --seed x", "Invalid value for '--seed'"),
+    "out is a file": (
+        "score ROWS --out rows.xlsx --model MODEL --rubric RUBRIC",
+        "--out rows.xlsx: File exists",
+    ),
+    "out is in use": (
+        "score ROWS --out used --model MODEL --rubric RUBRIC",
+        "has judgements.jsonl but no run.json",
+    ),
+    "prompt: no file": ("prompt none.jsonl", "none.jsonl: No such file"),
+    "prompt: no rubric": ("prompt ROWS --rubric none", "rubric none: no such file"),
+    "prompt: no model": ("prompt ROWS --tokens --model ./none", "model ./none: no such directory"),
+    "show: no run": ("show empty", "empty: no run directory, it has no run.json"),
+    "show: no folder": ("show nowhere", "nowhere: no run directory"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_each_wrong_use_ends_with_2_and_one_clear_line(
+    cli: Cli,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    rows: Path,
+    model: Path,
+    short_rubric: Path,
+    wrong: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("empty", "pickled", "broken", "used"):
+        Path(folder).mkdir()
+    for file in ("rows.xlsx", "pickled/config.json", "broken/config.json", "broken/model.safetensors"):
+        Path(file).write_text("not what it seems")
+    for file in ("empty.jsonl", "pickled/model.bin", "used/judgements.jsonl"):
+        Path(file).touch()
+    names: dict[str, Any] = {"ROWS": rows.name, "OUT": "out", "MODEL": model, "RUBRIC": short_rubric}
+    args, words = WRONG[wrong]
+    end = cli(*(names.get(arg, arg) for arg in args.split()))
+    assert end.code == 2
+    assert words in " ".join(end.err.replace("│", " ").split())
+    said = [line for line in end.err.splitlines() if line.startswith(("localjudge: ", "Error: "))]
+    assert len(said) == 1, end.err
+
+
+def test_a_different_setting_in_the_same_folder_ends_with_2_and_names_it(
+    cli: Cli, tmp_path: Path, rows: Path, flags: list[str]
+) -> None:
+    assert cli("score", rows, "--out", tmp_path / "out", *flags).code == 0
+    end = cli("score", rows, "--out", tmp_path / "out", *flags, "--temperature", 0.5)
+    assert end.code == 2
+    assert "holds another run; it differs in temperature: 0.0 there, 0.5 now" in end.err
+
+
+@pytest.mark.parametrize("command", [[], ["score"], ["prompt"], ["show"]])
+def test_every_command_explains_itself(cli: Cli, command: list[str]) -> None:
+    end = cli(*command, "--help")
+    assert end.code == 0
+    assert end.out.startswith("Usage: ")
+    assert all(len(line) <= 80 for line in end.out.splitlines())
+
+
+def test_show_prints_the_table_that_the_run_ended_with(
+    cli: Cli, tmp_path: Path, rows: Path, flags: list[str]
+) -> None:
+    ran = cli("score", rows, "--out", tmp_path / "out", *flags)
+    shown = cli("show", tmp_path / "out")
+    assert (shown.code, shown.out) == (0, ran.out)
+
+
+def test_show_prints_single_judgements_with_their_scores(cli: Cli, finished: Path) -> None:
+    end = cli("show", finished, "--id", "r0", "--id", "r1")
+    assert end.code == 0
+    assert [end.out.count(word) for word in ("r0 · ", "r1 · ", "tact ", "wit ", "expected ")] == [1, 1, 2, 2, 4]
+
+
+def test_show_tells_why_a_row_failed_and_that_another_is_not_there(cli: Cli, finished: Path) -> None:
+    assert "failed: " in cli("show", finished, "--id", "r2").out
+    end = cli("show", finished, "--id", "r0", "--id", "r9")
+    assert end.code == 2
+    assert "r0 · " in end.out
+    assert end.err == f"localjudge: {finished}: no row with the id r9\n"
+
+
+def test_show_leaves_out_a_torn_line_and_refuses_one_that_is_not_of_a_run(cli: Cli, finished: Path) -> None:
+    with (finished / "judgements.jsonl").open("ab") as stream:
+        stream.write(b'{"id": "to')
+    assert cli("show", finished).code == 0
+    with (finished / "judgements.jsonl").open("ab") as stream:
+        stream.write(b"rn\n")
+    end = cli("show", finished)
+    assert (end.code, "judgements.jsonl:5: not a line of a run" in end.err) == (2, True)
+
+
+def test_what_rows_say_cannot_steer_the_terminal(
+    cli: Cli, finished: Path, tmp_path: Path, flags: list[str]
+) -> None:
+    file = finished / "judgements.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines[0]["rationale"] = f"Good{ESCAPE} {OVERRIDE}\x07"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    hostile = tmp_path / "hostile.jsonl"
+    ends = [
+        cli("show", finished),
+        cli("show", finished, "--id", "r0"),
+        cli("show", finished, "--id", f"bad{ESCAPE}"),
+        cli("score", hostile, "--out", tmp_path / "again", *flags),
+        cli("prompt", hostile, *flags[2:4]),
+    ]
+    for end in ends:
+        shown = end.err if end is ends[-1] else end.out + end.err
+        assert not {"\x1b", OVERRIDE, "\x07"} & set(shown)
+        assert "\\u001b" in shown
+    assert "Good\\u001b[31m \\u202e\\u0007" in ends[1].out
+    assert "[/b]" in ends[0].out
+
+
+def test_prompt_goes_on_past_a_bad_row_and_ends_with_3(cli: Cli, rows: Path, short_rubric: Path) -> None:
+    rows.write_bytes(b"{\n" + rows.read_bytes())
+    end = cli("prompt", rows, "--rubric", short_rubric)
+    assert end.code == 3
+    assert end.out.splitlines()[0] == "Q: Question 0? R: Yes. A: word "
+    assert end.err.startswith(f"{rows}:1: not JSON")

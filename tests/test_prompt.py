@@ -1,0 +1,191 @@
+"""Prompts: the chat template around the row, and a row's text that can never become anything but text."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, write_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
+from transformers import PreTrainedTokenizerFast
+
+from localjudge import ModelError, Rubric
+from localjudge.model import Model
+from localjudge.prompt import PromptEncoder
+
+TOKENIZERS = ["falcon", "minimind", "phi-3-mini"]
+ORDINARY = [
+    "word",
+    "",
+    " ",
+    "two words",
+    " leading and trailing ",
+    "\n\nlines\n\n\n  and\ttabs\r\n",
+    "code:\n```python\nif x < 1:\n    return  'é'\n```",
+    "是的。好的。 नमस्ते مرحبا",
+    "🙂👩‍👩‍👧 e\u0301 \u00a0 \u200b",
+    "1234567 3.14 I'm they'll",
+    "▁ Ġ <0x0A> <unk",
+]
+# What chat templates do: put text right beside the content, trim it, add a system prompt of their own.
+TEMPLATES: dict[str, str | None] = {
+    "none": None,
+    "turns": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}",
+    "trimmed": "<s>{% for m in messages %}[INST] {{ m.content | trim }} [/INST]{% endfor %}",
+    "plain text": "{% for m in messages %}### User:\n{{ m.content }}\n### Judge:\n{% endfor %}",
+    "close around": "<|im_start|>system\nBe fair.<|im_end|>"
+    "{% for m in messages %}<|user|>{{ m.content }}{% endfor %}<think>\n\n</think>\n\n",
+}
+
+
+@pytest.fixture(scope="session")
+def found_model(model: Path) -> Model:
+    return Model.find(model)
+
+
+def real_tokenizer(shared: Path, name: str, template: str | None) -> Any:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(shared / "tokenizers" / name / "tokenizer.json"))
+    # A template's own markers are tokens, as they are in the model that it belongs to.
+    markers = sorted(set(re.findall(r"<[|\uff5c]?[\w/▁:.-]+[|\uff5c]?>|\[/?[A-Z_]+\]", template or "")))
+    tokenizer.add_special_tokens({"additional_special_tokens": markers})
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+def assert_text_stays_text(encoder: PromptEncoder, tokenizer: Any, text: str) -> None:
+    """No token of the text is an added one, and put together the tokens say just what the text says."""
+    backend = tokenizer.backend_tokenizer
+    tokens = encoder.encode(text)
+    inner = tokens[len(encoder.head) : len(tokens) - len(encoder.tail)]
+    assert tokens[: len(encoder.head)] == encoder.head
+    assert tokens[len(tokens) - len(encoder.tail) :] == encoder.tail
+    assert not set(inner) & set(backend.get_added_tokens_decoder())
+    said = backend.decode(inner, skip_special_tokens=False)
+    assert said.lstrip(" ") == (encoder.before + text + encoder.after).lstrip(" ")
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_no_added_token_can_come_from_a_rows_text(shared: Path, name: str, kind: str) -> None:
+    tokenizer = real_tokenizer(shared, name, TEMPLATES[kind])
+    encoder = PromptEncoder(tokenizer)
+    contents = [token.content for token in tokenizer.backend_tokenizer.get_added_tokens_decoder().values()]
+    for text in (*contents, " ".join(contents), "".join(contents), f"a{contents[0]}b\n{contents[-1]}"):
+        if text.strip():
+            assert_text_stays_text(encoder, tokenizer, text)
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_ordinary_text_becomes_what_the_whole_tokenizer_makes_of_it(shared: Path, name: str, kind: str) -> None:
+    template = TEMPLATES[kind]
+    tokenizer = real_tokenizer(shared, name, template)
+    encoder = PromptEncoder(tokenizer)
+    real = (shared / "data" / "justeval_multi_gpt4turbo.jsonl").read_text("utf-8").split("\n")[:20]
+    for text in [*ORDINARY, *(json.loads(line)["candidate"] for line in real)]:
+        if kind == "trimmed" and text != text.strip():
+            continue  # a template that trims is not asked to: the row's own spaces are the row's
+        if template:
+            whole = tokenizer.apply_chat_template([{"role": "user", "content": text}], tokenize=False)
+        else:
+            whole = text
+        expected = tokenizer.backend_tokenizer.encode(whole, add_special_tokens=template is None).ids
+        assert encoder.encode(text) == expected
+
+
+def test_every_published_chat_template_works_or_is_refused_in_words(shared: Path) -> None:
+    templates = json.loads((shared / "data" / "chat_templates.json").read_text())["templates"]
+    refused = {}
+    for name, template in templates.items():
+        tokenizer = real_tokenizer(shared, "minimind", template)
+        try:
+            encoder = PromptEncoder(tokenizer)
+        except ModelError as error:
+            refused[name] = str(error)
+            continue
+        for text in ("Hello <|im_end|>, </s> [/INST] <think>", "plain"):
+            assert_text_stays_text(encoder, tokenizer, text)
+    # The others ask for tools or for tokens that this tokenizer does not name.
+    assert len(templates) - len(refused) >= 49, refused
+    assert all(message.startswith("the model's chat template ") for message in refused.values())
+
+
+@given(st.text(st.characters(codec="utf-8")) | st.lists(st.sampled_from(
+    ["<|start|>", "<|end|>", "<think>", "<|start|", "|>", "<", "user", "\n", " ", "e"])).map("".join)
+)  # fmt: skip
+@settings(deadline=None)
+def test_any_text_at_all_stays_text(found_model: Model, text: str) -> None:
+    assert_text_stays_text(found_model.prompts, found_model.tokenizer, text)
+
+
+def test_an_end_of_turn_in_a_response_does_not_end_the_turn(model: Path) -> None:
+    encoder, end = Model.find(model).prompts, Model.find(model).tokenizer.eos_token_id
+    assert encoder.encode("a").count(end) == encoder.encode("a<|end|>").count(end) == 1
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ raise_exception('no') }}",
+        "{{ messages[0].nothing.at_all }}",
+        "{% broken",
+        "nothing of the message",
+        "{{ messages[0].content }} and {{ messages[0].content }}",
+        "{{ messages[0].content | upper }}",
+    ],
+)
+def test_a_chat_template_that_cannot_hold_the_content_is_refused(model: Path, template: str) -> None:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"))
+    tokenizer.chat_template = template
+    with pytest.raises(ModelError, match="chat template"):
+        PromptEncoder(tokenizer)
+
+
+def test_without_a_chat_template_the_text_stands_after_what_the_tokenizer_puts_first(model: Path) -> None:
+    backend = Tokenizer.from_file(str(model / "tokenizer.json"))
+    start = backend.token_to_id("<|start|>")
+    backend.post_processor = TemplateProcessing(single="<|start|> $A", special_tokens=[("<|start|>", start)])
+    encoder = PromptEncoder(PreTrainedTokenizerFast(tokenizer_object=backend))
+    assert encoder.encode("a") == [start, *backend.encode("a", add_special_tokens=False).ids]
+
+
+def test_the_digest_follows_the_chat_template(model: Path) -> None:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"))
+    digests = set()
+    for template in (
+        "{{ messages[0].content }}",
+        "{{ messages[0].content }}!",
+        "<|end|>{{ messages[0].content }}",
+    ):
+        tokenizer.chat_template = template
+        digests |= {PromptEncoder(tokenizer).digest, PromptEncoder(tokenizer).digest}
+    assert len(digests) == 3
+
+
+def test_the_prompt_command_prints_the_tokens_that_the_engine_gets(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    file = write_rows(tmp_path / "a.jsonl", 3)
+    end = cli("prompt", file, "--model", model, "--rubric", short_rubric, "--tokens", "--json", "--limit", 2)
+    printed = [json.loads(line) for line in end.out.splitlines()]
+    assert [list(line) for line in printed] == [["id", "text", "tokens"]] * 2
+    assert [line["id"] for line in printed] == ["r0", "r1"]
+    assert printed[0]["text"] == "Q: Question 0? R: Yes. A: word "
+    tokenizer = Model.find(model).tokenizer
+    assert tokenizer.decode(printed[0]["tokens"]) == (
+        f"<|start|>user\n{printed[0]['text']}<|end|>\n<|start|>assistant\n"
+    )
+
+
+def test_the_prompt_command_prints_the_shipped_prompt_byte_for_byte(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    fields = ("instruction", "reference", "candidate")
+    file.write_text(json.dumps({name: f"{{${name}}}" for name in fields}))
+    end = cli("prompt", file, "--limit", 1)
+    assert (end.code, end.out) == (0, Rubric.load().prompt.template + "\n")

@@ -1,0 +1,345 @@
+"""Rows: every kind of file, every name of a column, and everything that makes a line no row."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import decimal
+import gzip
+import io
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from localjudge import Failure, Row, UsageError, read_rows
+from localjudge.rows import as_row, find_inputs, parse_columns
+
+ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because\nof “it”, 是的 🙂"}
+
+
+def read(file: Path, data: bytes, *columns: str) -> list[Row | Failure]:
+    file.write_bytes(data)
+    return list(read_rows(find_inputs([str(file)]), parse_columns(columns)))
+
+
+def lines(*records: Any) -> bytes:
+    return b"".join(
+        (record if isinstance(record, bytes) else json.dumps(record).encode()) + b"\n" for record in records
+    )
+
+
+def sheet(delimiter: str) -> bytes:
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, [*ROW, "id", "extra"], delimiter=delimiter)
+    writer.writeheader()
+    writer.writerows([{**ROW, "id": "7", "extra": "kept"}] * 2)
+    return stream.getvalue().encode()
+
+
+def parquet(*records: dict[str, Any]) -> bytes:
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(records)), sink)
+    return sink.getvalue()
+
+
+KINDS: dict[str, Callable[[], bytes]] = {
+    "rows.jsonl": lambda: lines({**ROW, "id": 7, "extra": "kept"}, {**ROW, "id": "7", "extra": "kept"}),
+    "rows.ndjson": lambda: KINDS["rows.jsonl"](),
+    "rows.jsonl.gz": lambda: gzip.compress(KINDS["rows.jsonl"]()),
+    "rows.csv": lambda: sheet(","),
+    "rows.csv.gz": lambda: gzip.compress(sheet(",")),
+    "rows.tsv": lambda: sheet("\t"),
+    "rows.parquet": lambda: parquet(*[{**ROW, "id": 7, "extra": "kept"}] * 2),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_kind_of_file_gives_the_same_rows(tmp_path: Path, name: str) -> None:
+    rows = read(tmp_path / name, KINDS[name]())
+    assert [(type(row), row.id, row.columns) for row in rows] == [(Row, "7", {"extra": "kept"})] * 2
+    assert [{field: getattr(row, field) for field in ROW} for row in rows] == [ROW] * 2
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.tsv"])
+@pytest.mark.parametrize("change", ["bom", "crlf", "no last newline", "blank lines"])
+def test_the_habits_of_editors_change_nothing(tmp_path: Path, name: str, change: str) -> None:
+    whole = {**ROW, "candidate": "plain"}
+    delimiter = "\t" if name.endswith("tsv") else ","
+    data = lines(whole, whole)
+    if not name.endswith("jsonl"):
+        data = b"".join(delimiter.join(row).encode() + b"\n" for row in [whole, whole.values(), whole.values()])
+    data = {
+        "bom": b"\xef\xbb\xbf" + data,
+        "crlf": data.replace(b"\n", b"\r\n"),
+        "no last newline": data.rstrip(b"\n"),
+        "blank lines": data.replace(b"\n", b"\n\n"),
+    }[change]
+    rows = read(tmp_path / name, data)
+    assert [{field: getattr(row, field) for field in ROW} for row in rows] == [whole] * 2
+
+
+def test_a_place_is_the_line_on_which_the_row_begins(tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    rows = read(file, b'instruction,candidate\r\n\r\na,"one\r\ntwo"\r\nb\r\nc,d\r\n')
+    assert [row.source for row in rows] == [f"{file}:{line}" for line in (3, 5, 6)]
+    assert isinstance(rows[0], Row)
+    assert rows[0].candidate == "one\r\ntwo"
+    assert isinstance(rows[1], Failure)
+
+
+def test_standard_input_is_jsonl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines(ROW, b"{"))))
+    row, failure = read_rows(find_inputs(["-"]))
+    assert (row.source, failure.source) == ("stdin:1", "stdin:2")
+    assert isinstance(failure, Failure)
+
+
+def test_the_examples_are_rows_by_three_systems_of_every_sort() -> None:
+    rows = [row for row in read_rows(find_inputs(["examples"])) if isinstance(row, Row)]
+    assert len(rows) == len({row.id for row in rows}) >= 20
+    assert len({row.system for row in rows}) == 3
+    assert all(row.reference for row in rows)
+    assert any(not row.candidate for row in rows)
+
+
+def test_files_and_globs_are_read_in_order_and_a_file_named_like_a_glob_is_a_file(tmp_path: Path) -> None:
+    for name in ("b1.jsonl", "b0.jsonl", "a.jsonl", "x[1].jsonl"):
+        (tmp_path / name).write_bytes(lines(ROW))
+    names = [str(tmp_path / name) for name in ("b*.jsonl", "a.jsonl", "x[1].jsonl", "a.jsonl")]
+    found = [Path(name).name for name in find_inputs(names)]
+    assert found == ["b0.jsonl", "b1.jsonl", "a.jsonl", "x[1].jsonl", "a.jsonl"]
+    assert len(list(read_rows(find_inputs(names)))) == 5
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["none.jsonl"], "none.jsonl: No such file"),
+        (["*.jsonl"], "no file matches"),
+        (["."], r"a folder; name its files, for instance ./\*.jsonl"),
+        (["rows.xlsx"], "of no known kind; rows come as .jsonl"),
+        (["-", "-"], "stdin can be read only once"),
+    ],
+)
+def test_an_input_that_cannot_be_opened_stops_before_anything_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.xlsx").touch()
+    with pytest.raises(UsageError, match=message):
+        find_inputs(names)
+
+
+@pytest.mark.parametrize(
+    ("record", "columns"),
+    [
+        ({"prompt": "I", "output": "C", "gold": "R", "generator": "S", "uid": "N"}, ()),
+        ({"question": "I", "response": "C", "reference_answer": "R", "model": "S", "question_id": "N"}, ()),
+        ({"instruction": "I", "candidate": "C", "output": "x", "reference": "R", "system": "S", "id": "N"}, ()),
+        ({"q": "I", "a": "C", "r": "R", "who": "S", "n": "N"},
+         ("instruction=q", "candidate=a", "reference=r", "system=who", "id=n")),
+        ({"instruction": "x", "q": "I", "candidate": "C", "target": "R", "model": "S", "id": "N"},
+         ("instruction=q",)),
+        ({"prompt": "I", "output": "C", "response": "x", "gold": "R", "model": "S", "id": "N"},
+         ("candidate=output",)),
+    ],
+)  # fmt: skip
+def test_a_field_is_found_by_its_usual_names_or_the_one_that_is_given(
+    record: dict[str, str], columns: tuple[str, ...]
+) -> None:
+    row = as_row(record, "here", parse_columns(columns))
+    assert isinstance(row, Row)
+    assert (row.instruction, row.candidate, row.reference, row.system, row.id) == ("I", "C", "R", "S", "N")
+    assert set(row.columns.values()) <= {"x"}, "what is no field is kept, what is one is not repeated"
+    assert len(row.columns) == len(record) - 5
+
+
+@pytest.mark.parametrize("assignment", ["candidate", "candidate=", "=x", "score=x", ""])
+def test_a_column_that_is_assigned_to_no_field_is_refused(assignment: str) -> None:
+    with pytest.raises(UsageError, match=r"write FIELD=COLUMN, where FIELD is one of instruction, reference"):
+        parse_columns([assignment])
+
+
+BAD_LINES: dict[str, tuple[Any, str]] = {
+    "no candidate": ({"instruction": "a", "x": 1}, "no candidate; its columns are instruction, x; name"),
+    "no instruction": ({"candidate": "a"}, "no instruction"),
+    "null candidate": ({**ROW, "candidate": None}, "'candidate', the candidate, is null; it must be a string"),
+    "candidate of a number": ({**ROW, "candidate": 5}, "is of type int; it must be a string"),
+    "instruction of a list": ({**ROW, "instruction": ["a"]}, "is of type list"),
+    "reference of a number": ({**ROW, "reference": 0}, "the reference, is of type int"),
+    "id of a list": ({**ROW, "id": [1]}, "the id, is of type list"),
+    "system of an object": ({**ROW, "system": {}}, "the system, is of type dict"),
+    "two candidates": (
+        {"instruction": "a", "output": "b", "response": "c"},
+        "'output' and 'response' may each be the candidate; say which with --column candidate=output",
+    ),
+    "lone surrogate": ({**ROW, "candidate": "ab\ud800"}, "a lone surrogate (U+D800) at character 3"),
+    "lone surrogate in the id": ({**ROW, "id": "\udfff"}, "a lone surrogate (U+DFFF) at character 1"),
+    "lone surrogate in a name": ({"\ud800": "a"}, "no instruction"),
+    "bad JSON": (b'{"instruction": "a",}', "not JSON: "),
+    "not UTF-8": (b'{"a": "\xff"}', "not UTF-8 at byte 8 of the line"),
+    "list": (["a"], "not a JSON object with named fields"),
+    "bare number": (5, "not a JSON object"),
+    "huge integer": (b'{"id": ' + b"9" * 5000 + b"}", "not JSON that can be read"),
+    "nested too deep": (b'{"x": ' + b"[" * 300 + b"]" * 300 + b"}", "nested more than 100 deep"),
+    "nested beyond parsing": (b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not JSON that can be read"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD_LINES)
+def test_a_line_that_is_no_row_becomes_a_failure_naming_file_and_line_and_the_rest_is_read(
+    tmp_path: Path, bad: str
+) -> None:
+    line, message = BAD_LINES[bad]
+    file = tmp_path / "a.jsonl"
+    before, failure, after = read(file, lines(ROW, line, ROW))
+    assert isinstance(failure, Failure)
+    assert failure.error.startswith(f"{file}:2: ")
+    assert message in failure.error
+    assert failure.id == failure.source == f"{file}:2"
+    assert (type(before), type(after)) == (Row, Row)
+    failure.model_dump_json()  # what the failure says can be written down
+
+
+def test_a_failure_keeps_the_id_and_the_system_that_its_row_has() -> None:
+    failure = as_row({"instruction": "a", "candidate": None, "id": 7, "system": "s"}, "here")
+    assert isinstance(failure, Failure)
+    assert (failure.id, failure.system) == ("7", "s")
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [(b"\xff", "a byte that is not UTF-8 (0xFF)"), (b'x"y"', None), (b"a,b", "3 fields"), (b'"a"b', "not CSV")],
+)
+def test_a_bad_line_of_csv_is_a_failure_and_the_next_line_is_read(
+    tmp_path: Path, record: bytes, expected: str | None
+) -> None:
+    bad, good = read(tmp_path / "a.csv", b"instruction,candidate\na," + record + b"\nc,d\n")
+    assert bad.source == f"{tmp_path}/a.csv:2"
+    assert isinstance(bad, Failure) == (expected is not None)
+    assert not isinstance(bad, Failure) or str(expected) in bad.error
+    assert isinstance(good, Row)
+
+
+@pytest.mark.parametrize("header", [b'"instruction"x,candidate', b"instruction,candidate,candidate", b"a,b"])
+def test_below_a_header_that_is_wrong_every_line_is_a_failure(tmp_path: Path, header: bytes) -> None:
+    failures = read(tmp_path / "a.csv", header + b"\na,b\na,b,c\n")
+    assert [row.source[-2:] for row in failures if isinstance(row, Failure)][-2:] == [":2", ":3"]
+    assert not [row for row in failures if isinstance(row, Row)]
+
+
+def test_a_quote_that_never_closes_is_a_failure_at_the_line_it_opens(tmp_path: Path) -> None:
+    first, failure = read(tmp_path / "a.csv", b'instruction,candidate\na,b\nc,"d\ne,f\n')
+    assert isinstance(first, Row)
+    assert isinstance(failure, Failure)
+    assert failure.source.endswith(":3")
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.tsv"])
+def test_an_empty_file_holds_no_rows(tmp_path: Path, name: str) -> None:
+    assert read(tmp_path / name, b"") == []
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz", "a.parquet"])
+@pytest.mark.parametrize("damage", ["cut", "foreign", "blotted"])
+def test_a_damaged_file_gives_what_can_be_read_and_then_a_failure(
+    tmp_path: Path, name: str, damage: str
+) -> None:
+    many = [{"instruction": f"{n * 7919}", "candidate": f"{n**3}"} for n in range(5000)]
+    if name.endswith("parquet"):
+        whole = parquet(*many)
+    elif name == "a.csv.gz":
+        text = "instruction,candidate\n" + "".join(",".join(row.values()) + "\n" for row in many)
+        whole = gzip.compress(text.encode())
+    else:
+        whole = gzip.compress(lines(*many))
+    half = len(whole) // 2
+    data = {"cut": whole[:half], "foreign": b"junk", "blotted": whole[:half] + bytes(99) + whole[half + 99 :]}[
+        damage
+    ]
+    *_, last = outcomes = read(tmp_path / name, data)
+    assert isinstance(last, Failure)
+    assert len(outcomes) <= len(many) + 1
+
+
+def test_columns_that_json_cannot_hold_are_kept_as_it_can(tmp_path: Path) -> None:
+    (row,) = read(
+        tmp_path / "a.parquet",
+        parquet({
+            **ROW, "when": datetime.date(2026, 1, 2), "cost": decimal.Decimal("1.5"), "raw": b"\xff",
+            "nan": math.nan, "list": [1.5, math.inf], "map": {"k": None},
+        }),
+    )  # fmt: skip
+    assert row.columns["when"] == "2026-01-02"
+    assert (row.columns["cost"], row.columns["nan"], row.columns["list"]) == ("1.5", None, [1.5, None])
+    json.dumps(dict(row.columns), allow_nan=False)
+
+
+@pytest.mark.parametrize("column", [b'"\\ud800"', b"NaN", b'{"\\udfff": [NaN]}', b"1" + b"0" * 4000])
+def test_any_json_value_in_another_column_can_be_written_down_again(tmp_path: Path, column: bytes) -> None:
+    (row,) = read(tmp_path / "a.jsonl", b'{"instruction": "a", "candidate": "b", "x": ' + column + b"}")
+    assert isinstance(row, Row)
+    json.dumps(dict(row.columns), ensure_ascii=False, allow_nan=False).encode()
+
+
+def test_of_a_key_that_stands_twice_the_last_counts_as_everywhere_in_python(tmp_path: Path) -> None:
+    (row,) = read(tmp_path / "a.jsonl", b'{"instruction": "a", "candidate": "b", "candidate": "c"}')
+    assert isinstance(row, Row)
+    assert row.candidate == "c"
+
+
+@pytest.mark.parametrize(
+    ("given_id", "kept"), [(0, "0"), (7, "7"), (1.5, "1.5"), ("", "here"), (None, "here"), ("a", "a")]
+)
+def test_an_id_may_be_a_number_and_a_row_without_one_goes_by_its_place(given_id: Any, kept: str) -> None:
+    assert as_row({**ROW, "id": given_id}, "here").id == kept
+
+
+def test_a_file_whose_name_is_no_utf8_can_be_read_and_its_place_written(tmp_path: Path) -> None:
+    try:
+        file = tmp_path / os.fsdecode(b"\xff.jsonl")
+        (row,) = read(file, lines(ROW))
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    assert row.source.encode().endswith(b"?.jsonl:1")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+names = st.sampled_from(["instruction", "candidate", "reference", "id", "system", "output", "model", "x"])
+any_line = st.one_of(
+    st.binary(max_size=40).map(lambda data: data.replace(b"\n", b" ")),
+    st.dictionaries(names, json_values, max_size=5).map(lambda record: json.dumps(record).encode()),
+    st.dictionaries(names, st.text(max_size=5), min_size=3).map(lambda record: json.dumps(record).encode()),
+)
+
+
+@given(st.lists(any_line, max_size=8))
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_the_bytes_each_line_ends_as_one_row_or_one_failure(tmp_path: Path, data: list[bytes]) -> None:
+    outcomes = read(tmp_path / "fuzz.jsonl", b"\n".join(data))
+    expected = [number for number, line in enumerate(data, 1) if line.strip()]
+    assert [int(outcome.source.rpartition(":")[2]) for outcome in outcomes] == expected
+    for outcome in outcomes:
+        outcome.id.encode()
+        json.dumps(dict(outcome.columns), ensure_ascii=False, allow_nan=False).encode()
+
+
+@pytest.mark.parametrize("name", ["fuzz.csv", "fuzz.tsv", "fuzz.jsonl.gz", "fuzz.parquet"])
+@given(st.binary(max_size=200) | st.text('a",\n\r\t\0', max_size=60).map(str.encode))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_bytes_in_any_kind_of_file_break_the_reading(tmp_path: Path, name: str, data: bytes) -> None:
+    for outcome in read(tmp_path / name, data):
+        (outcome.id + (outcome.error if isinstance(outcome, Failure) else "")).encode()

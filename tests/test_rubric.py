@@ -1,0 +1,204 @@
+"""Rubrics: the template, filled in one pass; the answer's schema; and each way a file can be wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from localjudge import Row, Rubric, RubricError
+from localjudge.rubric import shipped_rubrics
+
+SHIPPED_DIGEST = "737b8ed0213c8bc73aca2a9371bbf732e9039eaa453d47247a25836e3e876569"
+
+TONE = """
+name = "tone"
+aspects = ["warmth", "tact"]
+scale = { lowest = 1, highest = 10 }
+[answer]
+rationale = "why"
+scores = "marks"
+[answer.aspects]
+warmth = "Wärme"
+[prompt]
+template = "{$instruction} / {$candidate}"
+"""
+
+
+def load(folder: Path, text: str | bytes) -> Rubric:
+    file = folder / "rubric.toml"
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return Rubric.load(file)
+
+
+def answer(rubric: Rubric, score: str = "4") -> dict[str, Any]:
+    scores = dict.fromkeys(rubric.aspect_keys.values(), score)
+    return {rubric.answer.rationale: "Fine.", rubric.answer.scores: scores}
+
+
+def test_the_shipped_prompt_is_the_one_that_scores_are_compared_by() -> None:
+    template = Rubric.load().prompt.template.encode()
+    assert len(template) == 2340
+    assert hashlib.sha256(template).hexdigest() == SHIPPED_DIGEST == Rubric.load().template_digest
+
+
+def test_the_shipped_prompt_equals_the_original_byte_for_byte(shared: Path) -> None:
+    assert Rubric.load().prompt.template.encode() == (shared / "judge-prompt.txt").read_bytes()
+
+
+def test_two_rubrics_ship_with_the_same_aspects_and_one_asks_for_no_reference() -> None:
+    assert shipped_rubrics() == ["just-eval", "no-reference"]
+    with_reference, without = map(Rubric.load, shipped_rubrics())
+    assert with_reference.aspects == without.aspects
+    assert with_reference.aspects == ("safety", "engagement", "clarity", "factuality", "depth", "helpfulness")
+    assert with_reference.needs_reference
+    assert not without.needs_reference
+
+
+texts = st.text() | st.lists(
+    st.sampled_from(["{$instruction}", "{$reference}", "{$candidate}", "{$", "}", "\\1", "\\g<0>", "{", "a"])
+).map("".join)
+
+
+@given(instruction=texts, reference=texts, candidate=texts)
+def test_a_field_stays_as_typed_whatever_it_holds(instruction: str, reference: str, candidate: str) -> None:
+    rubric = Rubric.load()
+    row = Row(instruction=instruction, reference=reference, candidate=candidate)
+    parts = rubric.prompt.template.replace("{$instruction}", "\0").replace("{$reference}", "\0")
+    first, second, third, last = parts.replace("{$candidate}", "\0").split("\0")
+    assert rubric.text(row) == first + instruction + second + reference + third + candidate + last
+
+
+def test_a_missing_reference_is_refused_by_a_rubric_that_asks_for_one_and_only_by_it() -> None:
+    row = Row(instruction="a", candidate="b")
+    with pytest.raises(ValueError, match="no reference, which the rubric just-eval asks for"):
+        Rubric.load().text(row)
+    assert "b" in Rubric.load("no-reference").text(row)
+
+
+def test_an_empty_candidate_is_a_response_unless_the_rubric_says_otherwise(tmp_path: Path) -> None:
+    row = Row(instruction="a", candidate="")
+    assert load(tmp_path, TONE).text(row) == "a / "
+    strict = load(tmp_path, TONE.replace("[prompt]", '[prompt]\nempty_candidate = "fail"'))
+    with pytest.raises(ValueError, match="empty candidate"):
+        strict.text(row)
+
+
+WRONG: dict[str, tuple[str | bytes, str]] = {
+    "not UTF-8": (b'name = "\xff"', "not UTF-8 at byte 8"),
+    "not TOML": ("name = ", "not TOML"),
+    "empty file": ("", "name: Field required"),
+    "unknown placeholder": (
+        TONE.replace("/", "{$answer}"),
+        "unknown placeholder {$answer}; there are {$instruction}, {$reference}, {$candidate}",
+    ),
+    "misspelt placeholder": (TONE.replace("/", "{$ candidate }"), "unknown placeholder {$ candidate }"),
+    "no candidate": (TONE.replace("{$candidate}", ""), "placeholder {$candidate} is missing"),
+    "no instruction": (TONE.replace("{$instruction}", ""), "placeholder {$instruction} is missing"),
+    "doubled aspect": (TONE.replace('"tact"', '"warmth"'), "aspects: 'warmth' stands there twice"),
+    "no aspects": (TONE.replace('["warmth", "tact"]', "[]"), "name at least one aspect"),
+    "aspects no list": (TONE.replace('["warmth", "tact"]', '"tact"'), "aspects: "),
+    "empty scale": (TONE.replace("highest = 10", "highest = 0"), "scale: 1 to 0 leaves no choice"),
+    "scale of one": (TONE.replace("highest = 10", "highest = 1"), "scale: 1 to 1 leaves no choice"),
+    "scale below zero": (TONE.replace("lowest = 1", "lowest = -1"), "whole numbers from 0 to 1000"),
+    "scale of fractions": (TONE.replace("highest = 10", "highest = 9.5"), "scale.highest: "),
+    "scale of text": (TONE.replace("highest = 10", 'highest = "10"'), "scale.highest: "),
+    "bad aspect name": (TONE.replace('"tact"', '"Good tact"'), "'Good tact' is no column name"),
+    "reserved name": (TONE.replace('"tact"', '"rationale"'), "'rationale' is the name of another column"),
+    "reserved ending": (TONE.replace('"tact"', '"tact_expected"'), "'tact_expected' is the name of another"),
+    "unknown key": (TONE + 'tempo = "fast"', "prompt.tempo: Extra inputs"),
+    "key of no aspect": (TONE.replace("warmth =", "wit ="), "answer.aspects: 'wit' is not among the aspects"),
+    "key clash": (TONE.replace('"Wärme"', '"tact"'), "answer.aspects: 'tact' stands there twice"),
+    "top key clash": (TONE.replace('"marks"', '"why"'), "answer: 'why' stands there twice"),
+    "quote in a key": (TONE.replace('"marks"', "'a\"b'"), "must be text without quotes"),
+    "unknown empty_candidate": (TONE + 'empty_candidate = "skip"', "prompt.empty_candidate: "),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_each_way_a_rubric_can_be_wrong_is_one_clear_line(tmp_path: Path, wrong: str) -> None:
+    text, message = WRONG[wrong]
+    with pytest.raises(RubricError) as caught:
+        load(tmp_path, text)
+    line = str(caught.value)
+    assert line.startswith(f"rubric {tmp_path}")
+    assert message in line
+    assert "\n" not in line
+
+
+def test_a_rubric_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(RubricError, match=r"no such file.*one of just-eval, no-reference"):
+        Rubric.load(tmp_path / "none.toml")
+    with pytest.raises(RubricError, match="Is a directory"):
+        Rubric.load(tmp_path)
+
+
+def test_prompt_schema_and_answer_follow_from_a_users_own_file(tmp_path: Path) -> None:
+    rubric = load(tmp_path, TONE)
+    assert not rubric.needs_reference
+    assert list(rubric.answer_schema["properties"]) == ["why", "marks"]
+    assert list(rubric.answer_schema["properties"]["marks"]["properties"]) == ["Wärme", "tact"]
+    text = json.dumps({"why": "Kind.", "marks": {"Wärme": "10", "tact": "1"}})
+    Draft202012Validator(rubric.answer_schema).validate(json.loads(text))
+    assert rubric.parse(text).scores == {"warmth": 10, "tact": 1}
+    assert rubric.parse(text).rationale == "Kind."
+
+
+@pytest.mark.parametrize("name", shipped_rubrics())
+def test_the_schema_of_an_answer_is_a_schema(name: str) -> None:
+    Draft202012Validator.check_schema(Rubric.load(name).answer_schema)
+
+
+def _scores(**changes: Any) -> dict[str, Any]:
+    return {**answer(Rubric.load()), "scores": {**answer(Rubric.load())["scores"], **changes}}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [],
+        7,
+        None,
+        {},
+        {"rationale": "x"},
+        {"scores": _scores()["scores"]},
+        {"rationale": "x", "scores": "444444"},
+        {**_scores(), "rationale": ""},
+        {**_scores(), "rationale": 5},
+        {**_scores(), "more": "x"},
+        _scores(more="4"),
+        _scores(depth="0"),
+        _scores(depth="6"),
+        _scores(depth=4),
+        _scores(depth=4.7),
+        _scores(depth=True),
+        _scores(depth=None),
+        _scores(depth=["4"]),
+        _scores(depth=" 4"),
+        _scores(depth="٤"),
+    ],
+)
+def test_what_the_schema_refuses_is_no_answer(document: Any) -> None:
+    rubric = Rubric.load()
+    assert not Draft202012Validator(rubric.answer_schema).is_valid(document)
+    with pytest.raises(ValueError, match=r"\w"):
+        rubric.parse(json.dumps(document))
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"rationale":"x', "[" * 100_000, '{"rationale": "\ud800"}'])
+def test_text_that_is_no_json_is_no_answer(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        Rubric.load().parse(text)
+
+
+def test_the_digest_follows_what_can_move_a_score_and_nothing_else(tmp_path: Path) -> None:
+    digest = load(tmp_path, TONE).digest
+    assert load(tmp_path, TONE.replace('name = "tone"', 'name = "renamed"')).digest == digest
+    for change in (("10", "9"), ("/", "|"), ("Wärme", "heat"), ('["warmth", "tact"]', '["tact", "warmth"]')):
+        assert load(tmp_path, TONE.replace(*change)).digest != digest

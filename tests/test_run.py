@@ -1,0 +1,395 @@
+"""Run directories: killed, continued, refused; every row accounted for, once."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, random_model, write_rows
+from jsonschema import Draft202012Validator
+
+from localjudge import Failure, Judge, Judgement, Row, Rubric, UsageError, read_rows
+from localjudge.errors import RunLockedError, RunMismatchError
+from localjudge.plan import Plan
+from localjudge.records import from_line
+from localjudge.repeat import repeat
+from localjudge.run import Run, read_lines
+
+Make = Callable[..., Judge]
+
+JUDGED: list[str] = []
+"""The ids that `go` judged, in the order in which they finished."""
+
+
+@pytest.fixture
+def make(model: Path, short_rubric: Path) -> Make:
+    """A judge of the small model by the short rubric, in batches of three."""
+
+    def judge(**changes: Any) -> Judge:
+        settings: dict[str, Any] = {
+            "model": model, "rubric": short_rubric, "max_rationale_tokens": 6,
+            "engine_args": {"batch_size": "3"},
+        }  # fmt: skip
+        return Judge(**{**settings, **changes})
+
+    return judge
+
+
+def go(
+    out: Path, judge: Judge, file: Path | Iterable[Row | Failure], limit: int | None = None
+) -> list[dict[str, Any]]:
+    """Score a file, or rows, into a run directory; its lines, and how many of them this start judged."""
+    rows = list(read_rows([str(file)]) if isinstance(file, Path) else file)[:limit]
+    with Plan(judge, rows) as plan, Run(out, judge, [str(file)] if isinstance(file, Path) else []) as run:
+        run.score(plan, lambda outcomes: JUDGED.extend(outcome.id for outcome in outcomes))
+    return list(read_lines(out))
+
+
+@pytest.fixture(autouse=True)
+def done() -> list[str]:
+    JUDGED.clear()
+    return JUDGED
+
+
+def command(*args: object) -> list[str]:
+    return [sys.executable, "-m", "localjudge", "score", *map(str, args)]
+
+
+def start(*args: object, **options: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(command(*args), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
+
+
+def wait_for_lines(out: Path, process: subprocess.Popen[bytes]) -> None:
+    """Until the process has written judgements (it is then in the middle of its work)."""
+    while not ((out / "judgements.jsonl").exists() and (out / "judgements.jsonl").stat().st_size):
+        assert process.poll() is None, process.stderr and process.stderr.read().decode()
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_run_killed_in_the_middle_and_started_again_equals_an_unbroken_one(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path, temperature: float
+) -> None:
+    rows, out, whole = write_rows(tmp_path / "a.jsonl", 60), tmp_path / "broken", tmp_path / "whole"
+    settings = [
+        "--model", model, "--rubric", short_rubric, "--temperature", temperature, "--max-rationale-tokens", 24,
+        "--engine-arg", "batch_size=3",
+    ]  # fmt: skip
+    with start(rows, "--out", out, *settings) as process:
+        wait_for_lines(out, process)
+        process.kill()
+    assert process.returncode == -9
+    survived = (out / "judgements.jsonl").read_bytes().count(b"\n")
+    assert 0 < survived < 60
+    assert not (out / "summary.json").exists()
+    for folder in (out, whole):
+        assert cli("score", rows, "--out", folder, *settings).code == 0
+    assert (out / "judgements.jsonl").read_bytes() == (whole / "judgements.jsonl").read_bytes()
+    summaries = [json.loads((folder / "summary.json").read_text()) for folder in (out, whole)]
+    for summary in summaries:
+        summary.pop("engine", None)  # what the last start alone has cost
+    assert summaries[0] == summaries[1]
+    assert [line["id"] for line in read_lines(out)] == [f"r{n}" for n in range(60)]
+    assert len(json.loads((out / "run.json").read_text())["starts"]) == 2
+
+
+def test_a_second_process_is_refused_while_the_first_writes(
+    tmp_path: Path, make: Make, model: Path, short_rubric: Path
+) -> None:
+    rows, out = write_rows(tmp_path / "a.jsonl", 60), tmp_path / "out"
+    settings = ["--max-rationale-tokens", 6, "--engine-arg", "batch_size=3"]
+    with start(rows, "--out", out, "--model", model, "--rubric", short_rubric, *settings) as process:
+        wait_for_lines(out, process)
+        with pytest.raises(RunLockedError, match="another localjudge is writing this run"):
+            go(out, make(), rows)
+        process.kill()
+    assert len(go(out, make(), rows)) == 60, "the lock goes with the process that held it"
+
+
+@pytest.mark.parametrize("torn", [b'{"id": "r4", "system": "a", "sta', b"{", b'{"id": "\xe6\x98'])
+def test_a_torn_last_line_is_dropped_and_its_row_judged_again(
+    tmp_path: Path, make: Make, done: list[str], torn: bytes
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 6)
+    go(tmp_path / "out", make(), rows)
+    file = tmp_path / "out" / "judgements.jsonl"
+    whole = file.read_bytes()
+    kept = whole.splitlines(keepends=True)[:3]
+    file.write_bytes(b"".join(kept) + torn)
+    done.clear()
+    go(tmp_path / "out", make(), rows)
+    assert sorted(done) == ["r3", "r4", "r5"]
+    assert [line["id"] for line in read_lines(tmp_path / "out")] == [f"r{n}" for n in range(6)]
+
+
+def test_continuing_a_finished_run_judges_nothing_and_changes_nothing(
+    tmp_path: Path, make: Make, done: list[str]
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 5)
+    go(tmp_path / "out", make(), rows)
+    before = (tmp_path / "out" / "judgements.jsonl").read_bytes()
+    done.clear()
+    go(tmp_path / "out", make(), rows)
+    assert done == []
+    assert (tmp_path / "out" / "judgements.jsonl").read_bytes() == before
+
+
+def test_a_limited_run_is_continued_by_the_full_one(tmp_path: Path, make: Make, done: list[str]) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 6)
+    first = go(tmp_path / "out", make(), rows, limit=3)
+    assert [line["id"] for line in first] == ["r0", "r1", "r2"]
+    done.clear()
+    everything = go(tmp_path / "out", make(), rows)
+    assert sorted(done) == ["r3", "r4", "r5"]
+    assert everything[:3] == first
+    assert [line["id"] for line in everything] == [f"r{n}" for n in range(6)]
+
+
+def test_a_changed_row_is_judged_again_and_its_old_line_is_gone(
+    tmp_path: Path, make: Make, done: list[str]
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 4)
+    before = go(tmp_path / "out", make(), rows)
+    rows.write_text(rows.read_text().replace("Question 2?", "Question 2, changed?"))
+    done.clear()
+    after = go(tmp_path / "out", make(), rows)
+    assert done == ["r2"]
+    assert [line["id"] for line in after] == ["r0", "r1", "r2", "r3"]
+    assert [one["key"] == other["key"] for one, other in zip(before, after, strict=True)] == [
+        True,
+        True,
+        False,
+        True,
+    ]
+
+
+def test_judgements_of_rows_that_left_the_input_are_set_aside_and_come_back(
+    tmp_path: Path, make: Make, done: list[str]
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 4)
+    everything = go(tmp_path / "out", make(), rows)
+    assert go(tmp_path / "out", make(), rows, limit=1) == everything[:1]
+    done.clear()
+    assert go(tmp_path / "out", make(), rows) == everything
+    assert done == [], "nothing had to be judged again"
+
+
+def test_a_row_of_another_system_is_a_row_of_its_own(tmp_path: Path, make: Make, done: list[str]) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 2)
+    go(tmp_path / "out", make(), rows)
+    rows.write_text(rows.read_text().replace('"system": "a"', '"system": "c"'))
+    done.clear()
+    assert [line["system"] for line in go(tmp_path / "out", make(), rows)] == ["c", "b"]
+    assert done == ["r0"]
+
+
+def test_judging_again_in_other_batches_changes_no_score_of_a_small_model(tmp_path: Path, make: Make) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 9)
+    go(tmp_path / "out", make(), rows)
+    repetition = repeat(tmp_path / "out", sample=5)
+    assert repetition.rows == 5
+    assert repetition.changed == {"tact": 0, "wit": 0}
+    rows.write_text("")
+    with pytest.raises(UsageError, match="none of its judgements' rows"):
+        repeat(tmp_path / "out", sample=5)
+
+
+def test_lines_follow_the_input_and_not_the_order_in_which_they_finished(
+    tmp_path: Path, make: Make, done: list[str]
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 20)
+    lines = go(tmp_path / "out", make(), rows)
+    assert [line["id"] for line in lines] == [f"r{n}" for n in range(20)] != done
+    go(tmp_path / "out", make(), list(read_rows([str(rows)]))[::-1])
+    assert [line["id"] for line in read_lines(tmp_path / "out")] == [f"r{n}" for n in reversed(range(20))]
+
+
+def test_equal_rows_and_equal_ids_are_each_accounted_for(tmp_path: Path, make: Make, done: list[str]) -> None:
+    row = Row("Why?", "So.", "Yes.", id="twin", source="here")
+    rows = [row, row, Row("Why?", "No.", "Yes.", id="twin"), row, Failure(id="twin", key="k", error="e")]
+    first = go(tmp_path / "out", make(), rows[:3])
+    assert len(done) == 3
+    done.clear()
+    everything = go(tmp_path / "out", make(), rows)
+    assert len(done) == 2, "the fourth and the fifth"
+    assert everything[:3] == first
+    assert [line["status"] for line in everything] == ["judged"] * 4 + ["failed"]
+    assert go(tmp_path / "out", make(), rows) == everything
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"temperature": 0.5}, "temperature: 0.0 there, 0.5 now"),
+        ({"seed": 1}, "seed: 0 there, 1 now"),
+        ({"top_p": 0.5}, "top_p: 1.0 there, 0.5 now"),
+        ({"max_rationale_tokens": 7}, "max_rationale_tokens: 6 there, 7 now"),
+        ({"rubric": "no-reference"}, r"rubric: short \(\w{8}\) there, no-reference \(\w{8}\) now"),
+        ({"engine_args": {"dtype": "bfloat16"}}, "dtype: float32 there, bfloat16 now"),
+        ({"seed": 2, "top_p": 0.1}, "top_p: 1.0 there, 0.1 now; seed: 0 there, 2 now"),
+    ],
+)
+def test_another_run_in_the_same_folder_is_refused_naming_what_differs(
+    tmp_path: Path, make: Make, change: dict[str, Any], words: str
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 2)
+    go(tmp_path / "out", make(), rows)
+    before = {file: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    with pytest.raises(RunMismatchError, match=words) as caught:
+        go(tmp_path / "out", make(**change), rows)
+    assert isinstance(caught.value, UsageError)
+    assert caught.value.exit_code == 2
+    assert {file: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
+
+
+def test_another_model_in_the_same_folder_is_refused_and_the_same_model_elsewhere_is_not(
+    tmp_path: Path, make: Make, model: Path
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 2)
+    go(tmp_path / "out", make(), rows)
+    with pytest.raises(RunMismatchError, match=r"model: .* there, .* now"):
+        go(tmp_path / "out", make(model=random_model(tmp_path / "other", seed=1)), rows)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in model.iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    go(tmp_path / "out", make(model=copy), rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("judgements.jsonl", "notes\n", "has judgements.jsonl but no run.json"),
+        ("run.json", "{", "cannot be read"),
+        ("run.json", '{"format": 99}', "not of the format 1"),
+        ("run.json", "[]", "not of the format 1"),
+    ],
+)
+def test_a_folder_that_holds_something_else_is_left_alone(
+    tmp_path: Path, make: Make, name: str, content: str, words: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(RunMismatchError, match=words):
+        go(tmp_path, make(), [])
+    assert (tmp_path / name).read_text() == content
+
+
+def test_a_foreign_line_among_the_judgements_is_refused_and_not_cut_off(tmp_path: Path, make: Make) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 2)
+    go(tmp_path / "out", make(), rows)
+    file = tmp_path / "out" / "judgements.jsonl"
+    file.write_bytes(b"not ours\n" + file.read_bytes())
+    with pytest.raises(RunMismatchError, match="byte 0: not a line of a run"):
+        go(tmp_path / "out", make(), rows)
+    assert file.read_bytes().startswith(b"not ours\n")
+
+
+def test_failures_are_lines_of_the_same_columns_with_null_scores(tmp_path: Path, make: Make) -> None:
+    file = write_rows(tmp_path / "a.jsonl", 2, extra={"deep": [1, "\ud800"]})
+    with file.open("ab") as stream:
+        stream.write(b'{"id": "bad", "system": "a"}\n{"id": "empty", "instruction": "a", "candidate": ""')
+        stream.write(b', "reference": ""}\n{"id": "none", "instruction": "a", "candidate": "b"}\n\xff\n')
+        stream.write(b'{"\\ud800": 1}\n')
+    lines = go(tmp_path / "out", make(), file)
+    errors = [
+        "no instruction",
+        "an empty candidate, which",
+        "no reference, which",
+        "not UTF-8",
+        "no instruction",
+    ]
+    assert [line["status"] for line in lines] == ["judged"] * 2 + ["failed"] * 5
+    assert len({tuple(line) for line in lines}) == 1
+    for number, (line, error) in enumerate(zip(lines[2:], errors, strict=True), 3):
+        assert line["error"].startswith(f"{file}:{number}: {error}")
+        empty = (
+            "rationale",
+            "tact",
+            "wit",
+            "tact_expected",
+            "wit_probabilities",
+            "output_tokens",
+            "rationale_cut",
+        )
+        assert [line[name] for name in empty] == [None] * 7
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["rows"], summary["judged"], summary["failed"]) == (7, 2, 5)
+    assert sum(summary["failures"].values()) == 5
+    by_system = {each["system"]: each for each in summary["systems"]}
+    assert {name: (each["judged"], each["failed"]) for name, each in by_system.items()} == {
+        "a": (1, 1), "b": (1, 0), None: (0, 4),
+    }  # fmt: skip
+    assert by_system[None]["mean"] == {"tact": None, "wit": None}, "no mean of nothing"
+    assert go(tmp_path / "out", make(), file) == lines
+
+
+def test_a_prompt_beyond_the_models_context_is_a_failure(tmp_path: Path, make: Make) -> None:
+    judge = make(model=random_model(tmp_path / "small", context=200))
+    rows = [Row("Why?", "word " * count, "Yes.", id=str(count), source="here") for count in (1, 300, 2)]
+    one, long, two = go(tmp_path / "out", judge, rows)
+    assert (one["status"], two["status"]) == ("judged", "judged")
+    assert long["error"].startswith("here: a prompt of ")
+    assert long["error"].endswith("do not fit the model's context of 200")
+
+
+def test_thousands_of_failures_in_a_row_are_each_written(tmp_path: Path, make: Make) -> None:
+    bad = [Failure(id=str(n), key=str(n), error="e", source="s") for n in range(2500)]
+    lines = go(tmp_path / "out", make(), [*bad, Row("Why?", "So.", "Yes.", id="last"), *bad])
+    assert [line["id"] for line in lines] == [*map(str, range(2500)), "last", *map(str, range(2500))]
+
+
+def test_a_line_holds_the_judgement_that_the_judge_gives(tmp_path: Path, make: Make) -> None:
+    file = write_rows(tmp_path / "a.jsonl", 4, extra="kept")
+    lines = go(tmp_path / "out", make(), file)
+    given = {outcome.id: outcome for outcome in make().score(read_rows([str(file)]))}
+    rubric = make().rubric
+    for line in lines:
+        outcome = from_line(line, rubric.aspects)
+        assert outcome == given[line["id"]]
+        assert isinstance(outcome, Judgement)
+        assert line["columns"] == {"extra": "kept"}
+        scores = {aspect: str(line[aspect]) for aspect in rubric.aspects}
+        Draft202012Validator(rubric.answer_schema).validate({"rationale": line["rationale"], "scores": scores})
+        for aspect in rubric.aspects:
+            probabilities = line[f"{aspect}_probabilities"]
+            assert sum(probabilities) == pytest.approx(1, abs=1e-5)
+            mean = sum(p * value for p, value in zip(probabilities, (1, 2, 3), strict=True))
+            assert line[f"{aspect}_expected"] == pytest.approx(mean, abs=1e-3)
+
+
+def test_the_run_says_what_a_stranger_needs_to_repeat_it(tmp_path: Path, make: Make, model: Path) -> None:
+    rows, judge = write_rows(tmp_path / "a.jsonl", 1), make(seed=5, temperature=0.5)
+    go(tmp_path / "out", judge, rows)
+    manifest = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert Rubric.model_validate(manifest["rubric"]) == judge.rubric
+    assert manifest["prompt_sha256"] == judge.rubric.template_digest
+    assert set(manifest["model"]["files"]) == {file.name for file in model.iterdir()}
+    assert manifest["settings"].items() >= {"seed": 5, "temperature": 0.5, "max_rationale_tokens": 6}.items()
+    assert set(manifest["starts"][0]["engine"]) >= {"name", "versions", "device", "dtype", "batch_size"}
+    assert set(manifest["starts"][0]) >= {"started", "inputs", "localjudge", "python", "outlines_core"}
+    assert manifest["notice"] is None
+    assert "mean" in make(model=None).describe()["notice"], "of the bundled model it says what its scores mean"
+
+
+def test_the_python_interface_takes_plain_dicts_and_gives_each_row_one_outcome(make: Make) -> None:
+    rows = [{"prompt": "Why?", "output": "Yes.", "gold": "So.", "id": 7}, {"prompt": "Why?"}, {}]
+    outcomes = {outcome.id: outcome for outcome in make().score(rows)}
+    assert {name: outcome.status for name, outcome in outcomes.items()} == {
+        "7": "judged", "row 2": "failed", "row 3": "failed",
+    }  # fmt: skip
+
+
+def test_a_compressed_input_that_breaks_off_is_judged_up_to_there(tmp_path: Path, make: Make) -> None:
+    plain = write_rows(tmp_path / "a.jsonl", 400).read_bytes()
+    file = tmp_path / "b.jsonl.gz"
+    file.write_bytes(gzip.compress(plain)[:1500])
+    lines = go(tmp_path / "out", make(max_rationale_tokens=1, engine_args={"batch_size": "32"}), file)
+    assert {line["status"] for line in lines[:-1]} == {"judged"}
+    assert lines[-1]["error"].startswith(f"{file}:{len(lines)}: the file cannot be read on from here")
