@@ -192,12 +192,12 @@ class Judge:
         if self._on_overflow == "fail":
             raise ValueError(self._does_not_fit(len(tokens)))
         kept = row.candidate
-        while excess > 0 and kept:
+        while excess > 0:
             kept = kept[: -max(excess, len(kept) // 50)]  # a token has a character or more, as a rule
+            if not kept:
+                raise ValueError(f"{self._does_not_fit(len(tokens))}, even without its candidate")
             tokens = self.prompts.encode(self.rubric.text(replace(row, candidate=kept)))
             excess = self.excess(len(tokens))
-        if excess > 0:
-            raise ValueError(f"{self._does_not_fit(len(tokens))}, even without its candidate")
         return tokens, len(row.candidate) - len(kept)
 
     def excess(self, prompt_tokens: int) -> int:

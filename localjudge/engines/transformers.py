@@ -60,6 +60,7 @@ class TransformersEngine:
             raise UsageError(f"--engine-arg dtype={dtype}: there are auto, float32, bfloat16 and float16")
         self._decoding = decoding
         self._prompt_tokens = 0
+        self._longest = (model.context or _LENGTHS[-1]) - decoding.max_tokens
         try:
             self._model = AutoModelForCausalLM.from_pretrained(
                 model.path, dtype=dtype, use_safetensors=True, local_files_only=True, trust_remote_code=False
@@ -92,7 +93,7 @@ class TransformersEngine:
     def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
         waiting: dict[int, list[Prompt]] = defaultdict(list)
         for prompt in prompts:
-            length = _LENGTHS[bisect.bisect_left(_LENGTHS, len(prompt.tokens))]
+            length = min(_LENGTHS[bisect.bisect_left(_LENGTHS, len(prompt.tokens))], self._longest)
             waiting[length].append(prompt)
             if len(waiting[length]) == self.batch_size:
                 yield self._generate(waiting.pop(length), length)

@@ -1,0 +1,68 @@
+"""What is known before the engine starts: the order of judging, the longest prompt, what does not fit."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+from conftest import random_model
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from localjudge import Failure, Judge, Judgement, Row
+from localjudge.plan import Plan
+
+
+@pytest.fixture
+def judge(model: Path, short_rubric: Path) -> Judge:
+    return Judge(model, rubric=short_rubric, max_rationale_tokens=3)
+
+
+def row(instruction: str, candidate: str = "Yes.", **fields: str) -> Row:
+    return Row(instruction=instruction, reference="No.", candidate=candidate, id="1", source="a:1", **fields)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@given(st.lists(st.sampled_from("abcd")))
+def test_rows_that_share_an_instruction_come_together_each_once(judge: Judge, instructions: list[str]) -> None:
+    with Plan(judge, [row(instruction) for instruction in instructions]) as plan:
+        order = [(place, each.instruction) for place, each in plan if isinstance(each, Row)]
+    assert sorted(place for place, _ in order) == list(range(len(instructions)))
+    assert [instructions[place] for place, _ in order] == [instruction for _, instruction in order]
+    groups = [instruction for instruction, _ in groupby(order, key=lambda item: item[1])]
+    assert groups == list(dict.fromkeys(instructions)), "a group comes where its first row came"
+
+
+def test_rows_come_back_as_they_went_in_whatever_they_hold(judge: Judge) -> None:
+    rows: list[Row | Failure] = [
+        Row(instruction="评", candidate="\x00\u2028🙂", id="x", columns={"n": 1.5, "deep": [{"a": None}]}),
+        Failure(id="b", key="k", source="s:2", error="s:2: broken"),
+    ]
+    with Plan(judge, rows) as plan:
+        assert dict(plan) == dict(enumerate(rows))
+
+
+def test_the_longest_prompt_and_those_that_do_not_fit_are_known(tmp_path: Path, short_rubric: Path) -> None:
+    judge = Judge(random_model(tmp_path, context=120), rubric=short_rubric, max_rationale_tokens=3)
+    short, long = row("a"), row("a", "word " * 200)
+    with Plan(judge, [short, long]) as plan:
+        assert plan.too_long == 1
+        assert plan.longest + judge.decoding.max_tokens <= 120
+    with Plan(judge, [short]) as plan:
+        assert plan.longest == len(judge.prompt(short)[0])
+
+
+def test_a_candidate_that_does_not_fit_is_shortened_if_that_is_asked_for(
+    tmp_path: Path, short_rubric: Path
+) -> None:
+    model = random_model(tmp_path, context=160)
+    rows = [row("a", "word " * 200), row("a long question " * 99, "word")]
+    judge = Judge(model, rubric=short_rubric, max_rationale_tokens=3, on_overflow="truncate-candidate")
+    outcomes = {outcome.status: outcome for outcome in judge.score(rows)}
+    judged, failed = outcomes["judged"], outcomes["failed"]
+    assert isinstance(judged, Judgement)
+    assert 0 < judged.candidate_cut < 1000
+    assert judged.prompt_tokens + judge.decoding.max_tokens <= 160
+    assert isinstance(failed, Failure)
+    assert "even without its candidate" in failed.error
