@@ -76,6 +76,10 @@ class VllmEngine:
         context: int | None = None,
         log: Path | None = None,
     ) -> None:
+        try:
+            SamplingParams(temperature=decoding.temperature, top_p=decoding.top_p)
+        except (ValueError, VLLMValidationError) as error:  # it takes no temperature above 2
+            raise UsageError(f"vLLM {vllm.__version__} says: {_one_line(error)}") from None
         self._model = model
         self._decoding = decoding
         self._log = log
