@@ -156,7 +156,7 @@ def score(
     if counted.get("cached_prompt_tokens"):
         share = counted["cached_prompt_tokens"] / counted["prompt_tokens"]
         progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
-    for reason, count in summary.reasons.most_common(5):
+    for reason, count in summary.reasons.most_common(10):
         progress.warn(f"{count} failed: {reason}")
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)
@@ -225,7 +225,7 @@ def show(
         for line in read_lines(run):
             summary.add(line)
         print_table(summary.table())
-        for reason, count in summary.reasons.most_common(5):
+        for reason, count in summary.reasons.most_common(10):
             typer.echo(printable(f"{count} failed: {reason}"))
         return
     wanted = set(row_id)

@@ -202,13 +202,19 @@ class Judge:
 
     def excess(self, prompt_tokens: int) -> int:
         """By how many tokens a prompt of this length and its answer exceed the model's context."""
-        context = self.model.context
-        return prompt_tokens + self.decoding.max_tokens - context if context is not None else 0
+        return prompt_tokens + self.decoding.max_tokens - self.context if self.context is not None else 0
+
+    @property
+    def context(self) -> int | None:
+        """The most tokens of a prompt and its answer: the model's, or less where the engine is told so."""
+        told = self.engine_args.get("max_model_len", "")
+        lengths = [length for length in (self.model.context, int(told) if told.isdigit() else None) if length]
+        return min(lengths, default=None)
 
     def _does_not_fit(self, prompt_tokens: int) -> str:
         return (
             f"a prompt of {prompt_tokens} tokens and an answer of up to {self.decoding.max_tokens} do not fit "
-            f"the model's context of {self.model.context}"
+            f"the context of {self.context}"
         )
 
     def _judged(self, feed: _Feed, completion: Completion) -> Outcome:

@@ -336,7 +336,7 @@ def test_a_prompt_beyond_the_models_context_is_a_failure(tmp_path: Path, make: M
     one, long, two = go(tmp_path / "out", judge, rows)
     assert (one["status"], two["status"]) == ("judged", "judged")
     assert long["error"].startswith("here: a prompt of ")
-    assert long["error"].endswith("do not fit the model's context of 200")
+    assert long["error"].endswith("do not fit the context of 200")
 
 
 def test_thousands_of_failures_in_a_row_are_each_written(tmp_path: Path, make: Make) -> None:

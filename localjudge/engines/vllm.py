@@ -7,6 +7,7 @@ engine is found.
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -96,6 +97,7 @@ class VllmEngine:
         }
         with self._quiet():
             self._llm = self._start()
+        self._requests = itertools.count()
         self._prompt_tokens = self._cached_tokens = self._preemptions = self._restarts = 0
 
     def describe(self) -> Mapping[str, Any]:
@@ -137,39 +139,38 @@ class VllmEngine:
         suspects: deque[_Flight] = deque()
         deaths = 0
         while True:
-            flight = suspects.popleft() if suspects else None
-            batch = _Batch(self, iter([flight.prompt]) if flight else waiting)
+            alone = suspects.popleft() if suspects else None
+            life = _Life(self, iter([alone.prompt]) if alone else waiting)
+            died = ""
             try:
-                for completions in batch.run():
+                for completions in life.run():
                     deaths = 0
                     yield completions
             except _DeathError as death:
-                if batch.refused:
-                    yield batch.refused
-                deaths += 1
-                in_flight = batch.abandoned()
-                if flight is not None or len(in_flight) == 1:
-                    # What is in flight alone when the engine dies is the likeliest reason.
-                    suspect = flight or in_flight[0]
-                    suspect.deaths_alone += 1
-                    if suspect.deaths_alone >= 2:
-                        yield [Completion(suspect.prompt.tag, error=f"it kills the engine: {death}")]
-                        deaths = 0
-                    else:
-                        suspects.append(suspect)
-                else:
-                    suspects.extend(in_flight)
-                if deaths >= _MOST_DEATHS:
-                    raise EngineError(
-                        f"vLLM died {deaths} times with no row finished: {death}. "
-                        f"{f'Its log is {self._log}. ' if self._log else ''}"
-                        "Often the memory is too small: try --engine-arg max_num_seqs=64 "
-                        "or --gpu-memory-utilization 0.8"
-                    ) from death
-                self._restart()
+                died = str(death)  # the error itself would keep the dead engine's memory
+            if not died:
+                if alone is None and not suspects:
+                    return
                 continue
-            if flight is None and not suspects:
-                return
+            deaths += 1
+            if life.refused:
+                yield life.refused
+            in_flight = [alone] if alone else life.abandoned()
+            if len(in_flight) == 1:
+                # What is in flight alone when the engine dies is the likeliest reason.
+                in_flight[0].deaths_alone += 1
+                if in_flight[0].deaths_alone >= 2:
+                    yield [Completion(in_flight.pop().prompt.tag, error=f"it kills the engine: {died}")]
+                    deaths = 0
+            suspects.extend(in_flight)
+            if deaths >= _MOST_DEATHS:
+                raise EngineError(
+                    f"vLLM died {deaths} times with no row finished: {died}. "
+                    f"{f'Its log is {self._log}. ' if self._log else ''}"
+                    "Often the memory is too small: try --engine-arg max_num_seqs=64 "
+                    "or --gpu-memory-utilization 0.8"
+                )
+            self._restart()
 
     @property
     def _engine(self) -> Any:
@@ -219,7 +220,10 @@ class VllmEngine:
             with suppress(Exception):  # whatever a dead engine says when it is put away
                 self._engine.engine_core.shutdown()
             del self._llm
-            self._llm = self._start()
+            try:
+                self._llm = self._start()
+            except (ModelError, UsageError) as error:
+                raise EngineError(f"vLLM died and did not start again: {error}") from None
 
     def _check(self, prompt: Prompt) -> None:
         """Refuse a prompt whose answer vLLM would cut: it ends one silently where the context ends."""
@@ -273,7 +277,7 @@ class _DeathError(Exception):
     """The engine is gone."""
 
 
-class _Batch:
+class _Life:
     """One life of the engine: prompts go in as others finish, until there are no more or the engine dies."""
 
     def __init__(self, engine: VllmEngine, prompts: Iterator[Prompt]) -> None:
@@ -330,16 +334,17 @@ class _Batch:
             if prompt is None:
                 return
             flight = _Flight(prompt, self._free.popleft())
-            self._flights[str(prompt.tag)] = flight
+            request = str(next(self._engine._requests))
+            self._flights[request] = flight
             try:
                 self._engine._check(prompt)
                 core.add_request(
-                    str(prompt.tag),
+                    request,
                     TokensPrompt(prompt_token_ids=prompt.tokens),
                     self._engine._params(flight),
                 )
             except (ValueError, VLLMValidationError) as error:  # refused: the engine goes on
-                del self._flights[str(prompt.tag)]
+                del self._flights[request]
                 self._free.append(flight.slot)
                 self.refused.append(Completion(prompt.tag, error=_one_line(error)))
                 if len(self.refused) >= _COLLECT:
@@ -387,6 +392,8 @@ def _output_to(log: Path) -> Iterator[None]:
     handler = logging.FileHandler(log)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("vllm")
+    for earlier in logger.handlers:
+        earlier.close()
     logger.handlers, logger.propagate = [handler], False
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,0 +1,57 @@
+"""Kills vLLM's processes in the middle of runs; for `test_engine.py`. Arguments: a model, a log file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psutil
+
+from localjudge import Rubric
+from localjudge.engines import Decoding
+from localjudge.engines.vllm import VllmEngine
+from localjudge.grammar import token_table
+from localjudge.model import Model
+from localjudge.prompt import Prompt
+
+OPTIONS = {"dtype": "float32", "enforce_eager": "true", "block_size": "32", "max_model_len": "512"}
+
+
+def main() -> None:
+    model, rubric = Model.find(sys.argv[1]), Rubric.load()
+    table = token_table(rubric, model.vocabulary)
+    decoding = Decoding(table, table.limit(24), stretch=4, temperature=1.0)
+    engine = VllmEngine(model, decoding, OPTIONS | {"max_num_seqs": "16"}, log=Path(sys.argv[2]))
+    report = {}
+    for victim in ("EngineCore", "Worker"):
+        before = engine.statistics()["engine_restarts"]
+        asked, answers = 200, list[int]()
+        whole = 0
+        for finished in engine.complete(Prompt(n, [11 + n] * 40, seed=n) for n in range(asked)):
+            if not answers:
+                kill(victim)
+            for completion in finished:
+                answers.append(completion.tag)
+                whole += bool(rubric.parse(model.vocabulary.decode(completion.tokens)).rationale)
+        report[victim] = {
+            "asked": asked,
+            "whole": whole,
+            "twice": len(answers) - len(set(answers)),
+            "engine_restarts": engine.statistics()["engine_restarts"] - before,
+        }
+    print(json.dumps(report))
+
+
+def kill(name: str) -> None:
+    for process in psutil.Process().children(recursive=True):
+        if name in process.name():
+            os.kill(process.pid, signal.SIGKILL)
+            return
+    raise LookupError(name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Answers from vLLM's V2 model runner on a CPU; for `test_v2_runner.py`. Arguments: a model, the scheduling.
+
+Triton has no CPU backend, but an interpreter. What else the runner wants of a GPU, streams, events and pinned
+memory, has stand-ins here that do nothing: on a CPU everything happens in order.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+
+class Stream:
+    """A stream, or an event on it."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, *_: object, **__: object) -> None: ...
+    def record(self, *_: object) -> None: ...
+    def synchronize(self) -> None: ...
+    def wait(self, *_: object) -> None: ...
+    def wait_event(self, *_: object) -> None: ...
+    def wait_stream(self, *_: object) -> None: ...
+
+    def query(self) -> bool:
+        return True
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def pretend_a_gpu() -> None:
+    """Must come before vLLM is imported."""
+    from triton.backends import backends
+
+    backends["cpu"] = SimpleNamespace(driver=SimpleNamespace(is_active=lambda: True), compiler=None)
+    torch.Event = torch.cuda.Event = torch.cuda.Stream = Stream
+    for name in ("current_stream", "default_stream"):
+        setattr(torch.cuda, name, Stream)
+    torch.cuda.stream = lambda stream: nullcontext()
+    torch.cuda.set_stream = lambda stream: None
+    torch.cuda.is_current_stream_capturing = lambda: False
+    torch.accelerator.synchronize = torch.accelerator.empty_cache = lambda *_, **__: None
+    from vllm.v1.worker.cpu.buffer_utils import UvaBuffer
+    from vllm.v1.worker.gpu import buffer_utils
+
+    buffer_utils.UvaBuffer = UvaBuffer
+
+
+def schedule_asynchronously() -> None:
+    from vllm.platforms.cpu import CpuPlatform
+
+    check = CpuPlatform.check_and_update_config.__func__
+
+    def check_and_update_config(cls: Any, config: Any) -> None:
+        check(cls, config)
+        config.scheduler_config.async_scheduling = True
+
+    CpuPlatform.check_and_update_config = classmethod(check_and_update_config)
+
+
+def main() -> None:
+    pretend_a_gpu()
+    if sys.argv[2] == "asynchronous":
+        schedule_asynchronously()
+    import numpy as np
+
+    from localjudge import Rubric
+    from localjudge.engines import Decoding
+    from localjudge.engines.transformers import TransformersEngine
+    from localjudge.engines.vllm import VllmEngine
+    from localjudge.grammar import token_table
+    from localjudge.model import Model
+    from localjudge.prompt import Prompt
+
+    class Mixed(VllmEngine):
+        """Every other row is sampled, and has a smaller limit."""
+
+        def _params(self, flight: Any) -> Any:
+            params = super()._params(flight)
+            if flight.prompt.tag % 2:
+                params.temperature, params.max_tokens = 1.0, self._decoding.limit - 3
+            return params
+
+    model, rubric = Model.find(sys.argv[1]), Rubric.load()
+    table = token_table(rubric, model.vocabulary)
+    decoding = Decoding(table, table.limit(9), stretch=3)
+    options = {
+        "dtype": "float32",
+        "enforce_eager": True,
+        "block_size": 32,
+        "max_model_len": 128,
+        "max_num_seqs": 8,
+        "max_num_batched_tokens": 32,
+        "num_gpu_blocks_override": 14,
+        "enable_prefix_caching": False,
+    }
+    engine = Mixed(model, decoding, {name: json.dumps(value) for name, value in options.items()})
+    asked = [Prompt(n, [11 + n] * (31 + n), seed=n) for n in range(20)]
+    ours = {completion.tag: completion for finished in engine.complete(asked) for completion in finished}
+    plain = TransformersEngine(model, decoding, {"dtype": "float32", "device": "cpu"})
+    greedy = [prompt for prompt in asked if prompt.tag % 2 == 0]
+    theirs = {completion.tag: completion for finished in plain.complete(greedy) for completion in finished}
+    print(
+        json.dumps(
+            {
+                "runner": engine.describe()["runner"],
+                "asynchronous": engine._engine.vllm_config.scheduler_config.async_scheduling,
+                "preemptions": engine.statistics()["preemptions"],
+                "asked": len(asked),
+                "whole": sum(
+                    bool(rubric.parse(model.vocabulary.decode(completion.tokens)).rationale)
+                    and len(completion.tokens) <= decoding.limit - 3 * (completion.tag % 2)
+                    for completion in ours.values()
+                ),
+                "greedy": len(greedy),
+                "same_tokens": sum(ours[tag].tokens == other.tokens for tag, other in theirs.items()),
+                "furthest_probability": max(
+                    float(np.abs(ours[tag].probabilities - other.probabilities).max())
+                    for tag, other in theirs.items()
+                ),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
