@@ -277,8 +277,7 @@ def main() -> None:
 def print_table(table: object) -> None:
     from rich.console import Console
 
-    console = Console(highlight=False)
-    console.print(table, width=console.width if console.is_terminal else 120)
+    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def _assignments(options: list[str] | tuple[()]) -> dict[str, str]:

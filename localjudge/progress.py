@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from shutil import get_terminal_size
 from textwrap import fill
 from typing import Any
 
@@ -24,7 +25,7 @@ class Progress:
     """Rows, rows/s and tokens/s on stderr: a live line on a terminal, a plain line now and then elsewhere."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self._console = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
         self._live: Live | None = None
         self._total = self._rows = self._failed = self._tokens = 0
         self._begin = self._last_line = time.monotonic()
@@ -82,7 +83,11 @@ def judgement_text(line: Mapping[str, Any], aspects: Iterable[str]) -> str:
     parts = [printable(f"{line['id']}{system} · {line['source']}")]
     if line["status"] == "failed":
         return "\n".join([*parts, f"failed: {printable(line['error'])}", ""])
-    parts += [fill(printable(line["rationale"]), width=100, replace_whitespace=False)]
+    parts += [
+        fill(
+            printable(line["rationale"]), width=min(100, get_terminal_size().columns), replace_whitespace=False
+        )
+    ]
     if line["rationale_cut"]:
         parts[-1] += " [cut at its limit]"
     for aspect in aspects:

@@ -74,13 +74,15 @@ class Summary:
     def table(self) -> Table:
         """A row a system, for a terminal."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("system", overflow="fold")
-        for heading in (*self.aspects, "n", "failed"):
+        table.add_column("system", overflow="fold", min_width=8)
+        counts = ("n", "failed") if self.failed else ("n",)
+        for heading in (*self.aspects, *counts):
             table.add_column(heading, justify="right", no_wrap=True)
         for name, system in self._sorted():
             means = self._means(system.sums, system.judged).values()
             cells = ["–" if mean is None else f"{mean:.2f}" for mean in means]  # noqa: RUF001
-            table.add_row(Text(printable(name or "(none)")), *cells, str(system.judged), str(system.failed))
+            rows = (system.judged, system.failed) if self.failed else (system.judged,)
+            table.add_row(Text(printable(name or "(none)")), *cells, *map(str, rows))
         return table
 
     def _sorted(self) -> list[tuple[str | None, _System]]:

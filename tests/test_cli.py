@@ -44,9 +44,7 @@ def test_every_row_judged_ends_with_0_a_table_on_stdout_and_the_rest_on_stderr(
 ) -> None:
     end = cli("score", rows, "--out", tmp_path / "out", *flags)
     assert end.code == 0
-    assert [word for word in ("system", "tact", "wit", "n", "failed") if word in end.out.split()] == [
-        "system", "tact", "wit", "n", "failed",
-    ]  # fmt: skip
+    assert end.out.split()[:4] == ["system", "tact", "wit", "n"], "no column of failures where there is none"
     assert "3 judged, 0 failed" in end.err
     assert "rows/s" in end.err
     assert "rows/s" not in end.out
