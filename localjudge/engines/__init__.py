@@ -124,7 +124,10 @@ def open_engine(
     if name == "vllm" and find_spec("vllm") is None:
         raise UsageError("--engine vllm: vLLM is not installed: pip install 'localjudge[vllm]'")
     if name == "vllm" or (name == "auto" and _has_vllm_and_gpu()):
-        from localjudge.engines.vllm import VllmEngine
+        from localjudge.engines.output import output_to
+
+        with output_to(log):  # vLLM speaks up as soon as it is imported
+            from localjudge.engines.vllm import VllmEngine
 
         return VllmEngine(model, decoding, options, context=context, log=log)
     from localjudge.engines.transformers import TransformersEngine

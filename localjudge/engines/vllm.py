@@ -7,17 +7,16 @@ engine is found.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import json
-import logging
 import os
-import sys
 import tempfile
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +32,7 @@ from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
 
 from localjudge.engines import Completion, Decoding, completion
+from localjudge.engines.output import output_to
 from localjudge.engines.vllm_worker import KEY, WorkerSettings
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.model import Model
@@ -95,8 +95,9 @@ class VllmEngine:
             **({"max_model_len": context} if context else {}),
             **{name.replace("-", "_"): _value(text) for name, text in options.items()},
         }
-        with self._quiet():
+        with output_to(log):
             self._llm = self._start()
+        atexit.register(self.close)
         self._requests = itertools.count()
         self._prompt_tokens = self._cached_tokens = self._preemptions = self._restarts = 0
 
@@ -216,10 +217,9 @@ class VllmEngine:
 
     def _restart(self) -> None:
         self._restarts += 1
-        with self._quiet():
-            with suppress(Exception):  # whatever a dead engine says when it is put away
-                self._engine.engine_core.shutdown()
-            del self._llm
+        self.close()
+        del self._llm
+        with output_to(self._log):
             try:
                 self._llm = self._start()
             except (ModelError, UsageError) as error:
@@ -269,8 +269,10 @@ class VllmEngine:
             np.copyto(merged, part, where=np.isnan(merged))
         return merged
 
-    def _quiet(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._log is None else _output_to(self._log)
+    def close(self) -> None:
+        """Put the engine away."""
+        with output_to(self._log), suppress(Exception):  # whatever a dead or half-built engine says
+            self._engine.engine_core.shutdown()
 
 
 class _DeathError(Exception):
@@ -383,32 +385,6 @@ def _guard(engine_core: Any) -> None:
                 result.set_exception(EngineDeadError())
 
     threading.Thread(target=watch, daemon=True, name="localjudge-guard").start()
-
-
-@contextmanager
-def _output_to(log: Path) -> Iterator[None]:
-    """What this process and those that it starts print, into a file; vLLM's loggers stay there."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    handler = logging.FileHandler(log)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logger = logging.getLogger("vllm")
-    for earlier in logger.handlers:
-        earlier.close()
-    logger.handlers, logger.propagate = [handler], False
-    sys.stdout.flush()
-    sys.stderr.flush()
-    saved = [os.dup(stream) for stream in (1, 2)]
-    with log.open("ab") as stream:
-        for target in (1, 2):
-            os.dup2(stream.fileno(), target)
-    try:
-        yield
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        for target, copy in zip((1, 2), saved, strict=True):
-            os.dup2(copy, target)
-            os.close(copy)
 
 
 def _value(text: str) -> Any:

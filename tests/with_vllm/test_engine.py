@@ -323,16 +323,25 @@ class Fragile(VllmEngine):
 
     def _start(self) -> Any:
         llm = super()._start()
-        core, step, live = llm.llm_engine, llm.llm_engine.step, self.deadly
+        core, add_request, step = llm.llm_engine, llm.llm_engine.add_request, llm.llm_engine.step
+        deadly_requests = set()
+
+        def add(request: str, *arguments: Any) -> Any:
+            if self._coming in self.deadly:
+                deadly_requests.add(request)
+            return add_request(request, *arguments)
 
         def dies() -> Any:
-            unfinished = {int(tag) for tag in core.output_processor.external_req_ids}
-            if unfinished & live:
+            if deadly_requests & set(core.output_processor.external_req_ids):
                 raise RuntimeError("out of something")
             return step()
 
-        core.step = dies
+        core.add_request, core.step = add, dies
         return llm
+
+    def _check(self, prompt: Prompt) -> None:
+        self._coming = prompt.tag
+        super()._check(prompt)
 
 
 def deadly(*tags: int) -> type[Fragile]:
