@@ -1,0 +1,264 @@
+"""What the token table costs inside vLLM, against no constraint and against vLLM's own structured output.
+
+A small random model with a real vocabulary of 131,072 tokens, greedy, every answer to the same limit: a model
+that never closes its rationale. Each contender has an engine and a process of its own; they take turns, round
+by round, and the figures are medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import report
+from contender import Apart, Measured, Ours, Vllm
+from random_model import random_prompts, tekken_tokenizer, write_llama
+
+CONTENDERS = ("none", "ours", "ours+p", "xgrammar", "guidance", "outlines")
+"""`ours+p` keeps the probabilities of the scores."""
+
+LIMITS = (64, 128, 256)
+
+
+def main() -> None:
+    options = _options()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+    # The logits of 64 rows are just large enough for the C library to map them anew each time: not so here. It
+    # takes memory: about 2 GB for each contender, and 5 where rows are staggered.
+    os.environ.setdefault("MALLOC_MMAP_MAX_", "0")
+    os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**40))
+    with tempfile.TemporaryDirectory() as folder:
+        found = _measure(Path(folder), options)
+    report.write("constraint", found, options.results)
+
+
+def _measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    tokenizer = tekken_tokenizer()
+    model = write_llama(
+        folder / "model",
+        tokenizer,
+        hidden=options.hidden,
+        layers=2,
+        heads=options.hidden // 32,
+        spread=0.5,
+        seed=options.seed,
+    )
+    table_cost, vocabulary = _table_cost(model)
+    report.table("the table", list(table_cost), [list(table_cost.values())])
+    most = max(options.rows)
+    engine = {
+        "max_model_len": 1024,
+        "max_num_seqs": most,
+        "dtype": "float32",
+        "disable_log_stats": False,
+        "enforce_eager": options.enforce_eager,
+    }
+    log = options.log or folder / "vllm.log"
+    limit = max(*LIMITS, options.tokens * 3 // 2)
+    contenders = {name: _start(name, model, engine, limit, log) for name in options.contenders}
+    try:
+        prompts = _never_closed(contenders, options, vocabulary, (4 if options.staggered else 1) * most)
+        for contender in contenders.values():
+            contender.call("run", prompts[:8], [48] * 8)
+        speeds = {}
+        for rows in options.rows:
+            limits = [options.tokens] * rows
+            runs = _rounds(contenders, options.rounds, lambda one: one.call("run", prompts[:rows], limits))  # noqa: B023
+            speeds[f"{rows} rows in step"] = _speeds(runs)
+            _show(f"{rows} rows in flight, {options.tokens} tokens each", speeds[f"{rows} rows in step"])
+        if options.staggered:
+            draw = random.Random(options.seed)
+            limits = [draw.randint(options.tokens // 2, options.tokens * 3 // 2) for _ in prompts]
+            quick = {name: one for name, one in contenders.items() if name != "outlines"}
+            runs = _rounds(quick, options.staggered, lambda one: one.call("run", prompts, limits))
+            what = f"{most} rows in flight of {len(prompts)}, limits of {min(limits)} to {max(limits)}"
+            speeds[what] = _speeds(runs)
+            _show(what, speeds[what])
+        parsed = _parse_shares(contenders, prompts[: options.parse_rows], vocabulary)
+    finally:
+        for contender in contenders.values():
+            contender.close()
+    report.table(
+        "share of answers that parse, by their limit",
+        ["", *map(str, LIMITS)],
+        [[name, *shares.values()] for name, shares in parsed.items()],
+    )
+    return {
+        "model": {"hidden": options.hidden, "layers": 2, "vocabulary": vocabulary.size, "dtype": "float32"},
+        "prompt_tokens": options.prompt_tokens,
+        "output_tokens": options.tokens,
+        "rounds": options.rounds,
+        "table": table_cost,
+        "output_tokens_per_second": speeds,
+        "parse_share_by_limit": parsed,
+    }
+
+
+def _never_closed(
+    contenders: dict[str, Apart], options: argparse.Namespace, vocabulary: Any, count: int
+) -> list[list[int]]:
+    """Prompts that the model answers with a rationale without an end: every answer is as long as its limit."""
+    prompts = random_prompts(count + count // 3, options.prompt_tokens, vocabulary, options.seed)
+    ours = next((one for name, one in contenders.items() if name.startswith("ours")), None)
+    if ours is not None:
+        longest = [options.tokens * 3 // 2] * max(options.rows)
+        answers: list[Any] = []
+        while len(answers) < len(prompts):
+            wave = prompts[len(answers) : len(answers) + len(longest)]
+            answers += ours.call("run", wave, longest).answers
+        prompts = [prompt for prompt, one in zip(prompts, answers, strict=True) if len(one) == longest[0]]
+    return prompts[:count]
+
+
+def _start(name: str, model: Path, engine: dict[str, Any], limit: int, log: Path) -> Apart:
+    if name.startswith("ours"):
+        return Apart(log, Ours, model, engine, limit, probabilities=name == "ours+p")
+    return Apart(log, Vllm, model, engine, None if name == "none" else name)
+
+
+def _rounds(
+    contenders: dict[str, Apart], rounds: int, run: Callable[[Apart], Measured]
+) -> dict[str, list[Measured]]:
+    """Every contender once, then every one again: what disturbs the machine disturbs them all.
+
+    Outlines' backend, by far the slowest, takes part in the first round only.
+    """
+    runs: dict[str, list[Measured]] = {name: [] for name in contenders}
+    for number in range(rounds):
+        for name, contender in contenders.items():
+            if number == 0 or name != "outlines":
+                runs[name].append(run(contender))
+    return runs
+
+
+def _speeds(runs: dict[str, list[Measured]]) -> dict[str, dict[str, Any]]:
+    """Of each contender: the median speed; and how ours with probabilities stands to it, round by round."""
+    found = {}
+    for name, measured in runs.items():
+        entry: dict[str, Any] = {
+            "median": round(median(run.speed for run in measured), 1),
+            "all": [round(run.speed, 1) for run in measured],
+            "tokens": measured[0].tokens,
+        }
+        if "none" in runs:
+            entry["of_none"] = _ratio(measured, runs["none"])
+        for own in ("ours", "ours+p"):
+            if own in runs:
+                entry[f"{own}_to_this"] = _ratio(runs[own], measured)
+        found[name] = entry
+    return found
+
+
+def _ratio(above: list[Measured], below: list[Measured]) -> float:
+    """The median, over the rounds that both took part in, of the ratio within a round."""
+    return round(median(one.speed / other.speed for one, other in zip(above, below, strict=False)), 3)
+
+
+def _show(title: str, speeds: dict[str, dict[str, Any]]) -> None:
+    keys = [key for key in ("of_none", "ours_to_this", "ours+p_to_this") if key in next(iter(speeds.values()))]
+    report.table(
+        title,
+        ["", "tokens/s", *(key.replace("_", " ") for key in keys)],
+        [[name, entry["median"], *(entry[key] for key in keys)] for name, entry in speeds.items()],
+    )
+
+
+def _parse_shares(
+    contenders: dict[str, Apart], prompts: list[list[int]], vocabulary: Any
+) -> dict[str, dict[str, float]]:
+    from jsonschema import Draft202012Validator
+
+    from localjudge import Rubric
+
+    validator = Draft202012Validator(Rubric.load().answer_schema)
+
+    def parses(tokens: list[int] | None) -> bool:
+        text = b"".join(vocabulary.pieces.get(token, b"") for token in tokens or [])
+        try:
+            return bool(validator.is_valid(json.loads(text)))
+        except ValueError:
+            return False
+
+    shares: dict[str, dict[str, float]] = {}
+    for name, contender in contenders.items():
+        if name == "ours":
+            continue  # the same table as with probabilities
+        shares[name] = {}
+        for limit in LIMITS:
+            answers = contender.call("run", prompts, [limit] * len(prompts)).answers
+            shares[name][str(limit)] = sum(map(parses, answers)) / len(answers)
+    return shares
+
+
+def _table_cost(folder: Path) -> tuple[dict[str, float], Any]:
+    """Seconds and MB of the table, cold and from disk, and of Outlines' index alone."""
+    import outlines_core
+    from outlines_core.json_schema import build_regex_from_schema
+
+    from localjudge import Rubric
+    from localjudge.grammar import token_table
+    from localjudge.model import Model
+
+    model, rubric = Model(folder.name, folder), Rubric.load()
+    _ = model.tokenizer, model.end_tokens
+    begin = time.perf_counter()
+    vocabulary = model.vocabulary
+    read = time.perf_counter()
+    with tempfile.TemporaryDirectory() as cache:
+        token_table(rubric, vocabulary, Path(cache))
+        built = time.perf_counter()
+        table = token_table(rubric, vocabulary, Path(cache))
+        loaded = time.perf_counter()
+        size = sum(file.stat().st_size for file in Path(cache).rglob("*.npz"))
+    expression = build_regex_from_schema(json.dumps(rubric.answer_schema), whitespace_pattern="")
+    pieces: dict[bytes, list[int]] = {}
+    for token, piece in vocabulary.pieces.items():
+        pieces.setdefault(piece, []).append(token)
+    start = time.perf_counter()
+    outlines_core.Index(expression, outlines_core.Vocabulary(vocabulary.size, pieces))
+    indexed = time.perf_counter()
+    return {
+        "states": len(table.distance),
+        "shortest_answer_tokens": table.smallest_limit,
+        "vocabulary_s": round(read - begin, 3),
+        "cold_build_and_save_s": round(built - read, 3),
+        "load_s": round(loaded - built, 3),
+        "outlines_index_alone_s": round(indexed - start, 3),
+        "file_mb": round(size / 1e6, 1),
+        "memory_mb": round(table.next_state.nbytes / 1e6, 1),
+    }, vocabulary
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, nargs="+", default=[64, 128], help="rows in flight")
+    parser.add_argument("--tokens", type=int, default=200, help="the limit of an answer")
+    parser.add_argument("--prompt-tokens", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--staggered", type=int, default=0, help="rounds of rows at different places")
+    parser.add_argument("--parse-rows", type=int, default=64)
+    parser.add_argument("--hidden", type=int, default=128)
+    parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
+    parser.add_argument("--enforce-eager", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", type=Path, help="where vLLM prints")
+    parser.add_argument("--results", type=Path, default=report.RESULTS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

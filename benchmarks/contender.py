@@ -1,0 +1,267 @@
+"""Who is measured: localjudge's vLLM engine, vLLM alone, and either of them in a process of its own.
+
+All are driven alike: token ids in, token ids out, a bounded number of prompts in flight.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One run.
+
+    Attributes:
+        answers: the tokens of each answer, in the order of the prompts; None where there is none.
+        seconds: from the first prompt to the last answer.
+        cached: prompt tokens that the prefix cache held.
+        preemptions: times that a row was put off and computed again.
+    """
+
+    answers: list[list[int] | None]
+    seconds: float
+    cached: int = 0
+    preemptions: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return sum(map(len, filter(None, self.answers)))
+
+    @property
+    def speed(self) -> float:
+        """Output tokens a second."""
+        return self.tokens / self.seconds
+
+
+class Ours:
+    """localjudge's engine, with a limit and a temperature of its own for each row.
+
+    Args:
+        folder: the model.
+        options: vLLM's engine arguments, as `--engine-arg` spells them.
+        limit: the most tokens of any answer.
+        probabilities: whether those of the scores are kept.
+    """
+
+    def __init__(
+        self, folder: Path, options: dict[str, Any], limit: int, *, probabilities: bool = True
+    ) -> None:
+        import numpy as np
+
+        from localjudge import Rubric
+        from localjudge.engines import Decoding
+        from localjudge.engines.vllm import VllmEngine
+        from localjudge.grammar import token_table
+        from localjudge.model import Model
+
+        class AnyLimit(VllmEngine):  # type: ignore[misc]
+            limits: Sequence[int] = ()
+            temperatures: Sequence[float] | None = None
+
+            def _params(self, flight: Any) -> Any:
+                params = super()._params(flight)
+                params.max_tokens = self.limits[flight.prompt.tag]
+                if self.temperatures is not None:
+                    params.temperature = self.temperatures[flight.prompt.tag]
+                return params
+
+        self.model = Model(folder.name, folder)
+        self.table = token_table(Rubric.load(), self.model.vocabulary)
+        table = self.table
+        if not probabilities:
+            table = replace(table, score_token=np.full_like(table.score_token, -1))
+        spelled = {
+            name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()
+        }
+        self.engine = AnyLimit(self.model, Decoding(table, limit, stretch=32), spelled)
+
+    @property
+    def llm(self) -> Any:
+        return self.engine._llm
+
+    def run(
+        self, prompts: list[list[int]], limits: Sequence[int], temperatures: Sequence[float] | None = None
+    ) -> Measured:
+        from localjudge.prompt import Prompt
+
+        self.engine.limits, self.engine.temperatures = limits, temperatures
+        self.llm.reset_prefix_cache()
+        before = dict(self.engine.statistics())
+        answers: list[list[int] | None] = [None] * len(prompts)
+        begin = time.perf_counter()
+        for completions in self.engine.complete(Prompt(tag, tokens, tag) for tag, tokens in enumerate(prompts)):
+            for completion in completions:
+                if completion.error:
+                    raise RuntimeError(completion.error)
+                answers[completion.tag] = list(completion.tokens)
+        seconds = time.perf_counter() - begin
+        after = self.engine.statistics()
+        return Measured(
+            answers,
+            seconds,
+            after["cached_prompt_tokens"] - before["cached_prompt_tokens"],
+            after["preemptions"] - before["preemptions"],
+        )
+
+    def close(self) -> None:
+        """Put the engine away, so that another may be started in this process."""
+        self.llm.llm_engine.engine_core.shutdown()
+
+
+class Vllm:
+    """vLLM without localjudge: with no constraint, or with its own structured output.
+
+    Args:
+        folder: the model.
+        options: vLLM's engine arguments.
+        backend: `xgrammar`, `outlines` or `guidance`; None for no constraint.
+        in_flight: prompts in the engine at a time; None for a few more than it works on.
+        llm: an engine that is there already, in place of one from the options.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        options: dict[str, Any],
+        backend: str | None = None,
+        *,
+        in_flight: int | None = None,
+        llm: Any = None,
+    ) -> None:
+        from vllm import LLM
+
+        from localjudge import Rubric
+
+        structured = {"structured_outputs_config": structured_outputs(backend)} if backend else {}
+        self.llm = llm or LLM(model=str(folder), generation_config="vllm", **structured, **options)
+        most = self.llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
+        self._in_flight = in_flight or most + max(8, most // 4)
+        self._backend = backend
+        self._schema = Rubric.load().answer_schema
+
+    def run(self, prompts: list[list[int]], limits: Sequence[int]) -> Measured:
+        from vllm.inputs import TokensPrompt
+
+        engine = self.llm.llm_engine
+        self.llm.reset_prefix_cache()
+        answers: list[list[int] | None] = [None] * len(prompts)
+        waiting, flying, cached, preemptions = iter(enumerate(prompts)), 0, 0, 0
+        begin = time.perf_counter()
+        while True:
+            while flying < self._in_flight and (following := next(waiting, None)) is not None:
+                tag, tokens = following
+                engine.add_request(str(tag), TokensPrompt(prompt_token_ids=tokens), self._params(limits[tag]))
+                flying += 1
+            if not flying:
+                break
+            for output in engine.step():
+                if output.finished:
+                    flying -= 1
+                    answers[int(output.request_id)] = list(output.outputs[0].token_ids)
+                    cached += output.num_cached_tokens or 0
+                    preemptions += getattr(output.metrics, "num_preemptions", 0) or 0
+        return Measured(answers, time.perf_counter() - begin, cached, preemptions)
+
+    def close(self) -> None:
+        self.llm.llm_engine.engine_core.shutdown()
+
+    def _params(self, limit: int) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
+
+        structured = None
+        if self._backend:
+            # No white space between the parts, as in our own answers: the best chance each backend can get.
+            tight = (
+                {"whitespace_pattern": ""} if self._backend == "outlines" else {"disable_any_whitespace": True}
+            )
+            structured = StructuredOutputsParams(json=self._schema, **tight)
+        return SamplingParams(
+            temperature=0,
+            max_tokens=limit,
+            ignore_eos=self._backend is None,
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            skip_clone=True,
+            structured_outputs=structured,
+        )
+
+
+def structured_outputs(backend: str) -> dict[str, Any]:
+    """vLLM's setting for a backend, without white space where the setting knows that."""
+    tight = {"disable_any_whitespace": True} if backend in ("xgrammar", "guidance") else {}
+    return {"backend": backend, **tight}
+
+
+class Apart:
+    """An object in a process of its own, so that two engines share nothing but the machine.
+
+    Args:
+        make: makes the object, in that process.
+        log: where that process prints.
+    """
+
+    def __init__(self, log: Path, make: Callable[..., Any], *args: Any, **named: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, log, make, args, named))
+        self._process.start()
+        theirs.close()
+        self._answer()
+
+    def call(self, method: str, *args: Any, **named: Any) -> Any:
+        """What the object's method gives.
+
+        Raises:
+            RuntimeError: it raised there; the text is its traceback.
+        """
+        self._pipe.send((method, args, named))
+        return self._answer()
+
+    def close(self) -> None:
+        """End the process; the object there is closed first."""
+        self._pipe.close()
+        self._process.join(60)
+        if self._process.is_alive():
+            self._process.terminate()
+
+    def _answer(self) -> Any:
+        try:
+            went_well, result = self._pipe.recv()
+        except EOFError:
+            raise RuntimeError("the contender's process died; its log says why") from None
+        if not went_well:
+            raise RuntimeError(result)
+        return result
+
+
+def _serve(pipe: Any, log: Path, make: Callable[..., Any], args: Any, named: Any) -> None:
+    with log.open("ab") as stream:
+        for target in (1, 2):
+            os.dup2(stream.fileno(), target)
+    served: Any = None
+    while True:
+        try:
+            if served is None:
+                served, result = make(*args, **named), None
+            else:
+                method, args, named = pipe.recv()
+                result = getattr(served, method)(*args, **named)
+            pipe.send((True, result))
+        except EOFError:  # the other side is gone: vLLM's own processes must not outlive it
+            if served is not None:
+                served.close()
+            os._exit(0)
+        except Exception:  # it is told to the other side, whatever it is
+            pipe.send((False, traceback.format_exc()))
+            if served is None:
+                return

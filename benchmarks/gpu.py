@@ -1,0 +1,322 @@
+"""A judge of real size on a GPU, without its weights: how near the card's own limits, and what the table costs.
+
+    python benchmarks/gpu.py [--rows 1024] [--rounds 2] [--max-num-seqs 256]
+    python benchmarks/gpu.py --shape tiny --device-check off --rows 16      # does it run at all, on a CPU
+
+The shape of Qwen3-8B with dummy weights, prompts of the default rubric, several systems on each instruction.
+Ours, no constraint, and vLLM's own structured output take turns in one engine on the same prompts, from an
+empty prefix cache, each answer to the same limit. Without a constraint the end token is ignored, so that the
+work is equal.
+
+The floor is the time in which the card could do the least work there is, at the speeds measured on it for a
+large matrix product and a large copy: the larger of operations (weights and attention, of the prompt tokens
+that were not cached and of the output tokens) over operations a second, and bytes (weights once a step, at
+least as many steps as the rows in flight allow; keys and values read and written) over bytes a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import multiprocessing
+import os
+import random
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import report
+from contender import Measured, Ours, Vllm, structured_outputs
+from random_model import tekken_tokenizer, write_shape
+
+_QWEN3_8B = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "head_dim": 128,
+    "hidden_act": "silu",
+    "hidden_size": 4096,
+    "initializer_range": 0.02,
+    "intermediate_size": 12288,
+    "max_position_embeddings": 40960,
+    "max_window_layers": 36,
+    "model_type": "qwen3",
+    "num_attention_heads": 32,
+    "num_hidden_layers": 36,
+    "num_key_value_heads": 8,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 1000000,
+    "sliding_window": None,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "use_cache": True,
+    "use_sliding_window": False,
+    "vocab_size": 151936,
+}
+_TINY = {
+    "head_dim": 32,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "max_position_embeddings": 4096,
+    "max_window_layers": 2,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 2,
+    "num_key_value_heads": 1,
+}
+SHAPES = {"qwen3-8b": _QWEN3_8B, "tiny": {**_QWEN3_8B, **_TINY}}
+
+_WORDS = (
+    *(
+        "the",
+        "of",
+        "to",
+        "in",
+        "that",
+        "it",
+        "is",
+        "was",
+        "for",
+        "on",
+        "with",
+        "as",
+        "by",
+        "at",
+        "from",
+        "this",
+    ),
+    *("answer", "question", "people", "water", "light", "work", "time", "year", "number", "part", "place"),
+    *("world", "under", "over", "because", "while", "first", "second", "value", "reason", "step", "result"),
+    *("example", "method", "history", "science", "river", "city", "engine", "letter", "market", "music"),
+)
+
+
+def main() -> None:
+    options = _options()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    peak = None
+    if options.device_check == "on":
+        # In a process of its own, so that nothing of it is left on the card.
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            peak = pool.apply(measure_peak)
+        report.table("the card, measured", list(peak), [list(peak.values())])
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(options, Path(folder), peak)
+    report.write(f"gpu-{options.shape}" if options.shape != "qwen3-8b" else "gpu", found, options.results)
+
+
+def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | None) -> dict[str, Any]:
+    shape = SHAPES[options.shape]
+    model = write_shape(folder / options.shape, tekken_tokenizer(), shape)
+    prompts = judge_prompts(model, options.rows, options.systems, options.seed)
+    limit = options.tokens
+    begin = time.perf_counter()
+    ours = Ours(
+        model,
+        {
+            "load_format": "dummy",
+            "dtype": "bfloat16",
+            "skip_tokenizer_init": False,  # vLLM's structured output needs it
+            "structured_outputs_config": structured_outputs(options.against),
+            "max_model_len": max(map(len, prompts)) + limit,
+            "max_num_seqs": options.max_num_seqs,
+            **({"gpu_memory_utilization": options.gpu_memory_utilization} if peak else {}),
+            **dict(pair.split("=", 1) for pair in options.engine_arg),
+        },
+        limit,
+    )
+    load = time.perf_counter() - begin
+    in_flight = ours.engine.in_flight
+    contenders = {
+        "none": Vllm(model, {}, None, in_flight=in_flight, llm=ours.llm),
+        "ours": ours,
+        options.against: Vllm(model, {}, options.against, in_flight=in_flight, llm=ours.llm),
+    }
+    limits = [limit] * len(prompts)
+    for contender in contenders.values():
+        contender.run(prompts[: options.max_num_seqs // 4], [64] * len(prompts))
+    runs: dict[str, list[Measured]] = {name: [] for name in contenders}
+    for _ in range(options.rounds):
+        for name, contender in contenders.items():
+            runs[name].append(contender.run(prompts, limits))
+            print(f"{name}: {runs[name][-1].seconds:.1f} s", flush=True)
+
+    found: dict[str, Any] = {
+        "shape": options.shape,
+        "parameters": _parameters(shape)["all"],
+        "rows": len(prompts),
+        "prompt_tokens": sum(map(len, prompts)),
+        "limit": limit,
+        "engine": dict(ours.engine.describe()),
+        "load_s": round(load, 1),
+        "peak": peak,
+        "contenders": {name: summary(measured, prompts) for name, measured in runs.items()},
+        "ours_to_none": _ratio(runs["ours"], runs["none"]),
+        f"ours_to_{options.against}": _ratio(runs["ours"], runs[options.against]),
+        "answers_complete": _complete_share(ours, runs["ours"][-1]),
+    }
+    if peak:
+        for name, measured in runs.items():
+            last = sorted(measured, key=lambda run: run.seconds)[len(measured) // 2]
+            least = floor(shape, prompts, last, options.max_num_seqs, peak)
+            found["contenders"][name]["floor"] = least | {"share": round(least["seconds"] / last.seconds, 3)}
+    report.table(
+        f"{options.shape}, {len(prompts)} rows; ours runs at {found['ours_to_none']} of no constraint",
+        ["", "rows/s", "prompt tokens/s", "output tokens/s", "cached prompt share", "share of the floor"],
+        [
+            [
+                name,
+                one["rows_per_second"],
+                one["prompt_tokens_per_second"],
+                one["output_tokens_per_second"],
+                one["cached_prompt_share"],
+                one.get("floor", {}).get("share"),
+            ]
+            for name, one in found["contenders"].items()
+        ],
+    )
+    return found
+
+
+def judge_prompts(folder: Path, rows: int, systems: int, seed: int) -> list[list[int]]:
+    """The default rubric's prompts, for made-up text of the length that people judge."""
+    from localjudge import Rubric
+    from localjudge.model import Model
+    from localjudge.rows import as_row
+
+    draw = random.Random(seed)
+    rubric, model = Rubric.load(), Model(folder.name, folder)
+
+    def text(shortest: int, longest: int) -> str:
+        return " ".join(draw.choices(_WORDS, k=draw.randint(shortest, longest)))
+
+    prompts: list[list[int]] = []
+    while len(prompts) < rows:
+        asked = {"instruction": text(20, 80), "reference": text(80, 250)}
+        for _ in range(min(systems, rows - len(prompts))):
+            row = as_row({**asked, "candidate": text(80, 350)}, "made up")
+            prompts.append(model.prompts.encode(rubric.text(row)))
+    return prompts
+
+
+def summary(runs: list[Measured], prompts: list[list[int]]) -> dict[str, Any]:
+    seconds = median(run.seconds for run in runs)
+    asked = sum(map(len, prompts))
+    return {
+        "seconds": [round(run.seconds, 2) for run in runs],
+        "rows_per_second": round(len(prompts) / seconds, 2),
+        "prompt_tokens_per_second": round(asked / seconds, 1),
+        "output_tokens_per_second": round(runs[-1].tokens / seconds, 1),
+        "output_tokens": runs[-1].tokens,
+        "cached_prompt_share": round(runs[-1].cached / asked, 4),
+        "preemptions": runs[-1].preemptions,
+    }
+
+
+def floor(
+    shape: dict[str, Any], prompts: list[list[int]], run: Measured, in_flight: int, peak: dict[str, float]
+) -> dict[str, float]:
+    """The least seconds that this run's work can take on this card; see above."""
+    weights = _parameters(shape)
+    outputs = [len(answer or []) for answer in run.answers]
+    lengths = list(zip(map(len, prompts), outputs, strict=True))
+    computed = sum(map(len, prompts)) - run.cached + sum(outputs)
+    # A token attends to all before it. A cached prompt's own pairs are saved about as its tokens are.
+    share = 1 - run.cached / sum(map(len, prompts))
+    decoded_pairs = sum(output * prompt + output * output / 2 for prompt, output in lengths)
+    pairs = share * sum(prompt * prompt / 2 for prompt, _ in lengths) + decoded_pairs
+    per_pair = 4 * shape["num_attention_heads"] * shape["head_dim"] * shape["num_hidden_layers"]
+    operations = 2 * weights["layers"] * computed + 2 * weights["head"] * sum(outputs) + per_pair * pairs
+
+    key_values = 2 * 2 * shape["num_key_value_heads"] * shape["head_dim"] * shape["num_hidden_layers"]
+    steps = max(max(outputs, default=0), math.ceil(sum(outputs) / in_flight))
+    moved = steps * 2 * (weights["layers"] + weights["head"]) + key_values * (decoded_pairs + computed)
+    by_operations = operations / peak["operations_per_second"]
+    by_bytes = moved / peak["bytes_per_second"]
+    return {
+        "seconds": round(max(by_operations, by_bytes), 3),
+        "by_operations_s": round(by_operations, 3),
+        "by_bytes_s": round(by_bytes, 3),
+        "steps": steps,
+    }
+
+
+def measure_peak(size: int = 8192, gibibytes: int = 4) -> dict[str, float]:
+    """Operations a second of a large bfloat16 matrix product, and bytes a second of a large copy."""
+    import torch
+
+    def fastest(work: Any, times: int = 30) -> float:
+        seconds = []
+        for _ in range(times):
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            work()
+            end.record()
+            end.synchronize()
+            seconds.append(begin.elapsed_time(end) / 1e3)
+        return min(seconds[5:])
+
+    left, right = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    product = torch.empty_like(left)
+    multiplied = fastest(lambda: torch.matmul(left, right, out=product))
+    source = torch.empty(gibibytes * 2**30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    copied = fastest(lambda: target.copy_(source))
+    return {
+        "operations_per_second": 2 * size**3 / multiplied,
+        "bytes_per_second": 2 * source.numel() / copied,  # read once, written once
+    }
+
+
+def _parameters(shape: dict[str, Any]) -> dict[str, int]:
+    """Weights that each token passes: those of the layers, and those of the head."""
+    hidden, width = shape["hidden_size"], shape["head_dim"]
+    heads, shared = shape["num_attention_heads"] * width, shape["num_key_value_heads"] * width
+    layer = hidden * (2 * heads + 2 * shared) + 3 * hidden * shape["intermediate_size"]
+    layers, head = layer * shape["num_hidden_layers"], hidden * shape["vocab_size"]
+    return {"layers": layers, "head": head, "all": layers + 2 * head}
+
+
+def _ratio(above: list[Measured], below: list[Measured]) -> float:
+    """The median over the rounds of the ratio of output tokens a second within a round."""
+    return round(median(one.speed / other.speed for one, other in zip(above, below, strict=True)), 3)
+
+
+def _complete_share(ours: Ours, run: Measured) -> float:
+    """The share of answers that are whole by the rubric's own reading."""
+    from localjudge import Rubric
+
+    rubric, whole = Rubric.load(), 0
+    for tokens in run.answers:
+        try:
+            rubric.parse(ours.model.vocabulary.decode(tokens or []))
+            whole += 1
+        except ValueError:
+            continue
+    return whole / len(run.answers)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", choices=SHAPES, default="qwen3-8b")
+    parser.add_argument("--device-check", choices=("on", "off"), default="on", help="measure the card's peak")
+    parser.add_argument("--rows", type=int, default=1024)
+    parser.add_argument("--systems", type=int, default=4, help="rows that share instruction and reference")
+    parser.add_argument("--tokens", type=int, default=290, help="the limit of an answer")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--max-num-seqs", type=int, default=256)
+    parser.add_argument("--gpu-memory-utilization", type=float, default=0.9)
+    parser.add_argument("--against", default="xgrammar", choices=("xgrammar", "guidance", "outlines"))
+    parser.add_argument(
+        "--engine-arg", action="append", default=[], metavar="KEY=VALUE", help="vLLM's own options"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--results", type=Path, default=report.RESULTS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

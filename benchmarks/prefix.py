@@ -1,0 +1,110 @@
+"""How much of a sweep's prompts comes from the prefix cache: in the input's order, in ours, and at most.
+
+    python benchmarks/prefix.py rows.jsonl [more.jsonl] [--model DIR] [--cache-tokens 24576] [--block-size 32]
+
+Rows of several systems on the same instructions and references, one system after the other, as a sweep's files
+have them. The engine's cache is kept so small that it cannot hold the whole sweep, as on a real one. The most
+possible is counted, not measured: of each block of each prompt, all but the first of its kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+
+import report
+
+from localjudge import Judge, Row
+from localjudge.plan import Plan
+from localjudge.rows import find_inputs, read_rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("inputs", nargs="+")
+    parser.add_argument("--model")
+    parser.add_argument("--cache-tokens", type=int, default=24_576)
+    parser.add_argument("--block-size", type=int, default=32)
+    parser.add_argument("--max-num-seqs", type=int, default=16)
+    options = parser.parse_args()
+
+    rows = [row for row in read_rows(find_inputs(options.inputs)) if isinstance(row, Row)]
+    rows.sort(key=lambda row: row.system or "")
+    judge = judge_of(options)
+    rows = [row for row in rows if fits(judge, row)]
+    prompts = [judge.prompt(row)[0] for row in rows]
+    with Plan(judge, rows) as plan:
+        ours = [row for _, row in plan]
+    shares = {
+        "input order": cached_share(options, rows),
+        "ours": cached_share(options, ours),
+        "most possible": most_possible(prompts, options.block_size),
+    }
+    systems = len({row.system for row in rows})
+    found = {
+        "rows": len(rows),
+        "systems": systems,
+        "prompt_tokens": sum(map(len, prompts)),
+        "cache_tokens": options.cache_tokens,
+        "block_size": options.block_size,
+        "cached_share": shares,
+        "below_the_most_possible": shares["most possible"] - shares["ours"],
+    }
+    report.table(
+        f"Share of prompt tokens from the prefix cache, {len(rows)} rows of {systems} systems",
+        ["order", "share"],
+        [[name, share] for name, share in shares.items()],
+    )
+    report.write("prefix", found)
+
+
+def judge_of(options: argparse.Namespace) -> Judge:
+    """A fresh judge: its engine's cache is empty."""
+    return Judge(
+        options.model,
+        engine="vllm",
+        max_rationale_tokens=8,
+        engine_args={
+            "block_size": str(options.block_size),
+            "num_gpu_blocks_override": str(options.cache_tokens // options.block_size),
+            "max_num_seqs": str(options.max_num_seqs),
+            "enforce_eager": "true",
+        },
+    )
+
+
+def fits(judge: Judge, row: Row) -> bool:
+    try:
+        judge.prompt(row)
+    except ValueError:
+        return False
+    return True
+
+
+def cached_share(options: argparse.Namespace, rows: Iterable[Row]) -> float:
+    judge = judge_of(options)
+    judge.expect(max(len(judge.prompt(row)[0]) for row in rows), None)
+    for _ in judge.score(rows):
+        pass
+    counted = judge.engine.statistics()
+    return float(counted["cached_prompt_tokens"] / counted["prompt_tokens"])
+
+
+def most_possible(prompts: list[list[int]], block: int) -> float:
+    """The share that a cache without an end would serve, whatever the order of the rows.
+
+    A cache serves whole blocks, and never the whole prompt: its last token is always computed.
+    """
+    seen: set[tuple[int, int]] = set()
+    served = 0
+    for tokens in prompts:
+        beginning = 0
+        for end in range(block, len(tokens), block):
+            beginning = hash((beginning, *tokens[end - block : end]))
+            served += block if (end, beginning) in seen else 0
+            seen.add((end, beginning))
+    return served / sum(map(len, prompts))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,229 @@
+"""Rows a second, end to end, against the script that a user would write with vLLM alone.
+
+    python benchmarks/throughput.py rows.jsonl [more.jsonl] [--model DIR] [--rounds 3]
+
+The script: vLLM's `chat` with the answer's JSON schema as structured output, greedy; answers that do not parse
+are asked for again, up to ten times, with some temperature. The same model, rows, order, limit and engine
+arguments. Each has an engine and a process of its own; they take turns, from an empty prefix cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import report
+from contender import Apart, structured_outputs
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run over all rows.
+
+    Attributes:
+        parsed: rows with an answer that parses in the end.
+        first: rows whose first answer parses.
+        asked: answers asked for.
+    """
+
+    seconds: float
+    parsed: int
+    first: int
+    asked: int
+
+
+class Ours:
+    """localjudge, from rows to judgements."""
+
+    def __init__(
+        self, model: str | None, inputs: list[str], most: int, rationale: int, arguments: dict[str, Any]
+    ):
+        from localjudge import Judge
+
+        spelled = {
+            name: value if isinstance(value, str) else json.dumps(value) for name, value in arguments.items()
+        }
+        self._judge = Judge(model, engine="vllm", max_rationale_tokens=rationale, engine_args=spelled)
+        self._rows = judged_rows(self._judge, inputs, most)
+        self._judge.expect(max(len(self._judge.prompt(row)[0]) for row in self._rows), None)
+        _ = self._judge.engine
+
+    def setting(self) -> dict[str, Any]:
+        """What the script is to have as well."""
+        about = self._judge.engine.describe()
+        return {
+            "model": str(self._judge.model.path),
+            "limit": self._judge.decoding.limit,
+            "max_model_len": about["max_model_len"],
+            "dtype": about["dtype"],
+            "texts": [self._judge.rubric.text(row) for row in self._rows],
+        }
+
+    def run(self) -> Ran:
+        self._judge.engine._llm.reset_prefix_cache()
+        begin = time.perf_counter()
+        judged = sum(outcome.status == "judged" for outcome in self._judge.score(self._rows))
+        return Ran(time.perf_counter() - begin, judged, judged, len(self._rows))
+
+    def close(self) -> None:
+        self._judge.engine._llm.llm_engine.engine_core.shutdown()
+
+
+class Script:
+    """What a user would write with vLLM alone."""
+
+    def __init__(self, setting: dict[str, Any], backend: str, temperature: float, arguments: dict[str, Any]):
+        from vllm import LLM, SamplingParams
+        from vllm.sampling_params import StructuredOutputsParams
+
+        from localjudge import Rubric
+
+        engine = {name: setting[name] for name in ("model", "max_model_len", "dtype")}
+        self._llm = LLM(
+            **engine,
+            generation_config="vllm",
+            structured_outputs_config=structured_outputs(backend),
+            **arguments,
+        )
+        self._rubric = Rubric.load()
+        self._chats = [[{"role": "user", "content": text}] for text in setting["texts"]]
+        schema = StructuredOutputsParams(json=self._rubric.answer_schema)
+        limit = setting["limit"]
+        self._greedy = SamplingParams(temperature=0, max_tokens=limit, structured_outputs=schema)
+        self._again = SamplingParams(temperature=temperature, max_tokens=limit, structured_outputs=schema)
+
+    def run(self, retries: int = 10) -> Ran:
+        self._llm.reset_prefix_cache()
+        begin = time.perf_counter()
+        missing = list(range(len(self._chats)))
+        asked, first = 0, 0
+        for attempt in range(1 + retries):
+            answers = self._llm.chat(
+                [self._chats[row] for row in missing],
+                self._again if attempt else self._greedy,
+                use_tqdm=False,
+                chat_template_kwargs={"enable_thinking": False},
+            )
+            asked += len(missing)
+            missing = [
+                row
+                for row, answer in zip(missing, answers, strict=True)
+                if not self._parses(answer.outputs[0].text)
+            ]
+            if attempt == 0:
+                first = len(self._chats) - len(missing)
+            if not missing:
+                break
+        return Ran(time.perf_counter() - begin, len(self._chats) - len(missing), first, asked)
+
+    def close(self) -> None:
+        self._llm.llm_engine.engine_core.shutdown()
+
+    def _parses(self, text: str) -> bool:
+        try:
+            self._rubric.parse(text)
+        except ValueError:
+            return False
+        return True
+
+
+def judged_rows(judge: Any, inputs: list[str], most: int) -> list[Any]:
+    """The first rows of the inputs that make a prompt for this rubric and fit the model's context."""
+    from localjudge import Row
+    from localjudge.rows import find_inputs, read_rows
+
+    rows = []
+    for row in read_rows(find_inputs(inputs)):
+        if len(rows) == most:
+            break
+        if isinstance(row, Row):
+            try:
+                judge.prompt(row)
+            except ValueError:
+                continue
+            rows.append(row)
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("inputs", nargs="+", help="JSONL, CSV or Parquet files of rows")
+    parser.add_argument("--model", help="a model directory; the bundled one unless given")
+    parser.add_argument("--rows", type=int, default=500, help="the most rows")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--max-rationale-tokens", type=int, default=256)
+    parser.add_argument("--backend", default="xgrammar", help="of the script's structured output")
+    parser.add_argument("--retry-temperature", type=float, default=0.7)
+    parser.add_argument("--max-num-seqs", type=int, default=64)
+    parser.add_argument("--enforce-eager", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--log", type=Path, help="where vLLM prints")
+    parser.add_argument("--results", type=Path, default=report.RESULTS)
+    options = parser.parse_args()
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
+
+    arguments = {"max_num_seqs": options.max_num_seqs, "enforce_eager": options.enforce_eager}
+    with tempfile.TemporaryDirectory() as folder:
+        log = options.log or Path(folder) / "vllm.log"
+        rationale = options.max_rationale_tokens
+        ours = Apart(log, Ours, options.model, options.inputs, options.rows, rationale, arguments)
+        setting = ours.call("setting")
+        script = Apart(log, Script, setting, options.backend, options.retry_temperature, arguments)
+        contenders = {"localjudge": ours, "vLLM chat": script}
+        runs: dict[str, list[Ran]] = {name: [] for name in contenders}
+        for _ in range(options.rounds):
+            for name, contender in contenders.items():
+                runs[name].append(contender.call("run"))
+        for contender in contenders.values():
+            contender.close()
+
+    rows = len(setting["texts"])
+    found = {name: summary(ran, rows) for name, ran in runs.items()}
+    ratio = median(
+        theirs.seconds / own.seconds for own, theirs in zip(runs["localjudge"], runs["vLLM chat"], strict=True)
+    )
+    report.table(
+        f"{rows} rows, limit {setting['limit']} tokens; ours is {ratio:.2f} times as fast",
+        ["", "rows/s", "parse share", "parse share, first answer", "answers asked for"],
+        [
+            [name, one["rows_per_second"], one["parse_share"], one["first_parse_share"], one["answers_per_row"]]
+            for name, one in found.items()
+        ],
+    )
+    report.write(
+        "throughput",
+        {
+            "model": Path(setting["model"]).name,
+            "rows": rows,
+            "limit": setting["limit"],
+            "dtype": setting["dtype"],
+            "max_num_seqs": options.max_num_seqs,
+            "backend": options.backend,
+            "ours_to_script": round(ratio, 3),
+            "contenders": found,
+        },
+        options.results,
+    )
+
+
+def summary(ran: list[Ran], rows: int) -> dict[str, Any]:
+    return {
+        "rows_per_second": round(rows / median(run.seconds for run in ran), 2),
+        "seconds": [round(run.seconds, 2) for run in ran],
+        "parse_share": round(median(run.parsed for run in ran) / rows, 4),
+        "first_parse_share": round(median(run.first for run in ran) / rows, 4),
+        "answers_per_row": round(median(run.asked for run in ran) / rows, 2),
+    }
+
+
+if __name__ == "__main__":
+    main()
