@@ -77,7 +77,7 @@ def test_the_bundled_model_judges_the_examples_and_says_what_its_scores_mean(cli
 
 def test_a_disk_that_is_full_ends_with_1_and_one_line(tmp_path: Path, rows: Path, flags: list[str]) -> None:
     end = subprocess.run(
-        [sys.executable, "-m", "localjudge", "score", rows, "--out", tmp_path / "out", *flags],
+        [sys.executable, "-B", "-m", "localjudge", "score", rows, "--out", tmp_path / "out", *flags],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
         capture_output=True,
         text=True,
