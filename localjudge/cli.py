@@ -146,6 +146,8 @@ def score(
         judge.expect(plan.longest, out / "engine.log")
         with Run(out, judge, files, columns) as run:
             progress.say(judge.engine.headline())
+            if deterministic and not judge.engine.describe().get("batch_invariant"):
+                progress.warn("--deterministic: not in force, this engine or hardware has no such execution")
             if run.already_done:
                 progress.say(f"continuing: {run.already_done} rows are done already")
             with progress.counting(plan.rows - run.already_done):

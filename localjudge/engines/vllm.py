@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from vllm import LLM, EngineArgs, SamplingParams
 from vllm.exceptions import VLLMValidationError
 from vllm.inputs import TokensPrompt
+from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
 
@@ -116,7 +117,7 @@ class VllmEngine:
             "kv_cache_tokens": config.cache_config.kv_cache_size_tokens
             if hasattr(config.cache_config, "kv_cache_size_tokens")
             else None,
-            "batch_invariant": os.environ.get("VLLM_BATCH_INVARIANT") == "1",
+            "batch_invariant": _is_batch_invariant(),
         }
 
     def headline(self) -> str:
@@ -369,6 +370,12 @@ class _Life:
             completion(flight.prompt.tag, [token for token in tokens if token not in ends], kept)
             for (flight, tokens), kept in zip(finished, scores, strict=True)
         ]
+
+
+def _is_batch_invariant() -> bool:
+    """Whether batch-invariant execution was asked for, on hardware that has it (NVIDIA, from Hopper on)."""
+    asked = os.environ.get("VLLM_BATCH_INVARIANT") == "1"
+    return asked and bool(current_platform.is_cuda() and current_platform.has_device_capability(90))
 
 
 def _guard(engine_core: Any) -> None:

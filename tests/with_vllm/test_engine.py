@@ -386,3 +386,28 @@ def test_a_killed_engine_is_started_again_and_nothing_is_lost(model: Model, tmp_
         assert report["engine_restarts"] == 1, report
         assert report["whole"] == report["asked"] > 64, report
         assert report["twice"] == 0, report
+
+
+# On a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("runner", ["0", "1"])
+def test_answers_on_a_gpu_are_whole_in_both_runners(
+    open_engine: OpenEngine,
+    model: Model,
+    decoding: Decoding,
+    rubric: Rubric,
+    monkeypatch: pytest.MonkeyPatch,
+    runner: str,
+    temperature: float,
+) -> None:
+    monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", runner)
+    engine = open_engine(
+        model, replace(decoding, temperature=temperature), dtype="bfloat16", gpu_memory_utilization=0.2
+    )
+    assert engine.describe()["runner"] == ("V2" if runner == "1" else "V1")
+    for completion in complete(engine, prompts(200)).values():
+        assert_whole(model, rubric, completion, decoding.limit)
