@@ -1,63 +1,33 @@
-"""The command line: flags become a judge and a run, and nothing else happens here."""
+"""Commands that judge: `score`, and `prompt` and `repeat` beside it. Flags become a judge and a run."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from localjudge.errors import LocalJudgeError, UsageError
-
-FAILED_ROWS = 3
-"""The exit code of a run that finished with failures."""
-
-app = typer.Typer(
-    help="An LLM judge that never leaves the machine: a rationale and scores for every response, every time.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode=None,
+from localjudge.cli.options import (
+    FAILED_ROWS,
+    AsJson,
+    ColumnNames,
+    EngineFloat,
+    EngineInt,
+    EngineText,
+    Inputs,
+    Limit,
+    ModelName,
+    RubricName,
+    RunFolder,
+    assignments,
+    print_table,
+    settle_environment,
 )
-
-Inputs = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="INPUT...",
-        help="Files or globs (.jsonl, .jsonl.gz, .csv, .tsv, .parquet), '-' for JSONL on stdin, or 'examples'.",
-        show_default=False,
-    ),
-]
-RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric to judge by.")]
-ModelName = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="PATH_OR_ID",
-        help="A model directory or the id of a model in the local cache.  [default: the small bundled one]",
-        show_default=False,
-    ),
-]
-ColumnNames = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--column", metavar="FIELD=COLUMN", help="The column of a field, where it has a name of its own."
-    ),
-]
-EngineInt = Annotated[int | None, typer.Option(metavar="N", help="As vLLM's.", show_default=False)]
-EngineFloat = Annotated[float | None, typer.Option(metavar="SHARE", help="As vLLM's.", show_default=False)]
-EngineText = Annotated[str | None, typer.Option(metavar="NAME", help="As vLLM's.", show_default=False)]
-Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N rows.", show_default=False)
-]
+from localjudge.errors import UsageError
 
 
-@app.command()
 def score(
     inputs: Inputs,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", show_default=False)],
@@ -111,7 +81,7 @@ def score(
 
     columns = parse_columns(column or ())
     files = find_inputs(inputs)
-    _settle_environment(deterministic)
+    settle_environment(deterministic)
     own_options = {
         "tensor_parallel_size": tensor_parallel_size,
         "max_model_len": max_model_len,
@@ -131,7 +101,7 @@ def score(
         keep_thoughts=keep_thoughts,
         on_overflow=on_overflow,
         engine_args={name: str(value) for name, value in own_options.items() if value is not None}
-        | _assignments(engine_arg or ()),
+        | assignments(engine_arg or ()),
     )
     progress = Progress()
     progress.say(f"model {judge.model.name} · rubric {judge.rubric.name} · {len(files)} input(s) → {out}")
@@ -164,7 +134,6 @@ def score(
         raise typer.Exit(FAILED_ROWS)
 
 
-@app.command()
 def prompt(
     inputs: Inputs,
     rubric: RubricName = "just-eval",
@@ -181,7 +150,7 @@ def prompt(
     from localjudge.summary import printable
 
     judged_by = Rubric.load(rubric)
-    _settle_environment()
+    settle_environment()
     encode = None
     if tokens:
         from localjudge.model import Model
@@ -208,47 +177,14 @@ def prompt(
         raise typer.Exit(FAILED_ROWS)
 
 
-@app.command()
-def show(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)],
-    row_id: Annotated[
-        list[str] | None, typer.Option("--id", metavar="ID", help="Show the judgement of this row.")
-    ] = None,
-) -> None:
-    """Show a run: a table of its systems, or single judgements by their id."""
-    from localjudge.progress import judgement_text
-    from localjudge.rubric import Rubric
-    from localjudge.run import read_lines, read_manifest
-    from localjudge.summary import Summary, printable
-
-    aspects = Rubric.model_validate(read_manifest(run)["rubric"]).aspects
-    if not row_id:
-        summary = Summary(aspects)
-        for line in read_lines(run):
-            summary.add(line)
-        print_table(summary.table())
-        for reason, count in summary.reasons.most_common(10):
-            typer.echo(printable(f"{count} failed: {reason}"))
-        return
-    wanted = set(row_id)
-    found = set()
-    for line in read_lines(run):
-        if line["id"] in wanted:
-            found.add(line["id"])
-            typer.echo(judgement_text(line, aspects))
-    if missing := wanted - found:
-        raise UsageError(f"{run}: no row with the id {', '.join(sorted(missing))}")
-
-
-@app.command()
 def repeat(
-    run: Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)],
+    run: RunFolder,
     sample: Annotated[int, typer.Option(min=1, metavar="N", help="How many judgements, at most.")] = 100,
     seed: Annotated[int, typer.Option(metavar="S", help="Of the sample and its order.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="The counts as JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""
-    _settle_environment()
+    settle_environment()
     from localjudge.repeat import repeat as judge_again
 
     repetition = judge_again(run, sample, seed)
@@ -256,55 +192,3 @@ def repeat(
         typer.echo(json.dumps(repetition.as_dict()))
     else:
         print_table(repetition.table())
-
-
-def main() -> None:
-    """The program `localjudge`: a mistake ends with one line and an exit code, not with a traceback."""
-    try:
-        app()
-    except LocalJudgeError as error:
-        typer.echo(f"localjudge: {error}", err=True)
-        sys.exit(error.exit_code)
-    except KeyboardInterrupt:
-        typer.echo("localjudge: stopped; the same command continues", err=True)
-        sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except OSError as error:  # a full disk, a folder taken away
-        typer.echo(f"localjudge: {error}; the same command continues", err=True)
-        sys.exit(1)
-
-
-def print_table(table: object) -> None:
-    from rich.console import Console
-
-    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
-
-
-def _assignments(options: list[str] | tuple[()]) -> dict[str, str]:
-    assigned = {}
-    for option in options:
-        key, equals, value = option.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--engine-arg {option}: write KEY=VALUE")
-        assigned[key] = value
-    return assigned
-
-
-def _settle_environment(deterministic: bool = False) -> None:
-    """No network and no chatter from the libraries below, unless the user has set it otherwise."""
-    settings = {
-        # Threads that spin while they wait make a run on a busy machine ten times slower.
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "HF_HUB_OFFLINE": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "TRANSFORMERS_VERBOSITY": "error",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-    }
-    if deterministic:
-        settings["VLLM_BATCH_INVARIANT"] = "1"
-    for name, value in settings.items():
-        os.environ.setdefault(name, value)

@@ -1,0 +1,40 @@
+"""The command line: each command is a function of one of the modules here, and `main` is the program."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import typer
+
+from localjudge.cli import runs, scoring
+from localjudge.errors import LocalJudgeError
+
+app = typer.Typer(
+    help="An LLM judge that never leaves the machine: a rationale and scores for every response, every time.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+)
+for command in (scoring.score, scoring.prompt, runs.show, scoring.repeat):
+    app.command()(command)
+
+
+def main() -> None:
+    """The program `localjudge`: a mistake ends with one line and an exit code, not with a traceback."""
+    try:
+        app()
+    except LocalJudgeError as error:
+        typer.echo(f"localjudge: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        typer.echo("localjudge: stopped; the same command continues", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except OSError as error:  # a full disk, a folder taken away
+        typer.echo(f"localjudge: {error}; the same command continues", err=True)
+        sys.exit(1)

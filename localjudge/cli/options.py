@@ -1,0 +1,82 @@
+"""What several commands share: the forms of their flags, the environment, a table on stdout."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from localjudge.errors import UsageError
+
+FAILED_ROWS = 3
+"""The exit code of a run that finished with failures."""
+
+Inputs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INPUT...",
+        help="Files or globs (.jsonl, .jsonl.gz, .csv, .tsv, .parquet), '-' for JSONL on stdin, or 'examples'.",
+        show_default=False,
+    ),
+]
+RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric to judge by.")]
+ModelName = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="PATH_OR_ID",
+        help="A model directory or the id of a model in the local cache.  [default: the small bundled one]",
+        show_default=False,
+    ),
+]
+ColumnNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column", metavar="FIELD=COLUMN", help="The column of a field, where it has a name of its own."
+    ),
+]
+EngineInt = Annotated[int | None, typer.Option(metavar="N", help="As vLLM's.", show_default=False)]
+EngineFloat = Annotated[float | None, typer.Option(metavar="SHARE", help="As vLLM's.", show_default=False)]
+EngineText = Annotated[str | None, typer.Option(metavar="NAME", help="As vLLM's.", show_default=False)]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N rows.", show_default=False)
+]
+RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="The same as JSON, for programs.")]
+
+
+def print_table(table: object) -> None:
+    from rich.console import Console
+
+    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def assignments(options: list[str] | tuple[()]) -> dict[str, str]:
+    assigned = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or not key:
+            raise UsageError(f"--engine-arg {option}: write KEY=VALUE")
+        assigned[key] = value
+    return assigned
+
+
+def settle_environment(deterministic: bool = False) -> None:
+    """No network and no chatter from the libraries below, unless the user has set it otherwise."""
+    settings = {
+        # Threads that spin while they wait make a run on a busy machine ten times slower.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+    }
+    if deterministic:
+        settings["VLLM_BATCH_INVARIANT"] = "1"
+    for name, value in settings.items():
+        os.environ.setdefault(name, value)
