@@ -7,6 +7,7 @@
         * RunMismatchError: a run directory that belongs to a different run
         * RunLockedError: a run directory that another process is writing
     * EngineError: the engine broke in the middle of a run (exit code 1)
+    * RunBrokenError: the run directory was taken away, or taken over, while it was written (exit code 1)
 
 A single row that cannot be judged is not an exception: it ends as a `Failure`.
 """
@@ -44,3 +45,7 @@ class RunLockedError(UsageError):
 
 class EngineError(LocalJudgeError):
     """The engine broke while judging."""
+
+
+class RunBrokenError(LocalJudgeError):
+    """A run directory that is no longer this process's to write."""

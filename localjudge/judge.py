@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,27 @@ from localjudge.rubric import DEFAULT_RUBRIC, Rubric
 ON_OVERFLOW = ("fail", "truncate-candidate")
 # This many failures in a row are handed out before the engine is given more to do.
 _MOST_WAITING = 1000
+# Rows are encoded in batches of so many, of so many characters.
+_AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A row and the prompt that it becomes: token ids, or an error instead.
+
+    `overflows` says that the whole row does not fit the model's context; `candidate_cut`, how many characters
+    of the candidate were left out for that.
+    """
+
+    row: Row
+    tokens: list[int]
+    candidate_cut: int = 0
+    error: str | None = None
+    overflows: bool = False
+
+
+class _OverflowError(ValueError):
+    """A row does not fit the model's context."""
 
 
 class Judge:
@@ -126,16 +148,13 @@ class Judge:
         self._longest, self._log = longest, log
 
     @cached_property
-    def settings(self) -> dict[str, Any]:
-        """Everything that decides a judgement besides the row: what two runs must share to be one."""
-        engine = self.engine.describe()
+    def asked(self) -> dict[str, Any]:
+        """What decides a judgement besides the row, as far as it is known before the engine is there."""
         return {
             "rubric": self.rubric.digest,
             "model": self.model.digest,
             "chat_template": self.prompts.digest,
             "vocabulary": self._vocabulary.digest,
-            "engine": engine["name"],
-            "dtype": engine["dtype"],
             "max_rationale_tokens": self._max_rationale_tokens,
             "temperature": self.decoding.temperature,
             "top_p": self.decoding.top_p,
@@ -145,18 +164,28 @@ class Judge:
         }
 
     @cached_property
-    def _settings_digest(self) -> str:
-        return hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()
+    def settings(self) -> dict[str, Any]:
+        """Everything that decides a judgement besides the row: what two runs must share to be one."""
+        engine = self.engine.describe()
+        return self.asked | {"engine": engine["name"], "dtype": engine["dtype"]}
 
-    def key(self, row: Row) -> str:
-        """A digest of everything that decides the judgement of this row, in hex."""
-        content = [self._settings_digest, row.instruction, row.reference, row.candidate]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+    @cached_property
+    def _settings_digest(self) -> bytes:
+        return hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).digest()
 
-    def describe(self) -> dict[str, Any]:
-        """What a stranger needs to repeat the run, besides the rows."""
+    def key(self, row: Row | bytes) -> str:
+        """A digest of everything that decides the judgement of this row (or row's digest), 32 hex digits."""
+        digest = row.digest if isinstance(row, Row) else row
+        return hashlib.sha256(self._settings_digest + digest).hexdigest()[:32]
+
+    def describe(self, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What a stranger needs to repeat the run, besides the rows.
+
+        Args:
+            settings: those that are known; None loads the engine, to know them all.
+        """
         return {
-            "settings": self.settings,
+            "settings": self.settings if settings is None else settings,
             "rubric": self.rubric.model_dump(mode="json"),
             "prompt_sha256": self.rubric.template_digest,
             "model": {"name": self.model.name, "path": str(self.model.path), "files": self.model.files},
@@ -167,35 +196,72 @@ class Judge:
     def score(self, rows: Iterable[Row | Failure | Mapping[str, Any]]) -> Iterator[Outcome]:
         """A judgement or a failure for each row, each exactly once, as they finish (not in order)."""
         read = (as_row(row, f"row {number}") for number, row in enumerate(rows, 1))
-        for outcomes in self.outcomes(read):
+        for outcomes in self.outcomes(self.tasks(read)):
             yield from outcomes
 
-    def outcomes(self, rows: Iterable[Row | Failure]) -> Iterator[list[Outcome]]:
-        """The same, in lists of those that finished together."""
-        feed = _Feed(self, rows)
+    def tasks(self, rows: Iterable[Row | Failure]) -> Iterator[Task | Failure]:
+        """Each row with its prompt, in order; many are encoded at once."""
+        waiting: list[Row | Failure] = []
+        size = 0
+        for row in rows:
+            waiting.append(row)
+            size += len(row.instruction) + len(row.candidate) if isinstance(row, Row) else 0
+            if len(waiting) == _AT_ONCE or size > _CHARACTERS_AT_ONCE:
+                yield from self._encoded(waiting)
+                waiting, size = [], 0
+        yield from self._encoded(waiting)
+
+    def _encoded(self, rows: list[Row | Failure]) -> Iterator[Task | Failure]:
+        texts: dict[int, str] = {}
+        for place, row in enumerate(rows):
+            if isinstance(row, Row):
+                with suppress(ValueError):  # task() says what is wrong with it
+                    texts[place] = self.rubric.text(row)
+        try:
+            prompts = dict(zip(texts, self.prompts.encode_all(list(texts.values())), strict=True))
+        except ValueError:
+            prompts = {}
+        for place, row in enumerate(rows):
+            yield row if isinstance(row, Failure) else self.task(row, prompts.get(place))
+
+    def task(self, row: Row, tokens: list[int] | None = None) -> Task:
+        """What there is to do for a row; its prompt's tokens may be known already."""
+        try:
+            tokens, cut = self.prompt(row, tokens)
+        except ValueError as error:
+            return Task(row, [], error=f"{row.source}: {error}", overflows=isinstance(error, _OverflowError))
+        return Task(row, tokens, cut, overflows=cut > 0)
+
+    def outcomes(self, tasks: Iterable[Task | Failure]) -> Iterator[list[Outcome]]:
+        """What the tasks come to, in lists of those that finished together."""
+        feed = _Feed(self, tasks)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):
                 yield [*feed.take_failures(), *(self._judged(feed, each) for each in completions)]
             if failures := feed.take_failures():
                 yield failures
 
-    def prompt(self, row: Row) -> tuple[list[int], int]:
+    def prompt(self, row: Row, tokens: list[int] | None = None) -> tuple[list[int], int]:
         """The token ids that the engine gets, and how many characters of the candidate are left out.
+
+        Args:
+            row: the row.
+            tokens: of the whole row, where they are known already.
 
         Raises:
             ValueError: the row cannot be judged by this rubric or does not fit the model's context.
         """
-        tokens = self.prompts.encode(self.rubric.text(row))
+        tokens = tokens or self.prompts.encode(self.rubric.text(row))
         excess = self.excess(len(tokens))
         if excess <= 0:
             return tokens, 0
         if self._on_overflow == "fail":
-            raise ValueError(self._does_not_fit(len(tokens)))
+            raise _OverflowError(self._does_not_fit(len(tokens)))
         kept = row.candidate
         while excess > 0:
             kept = kept[: -max(excess, len(kept) // 50)]  # a token has a character or more, as a rule
             if not kept:
-                raise ValueError(f"{self._does_not_fit(len(tokens))}, even without its candidate")
+                raise _OverflowError(f"{self._does_not_fit(len(tokens))}, even without its candidate")
             tokens = self.prompts.encode(self.rubric.text(replace(row, candidate=kept)))
             excess = self.excess(len(tokens))
         return tokens, len(row.candidate) - len(kept)
@@ -218,15 +284,8 @@ class Judge:
         )
 
     def _judged(self, feed: _Feed, completion: Completion) -> Outcome:
-        row, key, prompt_tokens, candidate_cut = feed.take(completion.tag)
-        identity: dict[str, Any] = {
-            "id": row.id,
-            "system": row.system,
-            "key": key,
-            "source": row.source,
-            "columns": dict(row.columns),
-            "prompt_tokens": prompt_tokens,
-        }
+        task, identity = feed.take(completion.tag)
+        row = task.row
         if completion.error is not None:
             return Failure(**identity, error=f"{row.source}: {completion.error}")
         decoding = self.decoding
@@ -250,56 +309,54 @@ class Judge:
             expected=expected,
             probabilities=probabilities,
             rationale_cut=cut,
-            candidate_cut=candidate_cut,
+            candidate_cut=task.candidate_cut,
             thoughts=self._vocabulary.decode_text(thoughts) if self._keep_thoughts else None,
             output_tokens=len(completion.tokens),
         )
 
 
 class _Feed:
-    """Rows as prompts, as the engine asks for them; rows that make no prompt are set aside as failures.
+    """Tasks as prompts, as the engine asks for them; rows that make no prompt are set aside as failures.
 
     Where very many fail in a row, the feed ends early, so that the failures are handed out; it can be
     iterated again.
     """
 
-    def __init__(self, judge: Judge, rows: Iterable[Row | Failure]) -> None:
+    def __init__(self, judge: Judge, tasks: Iterable[Task | Failure]) -> None:
         self._judge = judge
-        self._rows = iter(rows)
-        self._asked: dict[int, tuple[Row, str, int, int]] = {}
+        self._tasks = iter(tasks)
+        self._asked: dict[int, tuple[Task, dict[str, Any]]] = {}
         self._failures: list[Outcome] = []
         self._tag = 0
         self.exhausted = False
 
     def __iter__(self) -> Iterator[Prompt]:
         while len(self._failures) < _MOST_WAITING:
-            row = next(self._rows, None)
-            if row is None:
+            task = next(self._tasks, None)
+            if task is None:
                 self.exhausted = True
                 return
-            if isinstance(row, Failure):
-                self._failures.append(row)
+            if isinstance(task, Failure):
+                self._failures.append(task)
                 continue
-            key = self._judge.key(row)
-            try:
-                tokens, candidate_cut = self._judge.prompt(row)
-            except ValueError as error:
-                self._failures.append(
-                    Failure(
-                        id=row.id,
-                        system=row.system,
-                        key=key,
-                        source=row.source,
-                        columns=dict(row.columns),
-                        error=f"{row.source}: {error}",
-                    )
-                )
+            row, key = task.row, self._judge.key(task.row)
+            identity: dict[str, Any] = {
+                "id": row.id,
+                "system": row.system,
+                "key": key,
+                "group": row.group,
+                "source": row.source,
+                "columns": dict(row.columns),
+            }
+            if task.error is not None:
+                self._failures.append(Failure(**identity, error=task.error))
                 continue
             self._tag += 1
-            self._asked[self._tag] = (row, key, len(tokens), candidate_cut)
-            yield Prompt(self._tag, tokens, seed=int(key, 16))
+            self._asked[self._tag] = task, identity | {"prompt_tokens": len(task.tokens)}
+            yield Prompt(self._tag, task.tokens, seed=int(key, 16))
 
-    def take(self, tag: int) -> tuple[Row, str, int, int]:
+    def take(self, tag: int) -> tuple[Task, dict[str, Any]]:
+        """What was asked under this tag: the task, and what every outcome of its row says."""
         return self._asked.pop(tag)
 
     def take_failures(self) -> list[Outcome]:

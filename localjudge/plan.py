@@ -1,9 +1,10 @@
-"""What a run has before it: every row read once before the engine starts.
+"""What a run has before it: every row read and made a prompt once, before the engine starts.
 
 Rows that share an instruction and a reference share the beginning of their prompt, which an engine computes
-once if they come together. So the rows are laid out in a scratch file and handed out group by group, in the
-order in which the groups first came; memory grows by a few numbers a row. On the way each prompt is measured:
-the engine's context can be fitted to the longest, and rows that do not fit are known before a GPU is used.
+once if they come together. So the tasks are laid out in a scratch file and handed out group by group, in the
+order in which the groups first came, and equal rows one after the other; memory grows by a few numbers a row.
+On the way each prompt is measured: the engine's context can be fitted to the longest, and rows that do not fit
+are known before a GPU is used.
 """
 
 from __future__ import annotations
@@ -16,72 +17,145 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from localjudge.judge import Judge
+from localjudge.judge import Judge, Task
 from localjudge.records import Failure, Row
+from localjudge.shard import WHOLE, Shard
 
 
 class Plan(AbstractContextManager["Plan"]):
-    """The rows of a run, measured and in the order of judging.
+    """The tasks of a run, measured and in the order of judging.
 
     Args:
         judge: whose prompts they become.
         rows: every row of the input.
-        scratch: a folder for the scratch file, as large as the input; None for the system's own.
+        scratch: a folder for the scratch file, which takes about as much as the input and its prompts (four
+            bytes a token) together; None for the system's own.
+        shard: the part of the input that this run is to judge.
 
     Attributes:
-        rows: how many there are, unreadable ones included.
-        too_long: how many do not fit the model's context.
+        input_rows: how many rows the whole input has, unreadable ones included.
+        input_digest: of the whole input's rows, in their order, in hex.
+        rows: how many of them are of this shard.
+        too_long: how many of those do not fit the model's context.
+        failing: how many of those make no prompt, for that or any other reason.
+        prompt_tokens: of all their prompts together.
         longest: tokens of the longest prompt that fits, 0 where there is none.
     """
 
-    def __init__(self, judge: Judge, rows: Iterable[Row | Failure], scratch: Path | None = None) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        rows: Iterable[Row | Failure],
+        scratch: Path | None = None,
+        shard: Shard = WHOLE,
+    ) -> None:
+        self.input_rows = self.too_long = self.failing = self.prompt_tokens = self.longest = 0
+        self._input_digest = hashlib.sha256()
+        self._offsets, self._numbers, groups = array("q"), array("q"), array("Q")
+        self._digests = bytearray()
         self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 (closed on exit)
-        self._offsets, groups = array("q"), array("Q")
-        self.too_long = self.longest = 0
-        for row in rows:
-            self._offsets.append(self._file.tell())
-            self._file.write(_dump(row))
-            groups.append(_group(row))
-            if isinstance(row, Row):
-                self._measure(judge, row)
+        try:
+            for task in judge.tasks(self._part(rows, shard)):
+                self._offsets.append(self._file.tell())
+                self._file.write(_dump(task))
+                self._digests += _digest(task)
+                groups.append(_group(task))
+                self._measure(task)
+        except BaseException:
+            self._file.close()
+            raise
         self.rows = len(self._offsets)
-        _, first, member = np.unique(np.asarray(groups), return_index=True, return_inverse=True)
-        self._order = np.argsort(first[member], kind="stable") if self.rows else np.array([], np.int64)
+        self._order = _order(np.asarray(groups), np.frombuffer(self._digests, "V16"))
 
     def __exit__(self, *exception: object) -> None:
         self._file.close()
 
-    def __iter__(self) -> Iterator[tuple[int, Row | Failure]]:
-        """Each row with its place in the input, group by group."""
-        for place in self._order.tolist():
+    def __iter__(self) -> Iterator[tuple[int, Task | Failure]]:
+        """Each task with its row's number in the input, group by group."""
+        for place in self._order:
             self._file.seek(self._offsets[place])
-            yield place, _load(self._file.readline())
+            document = json.loads(self._file.readline())
+            yield self._numbers[place], _task(document, self._file.read(4 * document["tokens"]))
 
-    def _measure(self, judge: Judge, row: Row) -> None:
-        try:
-            length = len(judge.prompts.encode(judge.rubric.text(row)))
-        except ValueError:
-            return  # it will fail with this reason, and needs no room
-        if judge.excess(length) > 0:
-            self.too_long += 1
-            length -= judge.excess(length)
-        self.longest = max(self.longest, length)
+    def in_order(self) -> Iterator[tuple[int, Row | Failure]]:
+        """Each row with its number in the input, in the input's order."""
+        for number, offset in zip(self._numbers, self._offsets, strict=True):
+            self._file.seek(offset)
+            yield number, _row(json.loads(self._file.readline()))
+
+    @property
+    def input_digest(self) -> str:
+        return self._input_digest.hexdigest()
+
+    @property
+    def different(self) -> int:
+        """How many rows are work of their own: equal ones are judged once."""
+        return len(np.unique(np.frombuffer(self._digests, "S16")))
+
+    def _part(self, rows: Iterable[Row | Failure], shard: Shard) -> Iterator[Row | Failure]:
+        for row in rows:
+            self.input_rows += 1
+            self._input_digest.update(json.dumps([row.id, row.system]).encode() + _digest(row))
+            if shard.holds(_group(row)):
+                self._numbers.append(self.input_rows)
+                yield row
+
+    def _measure(self, task: Task | Failure) -> None:
+        if isinstance(task, Task):
+            self.too_long += task.overflows
+            self.prompt_tokens += len(task.tokens)
+            self.longest = max(self.longest, len(task.tokens))
+        self.failing += isinstance(task, Failure) or task.error is not None
 
 
-def _group(row: Row | Failure) -> int:
+def _order(groups: NDArray[np.uint64], digests: NDArray[np.void]) -> array[int]:
+    """Places by the first of their group, then by the first of their equals, then as they came."""
+    first_of_group = _first(groups)
+    return array("q", np.lexsort((_first(digests.view("S16")), first_of_group)).astype(np.int64).tobytes())
+
+
+def _first(values: NDArray[np.generic]) -> NDArray[np.int64]:
+    """For each place, the first place that holds the same value."""
+    _, first, member = np.unique(values, return_index=True, return_inverse=True)
+    return np.asarray(first[member], np.int64)
+
+
+def _digest(task: Task | Row | Failure) -> bytes:
+    """Equal for what is the same work, 16 bytes."""
+    if isinstance(task, Failure):
+        return hashlib.blake2b(task.key.encode(), digest_size=16).digest()
+    return task.row.digest if isinstance(task, Task) else task.digest
+
+
+def _group(task: Task | Row | Failure) -> int:
     """Equal for rows whose prompts begin alike, 64 bits."""
-    same = [row.instruction, row.reference] if isinstance(row, Row) else [row.source]
-    return int.from_bytes(hashlib.blake2b(json.dumps(same).encode(), digest_size=8).digest())
+    if isinstance(task, Failure):
+        return int.from_bytes(_digest(task)[:8])
+    return int((task.row if isinstance(task, Task) else task).group, 16)
 
 
-def _dump(row: Row | Failure) -> bytes:
-    document = asdict(row) if isinstance(row, Row) else {"failure": row.model_dump()}
-    return json.dumps(document).encode() + b"\n"
+def _dump(task: Task | Failure) -> bytes:
+    if isinstance(task, Failure):
+        return json.dumps({"failure": task.model_dump(), "tokens": 0}).encode() + b"\n"
+    rest = {"cut": task.candidate_cut, "error": task.error, "overflows": task.overflows}
+    return (
+        json.dumps({"row": asdict(task.row), **rest, "tokens": len(task.tokens)}).encode()
+        + b"\n"
+        + array("i", task.tokens).tobytes()
+    )
 
 
-def _load(line: bytes) -> Row | Failure:
-    document = json.loads(line)
-    return Failure(**document["failure"]) if "failure" in document else Row(**document)
+def _row(document: dict[str, Any]) -> Row | Failure:
+    return Failure(**document["failure"]) if "failure" in document else Row(**document["row"])
+
+
+def _task(document: dict[str, Any], tokens: bytes) -> Task | Failure:
+    row = _row(document)
+    if isinstance(row, Failure):
+        return row
+    return Task(row, array("i", tokens).tolist(), document["cut"], document["error"], document["overflows"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -24,6 +26,20 @@ class Row:
     source: str = ""
     columns: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def digest(self) -> bytes:
+        """Of what is judged, 16 bytes: equal for rows that are the same work."""
+        return _digest([self.instruction, self.reference, self.candidate], 16)
+
+    @property
+    def group(self) -> str:
+        """Of the instruction and the reference, 16 hex digits: equal for rows whose prompts begin alike."""
+        return _digest([self.instruction, self.reference], 8).hex()
+
+
+def _digest(texts: list[str | None], size: int) -> bytes:
+    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=size).digest()
+
 
 class _Outcome(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,6 +47,7 @@ class _Outcome(BaseModel):
     id: str
     system: str | None = None
     key: str
+    group: str | None = None
     source: str = ""
     columns: dict[str, Any] = Field(default_factory=dict)
 
@@ -75,8 +92,14 @@ class Failure(_Outcome):
 Outcome = Judgement | Failure
 
 
-def to_line(outcome: Outcome, aspects: tuple[str, ...]) -> dict[str, Any]:
-    """The flat form of an outcome: one JSON object, the same columns for judgements and failures."""
+def to_line(outcome: Outcome, aspects: tuple[str, ...], number: int | None = None) -> dict[str, Any]:
+    """The flat form of an outcome: one JSON object, the same columns for judgements and failures.
+
+    Args:
+        outcome: a judgement or a failure.
+        aspects: of its rubric.
+        number: the row's place in the whole input, from 1.
+    """
     judged = outcome if isinstance(outcome, Judgement) else None
     line: dict[str, Any] = {
         "id": outcome.id,
@@ -97,9 +120,27 @@ def to_line(outcome: Outcome, aspects: tuple[str, ...]) -> dict[str, Any]:
     line["prompt_tokens"] = outcome.prompt_tokens
     line["output_tokens"] = judged and judged.output_tokens
     line["key"] = outcome.key
+    line["group"] = outcome.group
+    line["row"] = number
     line["source"] = outcome.source
     line["columns"] = outcome.columns
     return line
+
+
+def given_to(line: dict[str, Any], row: Row | Failure, number: int) -> dict[str, Any]:
+    """The line of a row that is the same work as the row of this line; the line itself, if it is that row's."""
+    own = {
+        "id": row.id,
+        "system": row.system,
+        "row": number,
+        "source": row.source,
+        "columns": dict(row.columns),
+    }
+    if own.items() <= line.items():
+        return line
+    if line["error"] is not None:
+        own["error"] = f"{row.source}: {line['error'].removeprefix(line['source'] + ': ')}"
+    return line | own
 
 
 def from_line(line: Mapping[str, Any], aspects: tuple[str, ...]) -> Outcome:
@@ -108,7 +149,9 @@ def from_line(line: Mapping[str, Any], aspects: tuple[str, ...]) -> Outcome:
     Raises:
         ValueError: the line is not of a run with these aspects.
     """
-    common = {name: line.get(name) for name in ("id", "system", "key", "source", "columns", "prompt_tokens")}
+    common = {
+        name: line.get(name) for name in ("id", "system", "key", "group", "source", "columns", "prompt_tokens")
+    }
     if line.get("status") == "failed":
         return Failure(**common, error=line.get("error"))  # type: ignore[arg-type]
     scores = {aspect: line.get(aspect) for aspect in aspects}

@@ -5,287 +5,310 @@
     set-aside.jsonl    lines of rows that have left the input, should they come back
     summary.json       counts and means; written last
 
-A run can be killed at any moment. Rows that finished together are appended in one write; a line that was torn
-off is dropped when the run continues; and a row counts as done by its id and the digest of everything that
-decides its judgement, so a changed row is judged again and an unchanged one is not.
+A run can be killed at any moment. What counts as done is the work and not the row: a line is found again by the
+digest of everything that decides its judgement. So a changed row is judged again and an unchanged one is not,
+whatever it is called now, and rows that are the same work are judged once and given to each.
 """
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
+import errno
 import json
 import os
-import platform
-import time
-from array import array
+import socket
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from importlib.metadata import version
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import Any, Self
 
-from localjudge.errors import RunLockedError, RunMismatchError, UsageError
-from localjudge.judge import Judge
-from localjudge.records import Failure, Outcome, Row, to_line
+from filelock import SoftFileLease, Timeout
+
+from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError, UsageError
+from localjudge.journal import Journal, read_journal, to_bytes
+from localjudge.judge import Judge, Task
+from localjudge.manifest import FORMAT, MANIFEST, changes, new_start, read_manifest, write_json
+from localjudge.plan import Plan
+from localjudge.records import Failure, Outcome, Row, given_to, to_line
 from localjudge.rows import EXAMPLES, STDIN, Columns
+from localjudge.shard import WHOLE, Shard
 from localjudge.summary import Summary
 
-MANIFEST = "run.json"
 JUDGEMENTS = "judgements.jsonl"
 SET_ASIDE = "set-aside.jsonl"
 SUMMARY = "summary.json"
-_FORMAT = 1
+LOCK = ".lock"
+LEASE = 30.0
+"""Seconds without a sign of life after which the writer of a run on another host counts as dead."""
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Run(AbstractContextManager["Run"]):
     """A run directory, open for writing by this process alone.
 
     Args:
-        folder: made if it is not there; continued if it holds the same run.
-        judge: what decides the judgements.
-        inputs: the names of the inputs, for the record.
-        columns: the columns of fields that go by names of their own, for the record.
+        folder: made if it is not there.
+        say: told what a person should know, such as a wait.
+
+    Attributes:
+        complete: whether every row has its line, in the input's order.
 
     Raises:
-        RunMismatchError: the folder holds another run, or something else.
         RunLockedError: another process is writing it.
+        UsageError: there can be no such folder.
     """
 
-    def __init__(
-        self, folder: Path, judge: Judge, inputs: Iterable[str], columns: Columns | None = None
-    ) -> None:
+    def __init__(self, folder: Path, say: Callable[[str], None] = lambda text: None) -> None:
         self.folder = folder
-        self._judge = judge
-        self._inputs = [name if name in (STDIN, EXAMPLES) else str(Path(name).resolve()) for name in inputs]
-        self._columns = dict(columns or {})
-        self.summary = Summary(judge.rubric.aspects)
-        # Where the lines of each row stand that was done before: its identity's digest to offsets.
-        self._done: dict[bytes, list[int]] = defaultdict(list)
-        # The place of each row in the input, and the offset of its line.
-        self._places, self._offsets = array("q"), array("q")
+        self.complete = False
+        self._say = say
+        self._open = ExitStack()
 
     def __enter__(self) -> Self:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._lock = (self.folder / ".lock").open("w")
+            self._lease = SoftFileLease(self.folder / LOCK, lease_duration=LEASE)
+            self._acquire()
         except OSError as error:
-            raise UsageError(f"--out {self.folder}: {error.strerror}") from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise RunLockedError(f"--out {self.folder}: another localjudge is writing this run") from None
-        try:
-            self._write_manifest()
-            self._read_back()
-            self._stream: IO[bytes] = (self.folder / JUDGEMENTS).open("ab")
-        except BaseException:
-            self._lock.close()
-            raise
+            if error.errno in _FULL:
+                raise
+            raise UsageError(f"--out {self.folder}: {error.strerror or error}") from None
+        self._open.callback(self._lease.release)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stream.close()
-        self._lock.close()
+        self._open.close()
 
-    @property
-    def already_done(self) -> int:
-        """Rows that an earlier start has done, as far as they have not been met in the input yet."""
-        return sum(map(len, self._done.values()))
+    def refuse_another(self, judge: Judge, shard: Shard = WHOLE) -> None:
+        """See that the folder is empty or holds the same run, as far as that is known without the engine.
+
+        Raises:
+            RunMismatchError: the folder holds another run, or something else.
+        """
+        self._compare(judge.describe(judge.asked) | {"shard": _shard(shard)})
+
+    def begin(
+        self,
+        judge: Judge,
+        plan: Plan,
+        inputs: Iterable[str] = (),
+        columns: Columns | None = None,
+        shard: Shard = WHOLE,
+        retry_failed: bool = False,
+    ) -> int:
+        """Write down what the run is, and find what earlier starts have done.
+
+        Args:
+            judge: what decides the judgements.
+            plan: the rows.
+            inputs: the names of the inputs, for the record.
+            columns: the columns of fields that go by names of their own, for the record.
+            shard: the part of the input that the plan has.
+            retry_failed: judge rows again that failed.
+
+        Returns:
+            The lines that are there already.
+
+        Raises:
+            RunMismatchError: the folder holds another run, or something else.
+        """
+        self._judge, self._plan = judge, plan
+        described = judge.describe(judge.settings) | {"shard": _shard(shard)}
+        manifest = self._compare(described) or {"format": FORMAT, **described, "starts": []}
+        now = {
+            **new_start([_absolute(name) for name in inputs], columns or {}),
+            "input_rows": plan.input_rows,
+            "input_digest": plan.input_digest,
+            "engine": dict(judge.engine.describe()),
+            "engine_args": judge.engine_args,
+        }
+        write_json(self.folder / MANIFEST, {**manifest, "starts": [*manifest["starts"], now]})
+        summary = Summary(judge.rubric.aspects)
+
+        def counts(line: dict[str, Any]) -> bool:
+            if retry_failed and line["status"] == "failed":
+                return False
+            summary.add(line)
+            return True
+
+        self._so_far = summary
+        self._journal = self._open.enter_context(Journal(self.folder / JUDGEMENTS, counts))
+        self._take_back()
+        return len(self._journal)
 
     def score(
         self,
-        rows: Iterable[tuple[int, Row | Failure]],
         report: Callable[[list[Outcome]], None] = lambda outcomes: None,
+        stop: Callable[[], bool] = lambda: False,
     ) -> Summary:
         """Judge the rows that are not done yet, and put everything into the input's order.
 
         Args:
-            rows: every row of the input, the done ones too, each with its place in the input; in any order.
             report: called with the outcomes as they are written.
+            stop: once it says true, no further row is begun.
+
+        Returns:
+            What the run came to; or, where it was stopped before its last row, what the lines that are there
+            come to, which then stand as they finished.
         """
-        places: dict[bytes, list[int]] = defaultdict(list)
-        for outcomes in self._judge.outcomes(self._undone(rows, places)):
-            self._append(outcomes, places)
-            report(outcomes)
-        self._put_in_order()
-        self._write(SUMMARY, {**self.summary.as_dict(), "engine": dict(self._judge.engine.statistics())})
-        return self.summary
+        self._stopped = False
+        waiting: dict[str, list[tuple[int, Row | Failure]]] = defaultdict(list)
+        try:
+            for outcomes in self._judge.outcomes(self._undone(waiting, stop)):
+                self._append(outcomes, waiting)
+                report(outcomes)
+        except KeyboardInterrupt:
+            self._write_summary(self._so_far)
+            raise
+        if self._stopped:
+            self._write_summary(self._so_far)
+            return self._so_far
+        self._journal.sync()
+        summary = self._put_in_order()
+        self.complete = True
+        self._write_summary(summary)
+        return summary
 
     def _undone(
-        self, rows: Iterable[tuple[int, Row | Failure]], places: dict[bytes, list[int]]
-    ) -> Iterator[Row | Failure]:
-        """The rows that no line accounts for. Notes the place of every row in the input."""
-        for place, row in rows:
+        self, waiting: dict[str, list[tuple[int, Row | Failure]]], stop: Callable[[], bool]
+    ) -> Iterator[Task | Failure]:
+        """The work that no line accounts for. Notes which rows wait for it."""
+        done = self._journal.index()
+        last = None
+        for number, task in self._plan:
+            if stop():
+                self._stopped = True
+                return
+            row = task if isinstance(task, Failure) else task.row
             key = row.key if isinstance(row, Failure) else self._judge.key(row)
-            identity = _identity(row.id, row.system, key)
-            if offsets := self._done.get(identity):
-                self._places.append(place)
-                self._offsets.append(offsets.pop(0))
-                if not offsets:
-                    del self._done[identity]
-                continue
-            places[identity].append(place)
-            yield row
+            # Equal rows come one after the other: the others wait with the first, or find it done at the end.
+            if key in waiting:
+                waiting[key].append((number, row))
+            elif key != last and key not in done:
+                waiting[key].append((number, row))
+                last = key
+                yield task
 
-    def _append(self, outcomes: list[Outcome], places: dict[bytes, list[int]]) -> None:
+    def _append(self, outcomes: list[Outcome], waiting: dict[str, list[tuple[int, Row | Failure]]]) -> None:
+        if self._lease.compromise:
+            raise RunBrokenError(f"{self.folder}: another localjudge has taken this run over")
         lines = []
-        offset = self._stream.seek(0, os.SEEK_END)
         for outcome in outcomes:
-            identity = _identity(outcome.id, outcome.system, outcome.key)
-            self._places.append(places[identity].pop(0))
-            if not places[identity]:
-                del places[identity]
-            self._offsets.append(offset)
-            line = json.dumps(to_line(outcome, self._judge.rubric.aspects), ensure_ascii=False).encode() + b"\n"
-            offset += len(line)
-            lines.append(line)
-        self._stream.write(b"".join(lines))
-        self._stream.flush()
+            line = to_line(outcome, self._judge.rubric.aspects)
+            lines += [given_to(line, row, number) for number, row in waiting.pop(outcome.key)]
+        self._journal.append(lines)
+        for line in lines:
+            self._so_far.add(line)
 
-    def _read_back(self) -> None:
-        """Take note of the lines that are there, set aside or not; cut off one that was torn."""
-        file, aside = self.folder / JUDGEMENTS, self.folder / SET_ASIDE
-        if aside.exists():
-            with file.open("ab") as stream:
-                stream.write(aside.read_bytes())
-            aside.unlink()
-        if not file.exists():
-            return
-        whole = 0
-        with file.open("rb+") as stream:
-            for line in stream:
-                if not line.endswith(b"\n"):
-                    break
-                try:
-                    record = json.loads(line)
-                    self._done[_identity(record["id"], record["system"], record["key"])].append(whole)
-                except (ValueError, KeyError, TypeError):
-                    raise RunMismatchError(
-                        f"{file}: byte {whole}: not a line of a run; move the file away"
-                    ) from None
-                whole += len(line)
-            stream.truncate(whole)
-
-    def _put_in_order(self) -> None:
+    def _put_in_order(self) -> Summary:
         """Rewrite the lines in the input's order, and set those aside whose rows have left the input."""
-        order = sorted(range(len(self._places)), key=self._places.__getitem__)
-        scratch = self.folder / f"{JUDGEMENTS}.tmp"
+        index = self._journal.index()
+        summary = Summary(self._judge.rubric.aspects)
         with (self.folder / JUDGEMENTS).open("rb") as stream:
 
             def line_at(offset: int) -> bytes:
                 stream.seek(offset)
                 return stream.readline()
 
-            if left := {line_at(offset) for offsets in self._done.values() for offset in offsets}:
-                _write_synced(self.folder / f"{SET_ASIDE}.tmp", sorted(left))
-                (self.folder / f"{SET_ASIDE}.tmp").replace(self.folder / SET_ASIDE)
-            _write_synced(scratch, (self._counted(line_at(self._offsets[rank])) for rank in order))
-        scratch.replace(self.folder / JUDGEMENTS)
+            def in_order() -> Iterator[bytes]:
+                for number, row in self._plan.in_order():
+                    key = row.key if isinstance(row, Failure) else self._judge.key(row)
+                    offset = index.use(key)
+                    if offset is None:
+                        raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is gone")
+                    piece = line_at(offset)
+                    line = json.loads(piece)
+                    own = given_to(line, row, number)
+                    summary.add(own)
+                    yield piece if own is line else to_bytes(own)
 
-    def _counted(self, line: bytes) -> bytes:
-        self.summary.add(json.loads(line))
-        return line
+            ordered = _written(self.folder / JUDGEMENTS, in_order())
+            if left := list(index.unused()):
+                _written(self.folder / SET_ASIDE, map(line_at, left)).replace(self.folder / SET_ASIDE)
+        ordered.replace(self.folder / JUDGEMENTS)
+        return summary
 
-    def _write_manifest(self) -> None:
-        described = self._judge.describe()
-        now = {
-            "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "inputs": self._inputs,
-            "columns": self._columns,
-            **_environment(),
-            "engine": dict(self._judge.engine.describe()),
-            "engine_args": self._judge.engine_args,
-        }
-        file = self.folder / MANIFEST
-        if not file.exists():
+    def _take_back(self) -> None:
+        """Lines that were set aside count again."""
+        aside = self.folder / SET_ASIDE
+        lines = read_journal(aside)
+        while some := list(islice(lines, 1000)):
+            self._journal.append(some)
+        self._journal.sync()
+        aside.unlink(missing_ok=True)
+
+    def _compare(self, described: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What `run.json` says, None where there is none yet."""
+        if not (self.folder / MANIFEST).exists():
             if (self.folder / JUDGEMENTS).exists():
                 raise RunMismatchError(
                     f"--out {self.folder}: has {JUDGEMENTS} but no {MANIFEST}; choose another folder"
                 )
-            self._write(MANIFEST, {"format": _FORMAT, **described, "starts": [now]})
-            return
+            return None
         manifest = read_manifest(self.folder)
-        changes = _changes(manifest, described)
-        if changes:
+        if found := changes(manifest, described):
             raise RunMismatchError(
-                f"--out {self.folder}: holds another run; it differs in {'; '.join(changes)}. "
+                f"--out {self.folder}: holds another run; it differs in {'; '.join(found)}. "
                 "Choose another folder, or give the settings of that run"
             )
-        self._write(MANIFEST, {**manifest, "starts": [*manifest["starts"], now]})
+        return manifest
 
-    def _write(self, name: str, content: dict[str, Any]) -> None:
-        scratch = self.folder / f"{name}.tmp"
-        scratch.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        scratch.replace(self.folder / name)
+    def _acquire(self) -> None:
+        """Take the lock: at once from a dead process of this host, from another host's after its lease."""
+        try:
+            self._lease.acquire(timeout=1)
+            return
+        except Timeout:
+            owner = self._lease.owner
+        if owner is not None and owner.hostname != socket.gethostname():
+            self._say(
+                f"{self.folder} is locked from {owner.hostname}; waiting {LEASE:.0f} s for a sign of life"
+            )
+            try:
+                self._lease.acquire(timeout=LEASE + 5)
+                return
+            except Timeout:
+                owner = self._lease.owner
+        who = f" (process {owner.pid} on {owner.hostname})" if owner else ""
+        raise RunLockedError(f"--out {self.folder}: another localjudge{who} is writing this run")
 
-
-def _write_synced(file: Path, lines: Iterable[bytes]) -> None:
-    with file.open("wb") as stream:
-        stream.writelines(lines)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """What `run.json` says.
-
-    Raises:
-        RunMismatchError: the folder holds no run that this version can read.
-    """
-    file = folder / MANIFEST
-    try:
-        manifest: Any = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise RunMismatchError(f"{folder}: no run directory, it has no {MANIFEST}") from None
-    except (OSError, ValueError) as error:
-        raise RunMismatchError(f"{file}: cannot be read: {error}") from None
-    whole = isinstance(manifest, dict) and {"settings", "rubric", "model", "starts"} <= set(manifest)
-    if not whole or manifest.get("format") != _FORMAT:
-        raise RunMismatchError(f"{file}: not of the format {_FORMAT} that this version of localjudge reads")
-    return dict(manifest)
+    def _write_summary(self, summary: Summary) -> None:
+        counted = {"complete": self.complete, "planned": self._plan.rows, **summary.as_dict()}
+        write_json(self.folder / SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})
 
 
 def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a run, a torn last one left out."""
-    file = folder / JUDGEMENTS
-    if not file.exists():
-        return
-    with file.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            if line.endswith(b"\n"):
-                try:
-                    yield json.loads(line)
-                except ValueError:
-                    raise RunMismatchError(f"{file}:{number}: not a line of a run") from None
+    """The lines of a run, a torn last one left out.
+
+    Raises:
+        RunMismatchError: there is a line that is none of a run.
+    """
+    return read_journal(folder / JUDGEMENTS)
 
 
-def _identity(row_id: str, system: str | None, key: str) -> bytes:
-    return hashlib.blake2b(json.dumps([row_id, system, key]).encode(), digest_size=16).digest()
+def _written(file: Path, lines: Iterable[bytes]) -> Path:
+    """A file beside this one that holds these lines, on the disk itself; none where that fails."""
+    scratch = file.with_name(f"{file.name}.tmp")
+    try:
+        with scratch.open("wb") as stream:
+            stream.writelines(lines)
+            stream.flush()
+            os.fsync(stream.fileno())
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+    return scratch
 
 
-def _changes(manifest: dict[str, Any], described: dict[str, Any]) -> list[str]:
-    """What of the settings differs, in words."""
-    changes = []
-    for name, now in described["settings"].items():
-        was = manifest["settings"].get(name)
-        if was != now:
-            if name in ("rubric", "model"):
-                was = f"{manifest[name]['name']} ({str(was)[:8]})"
-                now = f"{described[name]['name']} ({str(now)[:8]})"
-            changes.append(f"{name}: {was} there, {now} now")
-    return changes
+def _shard(shard: Shard) -> str | None:
+    return None if shard == WHOLE else str(shard)
 
 
-def _environment() -> dict[str, Any]:
-    return {
-        "localjudge": version("localjudge"),
-        "outlines_core": version("outlines-core"),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }
+def _absolute(name: str) -> str:
+    return name if name in (STDIN, EXAMPLES) else str(Path(name).resolve())

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Judgement, Row
+from localjudge.judge import Task
 from localjudge.plan import Plan
 
 
@@ -27,7 +28,7 @@ def row(instruction: str, candidate: str = "Yes.", **fields: str) -> Row:
 @given(st.lists(st.sampled_from("abcd")))
 def test_rows_that_share_an_instruction_come_together_each_once(judge: Judge, instructions: list[str]) -> None:
     with Plan(judge, [row(instruction) for instruction in instructions]) as plan:
-        order = [(place, each.instruction) for place, each in plan if isinstance(each, Row)]
+        order = [(number - 1, task.row.instruction) for number, task in plan if isinstance(task, Task)]
     assert sorted(place for place, _ in order) == list(range(len(instructions)))
     assert [instructions[place] for place, _ in order] == [instruction for _, instruction in order]
     groups = [instruction for instruction, _ in groupby(order, key=lambda item: item[1])]
@@ -40,7 +41,8 @@ def test_rows_come_back_as_they_went_in_whatever_they_hold(judge: Judge) -> None
         Failure(id="b", key="k", source="s:2", error="s:2: broken"),
     ]
     with Plan(judge, rows) as plan:
-        assert dict(plan) == dict(enumerate(rows))
+        assert dict(plan) == dict(enumerate(judge.tasks(rows), 1))
+        assert dict(plan.in_order()) == dict(enumerate(rows, 1))
 
 
 def test_the_longest_prompt_and_those_that_do_not_fit_are_known(tmp_path: Path, short_rubric: Path) -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,10 @@ from jsonschema import Draft202012Validator
 from localjudge import Failure, Judge, Judgement, Row, Rubric, UsageError, read_rows
 from localjudge.errors import RunLockedError, RunMismatchError
 from localjudge.plan import Plan
-from localjudge.records import from_line
+from localjudge.records import Outcome, from_line
 from localjudge.repeat import repeat
 from localjudge.run import Run, read_lines
+from localjudge.shard import WHOLE
 
 Make = Callable[..., Judge]
 
@@ -43,12 +46,24 @@ def make(model: Path, short_rubric: Path) -> Make:
 
 
 def go(
-    out: Path, judge: Judge, file: Path | Iterable[Row | Failure], limit: int | None = None
+    out: Path,
+    judge: Judge,
+    file: Path | Iterable[Row | Failure],
+    limit: int | None = None,
+    report: Callable[[], None] = lambda: None,
+    **begin: Any,
 ) -> list[dict[str, Any]]:
-    """Score a file, or rows, into a run directory; its lines, and how many of them this start judged."""
+    """Score a file, or rows, into a run directory; its lines. `JUDGED` gets the ids that this start judged."""
+
+    def note(outcomes: list[Outcome]) -> None:
+        JUDGED.extend(outcome.id for outcome in outcomes)
+        report()
+
     rows = list(read_rows([str(file)]) if isinstance(file, Path) else file)[:limit]
-    with Plan(judge, rows) as plan, Run(out, judge, [str(file)] if isinstance(file, Path) else []) as run:
-        run.score(plan, lambda outcomes: JUDGED.extend(outcome.id for outcome in outcomes))
+    shard = begin.get("shard", WHOLE)
+    with Run(out) as run, Plan(judge, rows, shard=shard) as plan:
+        run.begin(judge, plan, [str(file)] if isinstance(file, Path) else [], **begin)
+        run.score(note)
     return list(read_lines(out))
 
 
@@ -107,7 +122,8 @@ def test_a_second_process_is_refused_while_the_first_writes(
     settings = ["--max-rationale-tokens", 6, "--engine-arg", "batch_size=3"]
     with start(rows, "--out", out, "--model", model, "--rubric", short_rubric, *settings) as process:
         wait_for_lines(out, process)
-        with pytest.raises(RunLockedError, match="another localjudge is writing this run"):
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(RunLockedError, match=r"another localjudge \(process \d+ on .*\) is writing"):
             go(out, make(), rows)
         process.kill()
     assert len(go(out, make(), rows)) == 60, "the lock goes with the process that held it"
@@ -181,13 +197,19 @@ def test_judgements_of_rows_that_left_the_input_are_set_aside_and_come_back(
     assert done == [], "nothing had to be judged again"
 
 
-def test_a_row_of_another_system_is_a_row_of_its_own(tmp_path: Path, make: Make, done: list[str]) -> None:
-    rows = write_rows(tmp_path / "a.jsonl", 2)
-    go(tmp_path / "out", make(), rows)
-    rows.write_text(rows.read_text().replace('"system": "a"', '"system": "c"'))
+def test_a_row_under_another_name_is_the_same_work_and_gets_a_line_of_its_own(
+    tmp_path: Path, make: Make, done: list[str]
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 2, note="old")
+    before = go(tmp_path / "out", make(), rows)
+    rows.write_text(rows.read_text().replace('"system": "a"', '"system": "c"').replace("old", "new"))
     done.clear()
-    assert [line["system"] for line in go(tmp_path / "out", make(), rows)] == ["c", "b"]
-    assert done == ["r0"]
+    after = go(tmp_path / "out", make(), rows)
+    assert done == []
+    assert [line["system"] for line in after] == ["c", "b"]
+    assert after == [
+        line | {"system": name, "columns": {"note": "new"}} for line, name in zip(before, "cb", strict=True)
+    ]
 
 
 def test_judging_again_in_other_batches_changes_no_score_of_a_small_model(tmp_path: Path, make: Make) -> None:
@@ -211,17 +233,52 @@ def test_lines_follow_the_input_and_not_the_order_in_which_they_finished(
     assert [line["id"] for line in read_lines(tmp_path / "out")] == [f"r{n}" for n in reversed(range(20))]
 
 
-def test_equal_rows_and_equal_ids_are_each_accounted_for(tmp_path: Path, make: Make, done: list[str]) -> None:
+def test_rows_that_are_the_same_work_are_judged_once_and_given_to_each(
+    tmp_path: Path, make: Make, done: list[str]
+) -> None:
+    row = Row("Why?", "So.", "Yes.", id="one", source="a:1")
+    twins = [row, Row("Else?", "No.", "Yes.", id="x"), replace(row, id="two", source="b:7", system="s"), row]
+    lines = go(tmp_path / "out", make(), twins)
+    assert sorted(done) == ["one", "x"]
+    assert [line["id"] for line in lines] == ["one", "x", "two", "one"]
+    own = ("id", "row", "source", "system")
+    same = [{name: value for name, value in line.items() if name not in own} for line in lines]
+    assert same[0] == same[2] == same[3] != same[1]
+    assert [line["row"] for line in lines] == [1, 2, 3, 4]
+    assert [line["source"] for line in lines] == ["a:1", "", "b:7", "a:1"]
+
+
+def test_twins_that_cannot_be_judged_each_fail_with_their_own_place(tmp_path: Path, make: Make) -> None:
+    judge = make(model=random_model(tmp_path / "small", context=200))
+    long = Row("Why?", "word " * 300, "Yes.", id="one", source="a:1")
+    lines = go(tmp_path / "out", judge, [long, replace(long, id="two", source="b:2")])
+    assert [line["error"].split(":")[:2] for line in lines] == [["a", "1"], ["b", "2"]]
+    later = go(tmp_path / "out", judge, [replace(long, id="three", source="c:3")])
+    assert later[0]["error"].startswith("c:3: a prompt of ")
+
+
+def test_equal_ids_are_each_accounted_for(tmp_path: Path, make: Make, done: list[str]) -> None:
     row = Row("Why?", "So.", "Yes.", id="twin", source="here")
     rows = [row, row, Row("Why?", "No.", "Yes.", id="twin"), row, Failure(id="twin", key="k", error="e")]
     first = go(tmp_path / "out", make(), rows[:3])
-    assert len(done) == 3
+    assert len(done) == 2
     done.clear()
     everything = go(tmp_path / "out", make(), rows)
-    assert len(done) == 2, "the fourth and the fifth"
+    assert len(done) == 1, "the fifth"
     assert everything[:3] == first
     assert [line["status"] for line in everything] == ["judged"] * 4 + ["failed"]
     assert go(tmp_path / "out", make(), rows) == everything
+
+
+def test_failed_rows_are_tried_again_if_that_is_asked_for(tmp_path: Path, make: Make, done: list[str]) -> None:
+    rows = [Row("Why?", "So.", "Yes.", id="good"), Row("Why?", "So.", None, id="bad")]
+    go(tmp_path / "out", make(), rows)
+    done.clear()
+    go(tmp_path / "out", make(), rows)
+    assert done == []
+    lines = go(tmp_path / "out", make(), rows, retry_failed=True)
+    assert done == ["bad"]
+    assert [line["status"] for line in lines] == ["judged", "failed"]
 
 
 @pytest.mark.parametrize(
@@ -268,8 +325,8 @@ def test_another_model_in_the_same_folder_is_refused_and_the_same_model_elsewher
     [
         ("judgements.jsonl", "notes\n", "has judgements.jsonl but no run.json"),
         ("run.json", "{", "cannot be read"),
-        ("run.json", '{"format": 99}', "not of the format 1"),
-        ("run.json", "[]", "not of the format 1"),
+        ("run.json", '{"format": 99}', "not of the format 2"),
+        ("run.json", "[]", "not of the format 2"),
     ],
 )
 def test_a_folder_that_holds_something_else_is_left_alone(

@@ -29,9 +29,9 @@ def main() -> None:
     except LocalJudgeError as error:
         typer.echo(f"localjudge: {error}", err=True)
         sys.exit(error.exit_code)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         typer.echo("localjudge: stopped; the same command continues", err=True)
-        sys.exit(130)
+        sys.exit(getattr(stopped, "exit_code", 130))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -17,9 +17,10 @@ def show(
     ] = None,
 ) -> None:
     """Show a run: a table of its systems, or single judgements by their id."""
+    from localjudge.manifest import read_manifest
     from localjudge.progress import judgement_text
     from localjudge.rubric import Rubric
-    from localjudge.run import read_lines, read_manifest
+    from localjudge.run import read_lines
     from localjudge.summary import Summary, printable
 
     aspects = Rubric.model_validate(read_manifest(run)["rubric"]).aspects

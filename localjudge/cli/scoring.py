@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -57,6 +58,13 @@ def score(
             metavar="fail|truncate-candidate", help="What becomes of a row longer than the model's context."
         ),
     ] = "fail",
+    shard: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Only part I of N, or 'slurm' for this task's.", show_default=False),
+    ] = None,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Judge rows again that failed at an earlier start.")
+    ] = False,
     deterministic: Annotated[
         bool,
         typer.Option("--deterministic", help="Ask vLLM for results that do not depend on the batch."),
@@ -78,9 +86,12 @@ def score(
     from localjudge.progress import Progress
     from localjudge.rows import find_inputs, parse_columns, read_rows
     from localjudge.run import Run
+    from localjudge.shard import Shard
+    from localjudge.stop import Stop
 
     columns = parse_columns(column or ())
     files = find_inputs(inputs)
+    part = Shard.parse(shard, os.environ)
     settle_environment(deterministic)
     own_options = {
         "tensor_parallel_size": tensor_parallel_size,
@@ -107,21 +118,29 @@ def score(
     progress.say(f"model {judge.model.name} · rubric {judge.rubric.name} · {len(files)} input(s) → {out}")
     if judge.model.is_bundled:
         progress.warn(BUNDLED_NOTICE)
-    with Plan(judge, islice(read_rows(files, columns), limit)) as plan:
-        if not plan.rows:
-            raise UsageError(f"{', '.join(inputs)}: holds no rows")
-        if plan.too_long:
-            what = "fail" if on_overflow == "fail" else "lose the end of their candidate"
-            progress.warn(f"{plan.too_long} of {plan.rows} rows do not fit the model's context; they {what}")
-        judge.expect(plan.longest, out / "engine.log")
-        with Run(out, judge, files, columns) as run:
+    with Run(out, progress.say) as run:
+        run.refuse_another(judge, part)
+        with Plan(judge, islice(read_rows(files, columns), limit), scratch=out, shard=part) as plan:
+            if not plan.input_rows:
+                raise UsageError(f"{', '.join(inputs)}: holds no rows")
+            if plan.too_long:
+                what = "fail" if on_overflow == "fail" else "lose the end of their candidate"
+                progress.warn(
+                    f"{plan.too_long} of {plan.rows} rows do not fit the model's context; they {what}"
+                )
+            judge.expect(plan.longest, out / "engine.log")
+            done = run.begin(judge, plan, files, columns, part, retry_failed)
             progress.say(judge.engine.headline())
             if deterministic and not judge.engine.describe().get("batch_invariant"):
                 progress.warn("--deterministic: not in force, this engine or hardware has no such execution")
-            if run.already_done:
-                progress.say(f"continuing: {run.already_done} rows are done already")
-            with progress.counting(plan.rows - run.already_done):
-                summary = run.score(plan, progress.add)
+            if done:
+                progress.say(f"continuing: {done} rows are done already")
+            with progress.counting(plan.rows - done), Stop(progress.say) as stop:
+                summary = run.score(progress.add, stop.asked)
+    if not run.complete:
+        done = summary.judged + summary.failed
+        progress.say(f"stopped with {done} of {plan.rows} rows done; the same command continues")
+        raise typer.Exit(stop.exit_code)
     print_table(summary.table())
     progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
     counted = judge.engine.statistics()

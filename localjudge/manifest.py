@@ -1,0 +1,76 @@
+"""What a run is, as `run.json` says it: its settings, its model and rubric, and each start of it."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import RunMismatchError
+
+MANIFEST = "run.json"
+FORMAT = 2
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What `run.json` says.
+
+    Raises:
+        RunMismatchError: the folder holds no run that this version can read.
+    """
+    file = folder / MANIFEST
+    try:
+        manifest: Any = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise RunMismatchError(f"{folder}: no run directory, it has no {MANIFEST}") from None
+    except (OSError, ValueError) as error:
+        raise RunMismatchError(f"{file}: cannot be read: {error}") from None
+    whole = isinstance(manifest, dict) and {"settings", "rubric", "model", "starts"} <= set(manifest)
+    if not whole or manifest.get("format") != FORMAT:
+        raise RunMismatchError(f"{file}: not of the format {FORMAT} that this version of localjudge reads")
+    return dict(manifest)
+
+
+def write_json(file: Path, content: Mapping[str, Any]) -> None:
+    """Write a file of the run directory, whole or not at all."""
+    scratch = file.with_name(f"{file.name}.tmp")
+    scratch.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    scratch.replace(file)
+
+
+def new_start(inputs: list[str], columns: Mapping[str, str]) -> dict[str, Any]:
+    """What is known of a start from the beginning: when, where, of what."""
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "inputs": inputs,
+        "columns": dict(columns),
+        "localjudge": version("localjudge"),
+        "outlines_core": version("outlines-core"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+    }
+
+
+def changes(manifest: Mapping[str, Any], described: Mapping[str, Any]) -> list[str]:
+    """What of the settings differs, in words.
+
+    Args:
+        manifest: what `run.json` says.
+        described: the same of a judge; of its settings, only those that are known.
+    """
+    found = []
+    for name, now in described["settings"].items():
+        was = manifest["settings"].get(name)
+        if was != now:
+            if name in ("rubric", "model"):
+                was = f"{manifest[name]['name']} ({str(was)[:8]})"
+                now = f"{described[name]['name']} ({str(now)[:8]})"
+            found.append(f"{name}: {was} there, {now} now")
+    was, now = manifest.get("shard"), described.get("shard")
+    if was != now:
+        found.append(f"shard: {was or 'the whole input'} there, {now or 'the whole input'} now")
+    return found
