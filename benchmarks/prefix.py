@@ -15,6 +15,7 @@ from collections.abc import Iterable
 import report
 
 from localjudge import Judge, Row
+from localjudge.judge import Task
 from localjudge.plan import Plan
 from localjudge.rows import find_inputs, read_rows
 
@@ -34,7 +35,7 @@ def main() -> None:
     rows = [row for row in rows if fits(judge, row)]
     prompts = [judge.prompt(row)[0] for row in rows]
     with Plan(judge, rows) as plan:
-        ours = [row for _, row in plan]
+        ours = [task.row for _, task in plan if isinstance(task, Task)]
     shares = {
         "input order": cached_share(options, rows),
         "ours": cached_share(options, ours),

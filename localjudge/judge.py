@@ -190,8 +190,15 @@ class Judge:
             "prompt_sha256": self.rubric.template_digest,
             "model": {"name": self.model.name, "path": str(self.model.path), "files": self.model.files},
             "max_tokens": self.decoding.max_tokens,
-            "notice": BUNDLED_NOTICE if self.model.is_bundled else None,
+            "notice": self.notice,
         }
+
+    @property
+    def notice(self) -> str | None:
+        """What a reader of its scores must know, if anything."""
+        if self._engine_name == "dry-run":
+            return "This is a dry run: no model was asked, and the scores mean nothing."
+        return BUNDLED_NOTICE if self.model.is_bundled else None
 
     def score(self, rows: Iterable[Row | Failure | Mapping[str, Any]]) -> Iterator[Outcome]:
         """A judgement or a failure for each row, each exactly once, as they finish (not in order)."""

@@ -41,10 +41,12 @@ class Plan(AbstractContextManager["Plan"]):
         input_rows: how many rows the whole input has, unreadable ones included.
         input_digest: of the whole input's rows, in their order, in hex.
         rows: how many of them are of this shard.
+        different: how many of those are work of their own; equal ones are judged once.
+        groups: how many instructions, with their reference, those have.
         too_long: how many of those do not fit the model's context.
-        failing: how many of those make no prompt, for that or any other reason.
         prompt_tokens: of all their prompts together.
         longest: tokens of the longest prompt that fits, 0 where there is none.
+        scratch_bytes: what the scratch file takes.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Plan(AbstractContextManager["Plan"]):
         scratch: Path | None = None,
         shard: Shard = WHOLE,
     ) -> None:
-        self.input_rows = self.too_long = self.failing = self.prompt_tokens = self.longest = 0
+        self.input_rows = self.too_long = self.prompt_tokens = self.longest = 0
         self._input_digest = hashlib.sha256()
         self._offsets, self._numbers, groups = array("q"), array("q"), array("Q")
         self._digests = bytearray()
@@ -70,7 +72,10 @@ class Plan(AbstractContextManager["Plan"]):
             self._file.close()
             raise
         self.rows = len(self._offsets)
-        self._order = _order(np.asarray(groups), np.frombuffer(self._digests, "V16"))
+        self.scratch_bytes = self._file.tell()
+        groups_of, digests = np.asarray(groups), np.frombuffer(self._digests, "S16")
+        self.groups, self.different = len(np.unique(groups_of)), len(np.unique(digests))
+        self._order = _order(groups_of, digests)
 
     def __exit__(self, *exception: object) -> None:
         self._file.close()
@@ -92,11 +97,6 @@ class Plan(AbstractContextManager["Plan"]):
     def input_digest(self) -> str:
         return self._input_digest.hexdigest()
 
-    @property
-    def different(self) -> int:
-        """How many rows are work of their own: equal ones are judged once."""
-        return len(np.unique(np.frombuffer(self._digests, "S16")))
-
     def _part(self, rows: Iterable[Row | Failure], shard: Shard) -> Iterator[Row | Failure]:
         for row in rows:
             self.input_rows += 1
@@ -110,13 +110,12 @@ class Plan(AbstractContextManager["Plan"]):
             self.too_long += task.overflows
             self.prompt_tokens += len(task.tokens)
             self.longest = max(self.longest, len(task.tokens))
-        self.failing += isinstance(task, Failure) or task.error is not None
 
 
-def _order(groups: NDArray[np.uint64], digests: NDArray[np.void]) -> array[int]:
+def _order(groups: NDArray[np.uint64], digests: NDArray[np.bytes_]) -> array[int]:
     """Places by the first of their group, then by the first of their equals, then as they came."""
     first_of_group = _first(groups)
-    return array("q", np.lexsort((_first(digests.view("S16")), first_of_group)).astype(np.int64).tobytes())
+    return array("q", np.lexsort((_first(digests), first_of_group)).astype(np.int64).tobytes())
 
 
 def _first(values: NDArray[np.generic]) -> NDArray[np.int64]:

@@ -52,9 +52,10 @@ class Progress:
             if self._rows:
                 self.say(self._line().plain)
 
-    def add(self, outcomes: Iterable[Outcome]) -> None:
+    def add(self, outcomes: Iterable[Outcome], rows: int) -> None:
+        """Outcomes that were written, and how many rows they were given to."""
+        self._rows += rows
         for outcome in outcomes:
-            self._rows += 1
             if isinstance(outcome, Judgement):
                 self._tokens += outcome.output_tokens
             else:

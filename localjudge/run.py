@@ -144,13 +144,13 @@ class Run(AbstractContextManager["Run"]):
 
     def score(
         self,
-        report: Callable[[list[Outcome]], None] = lambda outcomes: None,
+        report: Callable[[list[Outcome], int], None] = lambda outcomes, rows: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Summary:
         """Judge the rows that are not done yet, and put everything into the input's order.
 
         Args:
-            report: called with the outcomes as they are written.
+            report: called with the outcomes as they are written, and how many rows those are given to.
             stop: once it says true, no further row is begun.
 
         Returns:
@@ -161,8 +161,7 @@ class Run(AbstractContextManager["Run"]):
         waiting: dict[str, list[tuple[int, Row | Failure]]] = defaultdict(list)
         try:
             for outcomes in self._judge.outcomes(self._undone(waiting, stop)):
-                self._append(outcomes, waiting)
-                report(outcomes)
+                report(outcomes, self._append(outcomes, waiting))
         except KeyboardInterrupt:
             self._write_summary(self._so_far)
             raise
@@ -195,7 +194,8 @@ class Run(AbstractContextManager["Run"]):
                 last = key
                 yield task
 
-    def _append(self, outcomes: list[Outcome], waiting: dict[str, list[tuple[int, Row | Failure]]]) -> None:
+    def _append(self, outcomes: list[Outcome], waiting: dict[str, list[tuple[int, Row | Failure]]]) -> int:
+        """Write a line for each row that waits for these outcomes. How many those are."""
         if self._lease.compromise:
             raise RunBrokenError(f"{self.folder}: another localjudge has taken this run over")
         lines = []
@@ -205,6 +205,7 @@ class Run(AbstractContextManager["Run"]):
         self._journal.append(lines)
         for line in lines:
             self._so_far.add(line)
+        return len(lines)
 
     def _put_in_order(self) -> Summary:
         """Rewrite the lines in the input's order, and set those aside whose rows have left the input."""

@@ -55,7 +55,7 @@ def go(
 ) -> list[dict[str, Any]]:
     """Score a file, or rows, into a run directory; its lines. `JUDGED` gets the ids that this start judged."""
 
-    def note(outcomes: list[Outcome]) -> None:
+    def note(outcomes: list[Outcome], rows: int) -> None:
         JUDGED.extend(outcome.id for outcome in outcomes)
         report()
 

@@ -34,7 +34,7 @@ def score(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", show_default=False)],
     model: ModelName = None,
     engine: Annotated[
-        str, typer.Option(metavar="auto|vllm|transformers", help="What runs the model.")
+        str, typer.Option(metavar="auto|vllm|transformers|dry-run", help="What runs the model.")
     ] = "auto",
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
@@ -80,8 +80,8 @@ def score(
     ] = None,
 ) -> None:
     """Judge every row and write a run directory. The same command again continues a run."""
+    from localjudge.estimate import Estimate
     from localjudge.judge import Judge
-    from localjudge.model import BUNDLED_NOTICE
     from localjudge.plan import Plan
     from localjudge.progress import Progress
     from localjudge.rows import find_inputs, parse_columns, read_rows
@@ -116,8 +116,8 @@ def score(
     )
     progress = Progress()
     progress.say(f"model {judge.model.name} · rubric {judge.rubric.name} · {len(files)} input(s) → {out}")
-    if judge.model.is_bundled:
-        progress.warn(BUNDLED_NOTICE)
+    if judge.notice:
+        progress.warn(judge.notice)
     with Run(out, progress.say) as run:
         run.refuse_another(judge, part)
         with Plan(judge, islice(read_rows(files, columns), limit), scratch=out, shard=part) as plan:
@@ -137,11 +137,13 @@ def score(
                 progress.say(f"continuing: {done} rows are done already")
             with progress.counting(plan.rows - done), Stop(progress.say) as stop:
                 summary = run.score(progress.add, stop.asked)
-    if not run.complete:
-        done = summary.judged + summary.failed
-        progress.say(f"stopped with {done} of {plan.rows} rows done; the same command continues")
-        raise typer.Exit(stop.exit_code)
-    print_table(summary.table())
+            if not run.complete:
+                rows = summary.judged + summary.failed
+                progress.say(f"stopped with {rows} of {plan.rows} rows done; the same command continues")
+                raise typer.Exit(stop.exit_code)
+            rate = judge.engine.statistics().get("rate")
+            estimate = Estimate.of(judge, plan, summary, out, rate) if engine == "dry-run" else None
+    print_table(estimate.table() if estimate else summary.table())
     progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
     counted = judge.engine.statistics()
     if counted.get("cached_prompt_tokens"):
@@ -149,6 +151,8 @@ def score(
         progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
     for reason, count in summary.reasons.most_common(10):
         progress.warn(f"{count} failed: {reason}")
+    if estimate and not estimate.fits_disk:
+        progress.warn(f"{out}: the disk has not the room for this run")
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)
 

@@ -21,7 +21,7 @@ from localjudge.grammar import TokenTable
 from localjudge.model import Model
 from localjudge.prompt import Prompt
 
-ENGINES = ("auto", "transformers", "vllm")
+ENGINES = ("auto", "transformers", "vllm", "dry-run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,10 @@ def open_engine(
     """
     if name not in ENGINES:
         raise UsageError(f"--engine {name}: there are {', '.join(ENGINES)}")
+    if name == "dry-run":
+        from localjudge.engines.dry_run import DryRunEngine
+
+        return DryRunEngine(model, decoding, options)
     if name == "vllm" and find_spec("vllm") is None:
         raise UsageError("--engine vllm: vLLM is not installed: pip install 'localjudge[vllm]'")
     if name == "vllm" or (name == "auto" and _has_vllm_and_gpu()):

@@ -1,0 +1,97 @@
+"""The engine of dry runs and tests: it answers at once, and what it answers means nothing.
+
+It needs a model's configuration and tokenizer, not its weights. Answers are whole, within their limit and of
+the model's own tokens; which one a prompt gets follows from the prompt alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.engines import Completion, Decoding, completion
+from localjudge.errors import UsageError
+from localjudge.model import Model
+from localjudge.prompt import Prompt
+
+_POOL, _AT_ONCE = 48, 64
+_TYPICAL = 60
+"""Tokens of a rationale, as models write them when they are not told how long."""
+
+
+class DryRunEngine:
+    """Answers out of a small pool.
+
+    Options: `rate`, the rows/s of the engine that the dry run stands for, to say how long that would take. That
+    engine's own options are let through and do nothing.
+    """
+
+    def __init__(self, model: Model, decoding: Decoding, options: Mapping[str, str]) -> None:
+        try:
+            self._rate = float(options["rate"]) if "rate" in options else None
+        except ValueError:
+            self._rate = 0.0
+        if self._rate is not None and not 0 < self._rate < float("inf"):
+            raise UsageError(f"--engine-arg rate={options['rate']}: give rows per second, above 0")
+        self._answers = [_answer(model, decoding, seed) for seed in range(_POOL)]
+        table = decoding.table
+        aspects, values = table.score_token.shape
+        kept = np.random.default_rng(0).dirichlet(np.ones(values), (_POOL, aspects))
+        self._probabilities = kept if table.has_probabilities else kept[:, :0]
+        self._prompt_tokens = 0
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"name": "dry-run", "versions": {}, "device": "none", "dtype": "none", "batch_size": _AT_ONCE}
+
+    def headline(self) -> str:
+        return "engine dry-run · no model is asked; the scores mean nothing"
+
+    def statistics(self) -> Mapping[str, Any]:
+        return {"prompt_tokens": self._prompt_tokens, "rate": self._rate}
+
+    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
+        waiting = iter(prompts)
+        while batch := list(islice(waiting, _AT_ONCE)):
+            self._prompt_tokens += sum(len(prompt.tokens) for prompt in batch)
+            yield [self._complete(prompt) for prompt in batch]
+
+    def _complete(self, prompt: Prompt) -> Completion:
+        digest = hashlib.blake2b(array("i", prompt.tokens).tobytes(), digest_size=8).digest()
+        chosen = int.from_bytes(digest) % _POOL
+        return completion(prompt.tag, self._answers[chosen], self._probabilities[chosen])
+
+
+def _answer(model: Model, decoding: Decoding, seed: int) -> list[int]:
+    """A walk through the table: words while the rationale lasts, then the shortest way out, any scores."""
+    random, table = np.random.default_rng(seed), decoding.table
+    words = _words(model.vocabulary.pieces, len(table.next_state[0]))
+    answer: list[int] = []
+    state = table.entry
+    while not table.is_complete(state):
+        left = decoding.max_tokens - len(answer)
+        allowed = table.allowed(state, left, decoding.stretch)
+        if state == table.thinking:
+            allowed &= table.next_state[state] == table.start
+        goes_on = allowed & table.in_rationale[table.next_state[state]] & (table.next_state[state] >= 0) & words
+        if len(answer) < _TYPICAL and goes_on.any():
+            allowed = goes_on
+        elif state not in table.score_state:
+            need = np.where(allowed, table.need(state), np.iinfo(np.int32).max)
+            allowed = need == need.min()
+        token = int(random.choice(np.flatnonzero(allowed)))
+        answer.append(token)
+        state = int(table.next_state[state, token])
+    return answer
+
+
+def _words(pieces: Mapping[int, bytes], size: int) -> NDArray[np.bool_]:
+    """Whether each token is a word of plain letters after a space, bool (V,)."""
+    are = np.zeros(size, bool)
+    are[[token for token, piece in pieces.items() if piece[:1] == b" " and piece[1:].isalpha()]] = True
+    return are
