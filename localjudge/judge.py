@@ -5,8 +5,6 @@ rows → prompts → (token table) → engine → judgements
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +15,7 @@ from typing import Any
 from localjudge.engines import Completion, Decoding, Engine, open_engine
 from localjudge.errors import ModelError, UsageError
 from localjudge.grammar import cache_folder, stretch_for, token_table
+from localjudge.manifest import row_key, settings_digest
 from localjudge.model import BUNDLED_NOTICE, Model
 from localjudge.prompt import Prompt
 from localjudge.records import Failure, Judgement, Outcome, Row
@@ -171,12 +170,11 @@ class Judge:
 
     @cached_property
     def _settings_digest(self) -> bytes:
-        return hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).digest()
+        return settings_digest(self.settings)
 
-    def key(self, row: Row | bytes) -> str:
-        """A digest of everything that decides the judgement of this row (or row's digest), 32 hex digits."""
-        digest = row.digest if isinstance(row, Row) else row
-        return hashlib.sha256(self._settings_digest + digest).hexdigest()[:32]
+    def key(self, row: Row) -> str:
+        """A digest of everything that decides the judgement of this row, 32 hex digits."""
+        return row_key(self._settings_digest, row.digest)
 
     def describe(self, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What a stranger needs to repeat the run, besides the rows.

@@ -25,6 +25,8 @@ from localjudge.records import Failure, Row
 
 EXAMPLES = "examples"
 STDIN = "-"
+FILENAME = "@filename"
+"""The column that holds the name of a row's file, without its folder and its kind."""
 
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "instruction": ("instruction", "prompt", "question", "query", "user_query", "user_input"),
@@ -106,8 +108,14 @@ def read_rows(inputs: Iterable[str], columns: Columns | None = None) -> Iterator
     for name in inputs:
         # A file's name may be no UTF-8, and then could not be written down.
         place = "stdin" if name == STDIN else name.encode("utf-8", "replace").decode()
+        known = {FILENAME: _stem(place)} if columns and FILENAME in columns.values() else {}
         for number, record in _reader(name)(name):
-            yield as_row(record, f"{place}:{number}", columns or {})
+            told = {**record, **known} if isinstance(record, Mapping) else record
+            yield as_row(told, f"{place}:{number}", columns or {})
+
+
+def _stem(place: str) -> str:
+    return Path(place.removesuffix(".gz")).stem
 
 
 Record = Mapping[str, Any] | str

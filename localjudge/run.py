@@ -229,9 +229,9 @@ class Run(AbstractContextManager["Run"]):
                     summary.add(own)
                     yield piece if own is line else to_bytes(own)
 
-            ordered = _written(self.folder / JUDGEMENTS, in_order())
+            ordered = written(self.folder / JUDGEMENTS, in_order())
             if left := list(index.unused()):
-                _written(self.folder / SET_ASIDE, map(line_at, left)).replace(self.folder / SET_ASIDE)
+                written(self.folder / SET_ASIDE, map(line_at, left)).replace(self.folder / SET_ASIDE)
         ordered.replace(self.folder / JUDGEMENTS)
         return summary
 
@@ -293,7 +293,7 @@ def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
     return read_journal(folder / JUDGEMENTS)
 
 
-def _written(file: Path, lines: Iterable[bytes]) -> Path:
+def written(file: Path, lines: Iterable[bytes]) -> Path:
     """A file beside this one that holds these lines, on the disk itself; none where that fails."""
     scratch = file.with_name(f"{file.name}.tmp")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -15,15 +16,17 @@ from typing import Any
 
 import pytest
 from conftest import Cli, random_model, write_rows
+from filelock import LeaseCompromise
 from jsonschema import Draft202012Validator
 
 from localjudge import Failure, Judge, Judgement, Row, Rubric, UsageError, read_rows
-from localjudge.errors import RunLockedError, RunMismatchError
+from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
 from localjudge.plan import Plan
 from localjudge.records import Outcome, from_line
 from localjudge.repeat import repeat
 from localjudge.run import Run, read_lines
 from localjudge.shard import WHOLE
+from localjudge.stop import Stop, Stopped
 
 Make = Callable[..., Judge]
 
@@ -127,6 +130,88 @@ def test_a_second_process_is_refused_while_the_first_writes(
             go(out, make(), rows)
         process.kill()
     assert len(go(out, make(), rows)) == 60, "the lock goes with the process that held it"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_asked_to_stop_finishes_what_it_has_begun(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path, number: signal.Signals, code: int
+) -> None:
+    rows, out, whole = write_rows(tmp_path / "a.jsonl", 90), tmp_path / "stopped", tmp_path / "whole"
+    settings = ["--model", model, "--rubric", short_rubric, "--max-rationale-tokens", 24]
+    settings += ["--engine-arg", "batch_size=3"]
+    with start(rows, "--out", out, *settings) as process:
+        wait_for_lines(out, process)
+        process.send_signal(number)
+        assert process.stderr
+        said = process.stderr.read().decode()
+    assert process.returncode == code
+    assert "stopping: finishing what is in flight" in said
+    assert "of 90 rows done; the same command continues" in said
+    summary = json.loads((out / "summary.json").read_text())
+    lines = (out / "judgements.jsonl").read_bytes()
+    assert lines.endswith(b"\n")
+    assert (summary["complete"], summary["planned"]) == (False, 90)
+    assert 0 < summary["rows"] == lines.count(b"\n") < 90
+    for folder in (out, whole):
+        assert cli("score", rows, "--out", folder, *settings).code == 0
+    assert (out / "judgements.jsonl").read_bytes() == (whole / "judgements.jsonl").read_bytes()
+    assert json.loads((out / "summary.json").read_text())["complete"] is True
+
+
+def test_a_second_signal_stops_at_once() -> None:
+    said: list[str] = []
+    with Stop(said.append, grace=60) as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert (stop.asked(), stop.exit_code) == (True, 143)
+        with pytest.raises(Stopped):
+            signal.raise_signal(signal.SIGINT)
+    assert len(said) == 1
+
+
+def test_the_grace_ends() -> None:
+    with Stop(lambda text: None, grace=0.05):
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(Stopped):
+            time.sleep(5)
+
+
+def test_a_disk_that_fills_loses_nothing_and_the_run_goes_on_once_there_is_room(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 90, candidate="So.")
+    out, whole = tmp_path / "full", tmp_path / "whole"
+    settings = ["--model", model, "--rubric", short_rubric, "--engine", "dry-run"]
+    assert cli("score", rows, "--out", whole, *settings).code == 0
+    size = (whole / "judgements.jsonl").stat().st_size
+    room = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size - 9000, size - 9000))}
+    with start(rows, "--out", out, *settings, **room) as process:
+        assert process.stderr
+        said = process.stderr.read().decode()
+    assert (process.returncode, said.splitlines()[-1]) == (
+        1, "localjudge: [Errno 27] File too large; the same command continues",
+    )  # fmt: skip
+    lines = (out / "judgements.jsonl").read_bytes()
+    assert lines.endswith(b"\n")
+    assert 0 < lines.count(b"\n") < 90
+    assert cli("score", rows, "--out", out, *settings).code == 0
+    assert (out / "judgements.jsonl").read_bytes() == (whole / "judgements.jsonl").read_bytes()
+
+
+def test_a_folder_that_is_taken_away_stops_the_run(tmp_path: Path, make: Make) -> None:
+    rows, out = write_rows(tmp_path / "a.jsonl", 30), tmp_path / "out"
+    with pytest.raises(RunBrokenError, match="taken away while the run was writing it"):
+        go(out, make(), rows, report=lambda: (out / "judgements.jsonl").unlink(missing_ok=True))
+
+
+def test_a_run_that_another_host_has_taken_over_is_written_no_more(tmp_path: Path, make: Make) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 6)
+    with Run(tmp_path / "out") as run, Plan(make(), read_rows([str(rows)])) as plan:
+        run.begin(make(), plan)
+        run._lease._claim.compromise = LeaseCompromise(  # what its heartbeat notes when the lock is another's
+            lock_file=str(tmp_path / "out" / ".lock"), token="", reason="owner-changed"
+        )
+        with pytest.raises(RunBrokenError, match="another localjudge has taken this run over"):
+            run.score()
 
 
 @pytest.mark.parametrize("torn", [b'{"id": "r4", "system": "a", "sta', b"{", b'{"id": "\xe6\x98'])

@@ -18,7 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
-for command in (scoring.score, scoring.prompt, runs.show, scoring.repeat):
+for command in (scoring.score, scoring.prompt, runs.show, runs.export, runs.merge, scoring.repeat):
     app.command()(command)
 
 

@@ -1,12 +1,13 @@
-"""Commands that read run directories: `show`."""
+"""Commands that read run directories: `show`, `export` and `merge`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from localjudge.cli.options import RunFolder, print_table
+from localjudge.cli.options import FAILED_ROWS, RunFolder, print_table
 from localjudge.errors import UsageError
 
 
@@ -40,3 +41,41 @@ def show(
             typer.echo(judgement_text(line, aspects))
     if missing := wanted - found:
         raise UsageError(f"{run}: no row with the id {', '.join(sorted(missing))}")
+
+
+def export(
+    run: RunFolder,
+    to: Annotated[
+        str, typer.Option("--to", metavar="jsonl|csv|parquet|alpaca-eval|inspect", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="For inspect, a folder.", show_default=False)
+    ],
+    with_texts: Annotated[
+        bool, typer.Option("--with-texts", help="With each row's instruction, reference and candidate.")
+    ] = False,
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="SYSTEM", help="For alpaca-eval: the system to compare with.", show_default=False),
+    ] = None,
+) -> None:
+    """Write a run for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
+    from localjudge.export import export as write
+
+    typer.echo(f"{write(run, to, out, with_texts, baseline)} rows · {out}", err=True)
+
+
+def merge(
+    shards: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="The shards' run directories.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The merged run's.", show_default=False)],
+) -> None:
+    """Put the shards of a run together, as if one machine had judged them all."""
+    from localjudge.merge import merge as put_together
+
+    summary = put_together(shards, out)
+    print_table(summary.table())
+    typer.echo(f"{summary.judged} judged, {summary.failed} failed · {out}", err=True)
+    if summary.failed:
+        raise typer.Exit(FAILED_ROWS)

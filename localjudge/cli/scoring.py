@@ -38,6 +38,10 @@ def score(
     ] = "auto",
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
+    system_from: Annotated[
+        str | None,
+        typer.Option(metavar="filename", help="Each file holds one system's rows.", show_default=False),
+    ] = None,
     limit: Limit = None,
     max_rationale_tokens: Annotated[
         int, typer.Option(metavar="N", help="The most tokens of a rationale.")
@@ -84,12 +88,16 @@ def score(
     from localjudge.judge import Judge
     from localjudge.plan import Plan
     from localjudge.progress import Progress
-    from localjudge.rows import find_inputs, parse_columns, read_rows
+    from localjudge.rows import FILENAME, find_inputs, parse_columns, read_rows
     from localjudge.run import Run
     from localjudge.shard import Shard
     from localjudge.stop import Stop
 
     columns = parse_columns(column or ())
+    if system_from is not None:
+        if system_from != "filename" or "system" in columns:
+            raise UsageError(f"--system-from {system_from}: there is filename, without --column system=…")
+        columns["system"] = FILENAME
     files = find_inputs(inputs)
     part = Shard.parse(shard, os.environ)
     settle_environment(deterministic)

@@ -1,0 +1,79 @@
+"""A run in the forms that other tools read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import UsageError
+from localjudge.export import alpaca_eval, inspect, tables
+from localjudge.manifest import read_manifest
+from localjudge.records import Failure, to_line
+from localjudge.rubric import Rubric
+from localjudge.run import read_lines
+from localjudge.texts import Texts
+
+TABLES = {"jsonl": tables.write_jsonl, "csv": tables.write_csv, "parquet": tables.write_parquet}
+FORMS = (*TABLES, "alpaca-eval", "inspect")
+TEXTS = ("instruction", "reference", "candidate")
+
+
+def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline: str | None = None) -> int:
+    """Write a run for other tools.
+
+    Args:
+        folder: the run directory.
+        to: one of `FORMS`.
+        out: the file to write, or for `inspect` a folder; whole or not at all.
+        with_texts: of a table, with the instruction, the reference and the candidate of each row.
+        baseline: for `alpaca-eval`, the system that the others are compared with.
+
+    Returns:
+        The rows written.
+
+    Raises:
+        UsageError: no such form, no run, or texts that are not where they were.
+    """
+    if to not in FORMS:
+        raise UsageError(f"--to {to}: there are {', '.join(FORMS)}")
+    manifest = read_manifest(folder)
+    aspects = Rubric.model_validate(manifest["rubric"]).aspects
+    scratch = out.with_name(f"{out.name}.tmp")
+    try:
+        if to in TABLES:
+            columns = [*to_line(Failure(id="", key="", error=""), aspects), *(TEXTS if with_texts else ())]
+            lines = lines_with_texts(folder) if with_texts else read_lines(folder)
+            rows = TABLES[to](lines, columns, aspects, scratch)
+        elif to == "alpaca-eval":
+            rows = alpaca_eval.write(lambda: lines_with_texts(folder), manifest, aspects, scratch, baseline)
+        else:
+            rows = inspect.write(lines_with_texts(folder), manifest, aspects, scratch)
+        if scratch.is_dir() and out.is_dir():
+            shutil.rmtree(out)
+        scratch.replace(out)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror or error}") from None
+    finally:
+        if scratch.is_dir():
+            shutil.rmtree(scratch)
+        scratch.unlink(missing_ok=True)
+    return rows
+
+
+def lines_with_texts(folder: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a run, each with the texts of its row (null for a row that could not be read).
+
+    Raises:
+        UsageError: the inputs are not there any more, or a row has changed.
+    """
+    keys = {line["key"] for line in read_lines(folder) if line["group"] is not None}
+    with Texts(read_manifest(folder), keys) as texts:
+        if texts.problems:
+            raise UsageError(f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}")
+        for line in read_lines(folder):
+            text = texts.get(line["key"])
+            if text is None and line["group"] is not None:
+                raise UsageError(f"{folder}: {line['source']} is not the row any more that was judged")
+            yield line | {name: getattr(text, name, None) for name in TEXTS}

@@ -1,0 +1,117 @@
+"""Merging shards into the run that one machine would have written."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import RunMismatchError, UsageError
+from localjudge.manifest import MANIFEST, changes, read_manifest, write_json
+from localjudge.rubric import Rubric
+from localjudge.run import JUDGEMENTS, SUMMARY, Run, written
+from localjudge.shard import Shard
+from localjudge.summary import Summary
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A shard's run directory."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    shard: Shard
+    complete: bool
+
+    @property
+    def start(self) -> dict[str, Any]:
+        return dict(self.manifest["starts"][-1])
+
+
+def merge(folders: Sequence[Path], out: Path) -> Summary:
+    """Put the shards of one run together, in the input's order.
+
+    Args:
+        folders: the run directories of all its shards.
+        out: a folder that holds no run yet.
+
+    Returns:
+        What the whole run came to.
+
+    Raises:
+        RunMismatchError: they are not the shards of one run over one input.
+        UsageError: some are missing or not complete; each is named.
+    """
+    parts = sorted((_read(folder) for folder in folders), key=lambda part: part.shard.index)
+    _refuse_others(parts)
+    _refuse_gaps(parts)
+    first = parts[0]
+    with Run(out):
+        if (out / MANIFEST).exists() or (out / JUDGEMENTS).exists():
+            raise RunMismatchError(f"--out {out}: holds a run already; choose another folder")
+        summary = Summary(Rubric.model_validate(first.manifest["rubric"]).aspects)
+        written(out / JUDGEMENTS, _in_order(parts, summary)).replace(out / JUDGEMENTS)
+        counted = {"complete": True, "planned": first.start["input_rows"], **summary.as_dict()}
+        write_json(out / SUMMARY, counted)
+        starts = sorted(
+            (start for part in parts for start in part.manifest["starts"]), key=itemgetter("started")
+        )
+        write_json(out / MANIFEST, {**first.manifest, "shard": None, "starts": starts})
+    return summary
+
+
+def _read(folder: Path) -> _Part:
+    manifest = read_manifest(folder)
+    if manifest["shard"] is None:
+        raise UsageError(f"{folder}: is no shard; it holds the whole input")
+    try:
+        complete = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["complete"]
+    except (OSError, ValueError, KeyError):
+        complete = False
+    return _Part(folder, manifest, Shard.parse(manifest["shard"], {}), complete is True)
+
+
+def _refuse_others(parts: Sequence[_Part]) -> None:
+    """Refuse what is not of the same run over the same input as the first, and what is there twice."""
+    first = parts[0]
+    for before, part in pairwise(parts):
+        found = changes(first.manifest, {**part.manifest, "shard": first.manifest["shard"]})
+        if part.shard.count != first.shard.count:
+            found.append(f"shards: {first.shard.count} there, {part.shard.count} here")
+        if part.start["input_digest"] != first.start["input_digest"]:
+            rows = f"{first.start['input_rows']} rows there, {part.start['input_rows']} here"
+            found.append(f"input: other rows, or in another order ({rows})")
+        if found:
+            raise RunMismatchError(f"{part.folder}: not of one run with {first.folder}: {'; '.join(found)}")
+        if part.shard == before.shard:
+            raise RunMismatchError(f"{part.folder}: is shard {part.shard}, as {before.folder} is")
+
+
+def _refuse_gaps(parts: Sequence[_Part]) -> None:
+    count = parts[0].shard.count
+    missing = sorted(set(range(1, count + 1)) - {part.shard.index for part in parts})
+    gaps = [f"{Shard(index, count)} is missing" for index in missing]
+    gaps += [f"{part.shard} ({part.folder}) is not complete" for part in parts if not part.complete]
+    if gaps:
+        raise UsageError(f"shards: {'; '.join(gaps)}; run these again and then merge")
+
+
+def _in_order(parts: Iterable[_Part], summary: Summary) -> Iterator[bytes]:
+    """The lines of all parts by their rows' numbers, which each part has in ascending order."""
+    for number, (row, piece, line) in enumerate(heapq.merge(*map(_lines, parts), key=itemgetter(0)), 1):
+        if row != number:
+            raise RunMismatchError(f"shards: row {min(row, number)} of the input has no line, or two")
+        summary.add(line)
+        yield piece
+
+
+def _lines(part: _Part) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+    with (part.folder / JUDGEMENTS).open("rb") as stream:
+        for piece in stream:
+            line = json.loads(piece)
+            yield line["row"], piece, line

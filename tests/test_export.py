@@ -1,0 +1,121 @@
+"""Runs in other tools' forms: every row, typed, and safe to open."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from conftest import Cli, write_rows
+
+from localjudge.run import read_lines
+
+
+@pytest.fixture
+def run(cli: Cli, tmp_path: Path, model: Path, short_rubric: Path) -> Path:
+    """Six rows of two systems on three questions, one of which could not be judged."""
+    rows = write_rows(tmp_path / "a.jsonl", 5, note="=1+1")
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    for place, line in enumerate(lines):
+        line["instruction"] = f"Question {place // 2}?"
+    bad = {"id": "=bad", "system": "b", "instruction": "Question 2?", "reference": "Yes.", "candidate": None}
+    rows.write_text("".join(json.dumps(line) + "\n" for line in [*lines, bad]))
+    flags = ["--model", model, "--rubric", short_rubric, "--engine", "dry-run"]
+    assert cli("score", rows, "--out", tmp_path / "run", *flags).code == 3
+    return tmp_path / "run"
+
+
+def test_parquet_has_every_row_with_typed_columns(cli: Cli, run: Path, tmp_path: Path) -> None:
+    assert cli("export", run, "--to", "parquet", "--out", tmp_path / "t.parquet", "--with-texts").code == 0
+    table = pyarrow.parquet.read_table(tmp_path / "t.parquet")
+    assert table.num_rows == 6
+    assert table.schema.field("tact").type == pyarrow.int64()
+    assert table.schema.field("tact_expected").type == pyarrow.float64()
+    assert table.schema.field("wit_probabilities").type == pyarrow.list_(pyarrow.float64())
+    first, last = table.to_pylist()[0], table.to_pylist()[-1]
+    line = next(read_lines(run))
+    assert first | {"columns": line["columns"]} == line | {
+        "instruction": "Question 0?", "reference": "Yes.", "candidate": "word ",
+    }  # fmt: skip
+    assert json.loads(first["columns"]) == {"note": "=1+1"}
+    assert (last["tact"], last["candidate"], last["status"]) == (None, None, "failed")
+
+
+def test_csv_holds_the_same_and_no_cell_is_a_formula(cli: Cli, run: Path, tmp_path: Path) -> None:
+    assert cli("export", run, "--to", "csv", "--out", tmp_path / "t.csv").code == 0
+    with (tmp_path / "t.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    lines = list(read_lines(run))
+    assert [row["tact"] for row in rows] == [str(line["tact"] or "") for line in lines]
+    assert json.loads(rows[0]["tact_probabilities"]) == lines[0]["tact_probabilities"]
+    assert rows[-1]["id"] == "'=bad"
+    assert not any(cell.startswith(("=", "+", "@")) for row in rows for cell in row.values())
+
+
+def test_jsonl_holds_the_lines_themselves(cli: Cli, run: Path, tmp_path: Path) -> None:
+    assert cli("export", run, "--to", "jsonl", "--out", tmp_path / "t.jsonl").code == 0
+    assert (tmp_path / "t.jsonl").read_bytes() == (run / "judgements.jsonl").read_bytes()
+
+
+def test_alpaca_eval_gets_a_preference_for_each_pair(cli: Cli, run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "annotations.json"
+    assert cli("export", run, "--to", "alpaca-eval", "--baseline", "a", "--out", out).code == 0
+    pairs = json.loads(out.read_text())
+    assert [pair["instruction"] for pair in pairs] == ["Question 0?", "Question 1?"], (
+        "the third has no judgement"
+    )
+    assert {(pair["generator_1"], pair["generator_2"]) for pair in pairs} == {("a", "b")}
+    lines = {line["id"]: line for line in read_lines(run)}
+    for place, pair in enumerate(pairs):
+        ours, theirs = (
+            lines[f"r{2 * place + offset}"]["tact_expected"] + lines[f"r{2 * place + offset}"]["wit_expected"]
+            for offset in (1, 0)
+        )
+        assert pair["preference"] == (2.0 if ours > theirs else 1.0 if ours < theirs else 1.5)
+    end = cli("export", run, "--to", "alpaca-eval", "--out", out)
+    assert (end.code, "name the system to compare with, of a, b" in end.err) == (2, True)
+
+
+def test_inspect_reads_what_it_was_given(cli: Cli, run: Path, tmp_path: Path) -> None:
+    log = pytest.importorskip("inspect_ai.log")
+    assert cli("export", run, "--to", "inspect", "--out", tmp_path / "logs").code == 0
+    read = {file.stem: log.read_eval_log(str(file)) for file in (tmp_path / "logs").iterdir()}
+    assert set(read) == {"a", "b"}
+    lines = {f"{line['row']}-{line['id']}": line for line in read_lines(run)}
+    for sample in [sample for each in read.values() for sample in each.samples]:
+        line = lines.pop(sample.id)
+        assert {name: score.value for name, score in sample.scores.items()} == (
+            {"tact": line["tact"], "wit": line["wit"]} if line["status"] == "judged" else {}
+        )
+    assert not lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["RUN", "--to", "xlsx", "--out", "t"], "--to xlsx: there are jsonl, csv, parquet"),
+        (["none", "--to", "csv", "--out", "t"], "none: no run directory"),
+        (["RUN", "--to", "csv", "--out", "none/t"], "--out none/t: No such file or directory"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    cli: Cli, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    end = cli("export", *(run if word == "RUN" else word for word in arguments))
+    assert (end.code, end.out, words in end.err) == (2, "", True)
+
+
+def test_texts_that_have_changed_are_not_passed_off_as_judged(cli: Cli, run: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "a.jsonl"
+    before = rows.read_text()
+    rows.write_text(before.replace("Question 1?", "Another?"))
+    end = cli("export", run, "--to", "csv", "--out", tmp_path / "t.csv", "--with-texts")
+    assert (end.code, "a.jsonl:3 is not the row any more that was judged" in end.err) == (2, True)
+    assert not list(tmp_path.glob("t.csv*"))
+    rows.unlink()
+    end = cli("export", run, "--to", "csv", "--out", tmp_path / "t.csv", "--with-texts")
+    assert (end.code, "its rows cannot be read again" in end.err) == (2, True)

@@ -1,0 +1,112 @@
+"""Shards: each row in one of them, prefixes together, and merged again the run of one machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Cli, write_rows
+from hypothesis import given
+from hypothesis import strategies as st
+
+from localjudge import UsageError
+from localjudge.run import read_lines
+from localjudge.shard import WHOLE, Shard
+
+ARRAY = {
+    f"SLURM_ARRAY_TASK_{name}": value for name, value in zip(("ID", "COUNT", "MIN", "MAX"), "3403", strict=True)
+}
+
+
+@pytest.fixture
+def flags(model: Path, short_rubric: Path) -> list[str]:
+    return ["--model", str(model), "--rubric", str(short_rubric), "--engine", "dry-run"]
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(1, 50))
+def test_every_group_is_of_exactly_one_shard(group: int, count: int) -> None:
+    assert sum(Shard(index, count).holds(group) for index in range(1, count + 1)) == 1
+
+
+@pytest.mark.parametrize("text", ["0/4", "5/4", "3", "3/", "a/b", "-1/4", "1/0", "3/16/2"])
+def test_what_is_no_shard_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--shard {text}"):
+        Shard.parse(text, {})
+
+
+def test_a_task_of_a_slurm_array_is_a_shard_counted_from_one() -> None:
+    assert Shard.parse("slurm", ARRAY) == Shard(4, 4)
+    from_one = {"SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_MAX": "4"}
+    assert Shard.parse("slurm", ARRAY | from_one) == Shard(3, 4)
+    assert Shard.parse(None, ARRAY) == WHOLE, "only where it is asked for"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"SLURM_ARRAY_TASK_MIN": "3", "SLURM_ARRAY_TASK_COUNT": "1"},
+        {"SLURM_ARRAY_TASK_MIN": "1", "SLURM_ARRAY_TASK_COUNT": "2"},
+    ],
+)
+def test_a_part_of_an_array_does_not_say_of_how_many_shards_it_is(changed: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=r"say of how many: --shard \$SLURM_ARRAY_TASK_ID/"):
+        Shard.parse("slurm", ARRAY | changed)
+    with pytest.raises(UsageError, match="no task of a Slurm array"):
+        Shard.parse("slurm", {})
+
+
+def test_merged_shards_equal_the_run_of_one_machine(cli: Cli, tmp_path: Path, flags: list[str]) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 60)
+    with rows.open("a") as stream:
+        stream.write("{\n" + rows.read_text().splitlines()[0] + "\n")
+    assert cli("score", rows, "--out", tmp_path / "whole", *flags).code == 3
+    shards = [tmp_path / f"s{index}" for index in range(1, 5)]
+    for index, shard in enumerate(shards, 1):
+        assert cli("score", rows, "--out", shard, "--shard", f"{index}/4", *flags).code in (0, 3)
+    counts = [len(list(read_lines(shard))) for shard in shards]
+    assert sum(counts) == 62
+    assert min(counts) > 0
+    end = cli("merge", *shards[::-1], "--out", tmp_path / "merged")
+    assert (end.code, "61 judged, 1 failed" in end.err) == (3, True)
+    for name in ("judgements.jsonl",):
+        assert (tmp_path / "merged" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    summaries = [json.loads((tmp_path / run / "summary.json").read_text()) for run in ("merged", "whole")]
+    summaries[1].pop("engine")
+    assert summaries[0] == summaries[1]
+    again = cli("score", rows, "--out", tmp_path / "merged", *flags)
+    assert "continuing: 62 rows are done already" in again.err, "a merged run is a run"
+
+
+def test_merging_names_what_is_missing_or_does_not_belong(
+    cli: Cli, tmp_path: Path, flags: list[str], short_rubric: Path
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 12)
+    run = {name: tmp_path / name for name in ("one", "two", "other", "fewer", "whole", "broken")}
+    for name, more in {
+        "one": ["--shard", "1/3"], "two": ["--shard", "2/3"], "other": ["--shard", "3/3", "--seed", "1"],
+        "fewer": ["--shard", "3/3", "--limit", "11"], "whole": [], "broken": ["--shard", "3/3"],
+    }.items():  # fmt: skip
+        assert cli("score", rows, "--out", run[name], *more, *flags).code == 0
+    (run["broken"] / "summary.json").unlink()
+    for others, words in {
+        ("one", "two"): "shards: 3/3 is missing; run these again",
+        ("one", "two", "broken"): f"shards: 3/3 ({run['broken']}) is not complete",
+        ("one", "two", "other"): "seed: 0 there, 1 now",
+        ("one", "two", "fewer"): "input: other rows, or in another order (12 rows there, 11 here)",
+        ("one", "one", "two"): f"{run['one']}: is shard 1/3, as {run['one']} is",
+        ("one", "whole"): f"{run['whole']}: is no shard",
+    }.items():
+        end = cli("merge", *(run[name] for name in others), "--out", tmp_path / "merged")
+        assert (end.code, words in end.err) == (2, True), end.err
+    assert not (tmp_path / "merged" / "run.json").exists()
+    end = cli("merge", run["one"], run["two"], "--out", run["whole"])
+    assert end.code == 2
+
+
+def test_a_folder_of_one_shard_is_refused_to_another(cli: Cli, tmp_path: Path, flags: list[str]) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 6)
+    assert cli("score", rows, "--out", tmp_path / "out", "--shard", "1/2", *flags).code == 0
+    for others, words in ((["--shard", "2/2"], "1/2 there, 2/2 now"), ([], "1/2 there, the whole input now")):
+        end = cli("score", rows, "--out", tmp_path / "out", *others, *flags)
+        assert (end.code, words in end.err) == (2, True)
