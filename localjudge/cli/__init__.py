@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from localjudge.cli import runs, scoring
+from localjudge.cli import runs, scoring, trust
 from localjudge.errors import LocalJudgeError
 
 app = typer.Typer(
@@ -20,6 +20,11 @@ app = typer.Typer(
 )
 for command in (scoring.score, scoring.prompt, runs.show, scoring.repeat):
     app.command()(command)
+app.command()(trust.agree)
+app.command()(trust.rank)
+app.command()(trust.jury)
+app.command()(trust.calibrate)
+app.command("import")(trust.import_scores)
 
 
 def main() -> None:

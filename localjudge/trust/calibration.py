@@ -1,4 +1,8 @@
-"""A monotone map from a judge's scores to people's: fitted, checked out of sample, applied in reports only."""
+"""A monotone map from a judge's scores to people's: fitted, checked out of sample, applied in reports only.
+
+The map is scikit-learn's isotonic regression of the mean label on the score: never falling, otherwise free.
+Since that fits noise too, what it gains is measured by cross-validation that leaves out whole instructions.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from localjudge.errors import UsageError
-from localjudge.trust.scores import Floats, Of, Scores
+from localjudge.trust.estimate import UNDEFINED
+from localjudge.trust.labels import Labels
+from localjudge.trust.resampling import RESAMPLES, averages, studentise
+from localjudge.trust.scores import Floats, Integers, Of, Scores
 
 _DECISIVE = ("rubric", "model")
 
@@ -32,8 +39,9 @@ class Interval(_Record):
 class AspectMap(_Record):
     """The map of one aspect: piecewise linear through the points, level beyond them; and what it was worth.
 
-    `before` and `after` are the mean absolute errors on instructions that the map had not seen, `gain` is what
-    lies between (above 0: the map helps), `constant` the error of always saying the labels' mean.
+    `before` and `after` are the root mean squared errors on instructions that the map had not seen, and
+    `constant` that of always saying the mean of the labels that it had. `gain` is the mean squared error less
+    with the map than without (above 0: the map helps). None where there are too few instructions to tell.
     """
 
     x: tuple[float, ...]
@@ -76,7 +84,10 @@ class Calibration(_Record):
             raise UsageError(f"--calibration {file}: no calibration: {place}: {first['msg']}") from None
 
     def save(self, file: Path) -> None:
-        file.write_text(json.dumps(self.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
+        """Write the file, whole or not at all."""
+        scratch = file.with_name(f"{file.name}.tmp")
+        scratch.write_text(json.dumps(self.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
+        scratch.replace(file)
 
     def apply(self, aspect: str, values: Floats) -> Floats:
         """The scores of an aspect on the labels' scale; as they are, where the aspect has no map."""
@@ -104,3 +115,72 @@ class Calibration(_Record):
 def judge_of(manifest: Mapping[str, Any]) -> dict[str, str]:
     """What a calibration belongs to: the digests of the rubric and of the model."""
     return {name: str(manifest["settings"].get(name)) for name in _DECISIVE}
+
+
+FOLDS = 5
+
+
+def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 0) -> Calibration:
+    """Fit a map for each aspect that has labels, and measure by cross-validation what it gains.
+
+    Args:
+        scores: of one judge.
+        labels: of some of its rows; people's mean is what the map aims at.
+        resamples: for the gain's interval.
+        seed: of the folds and the resamples.
+
+    Raises:
+        UsageError: no aspect has two different scores with labels.
+    """
+    of = scores.best
+    maps = {}
+    for aspect in labels.aspects:
+        rows, label = labels.means(aspect)
+        score, group = scores.column(aspect, of)[rows], scores.group[rows]
+        if len(np.unique(score)) > 1:
+            maps[aspect] = _fitted(score, label, group, resamples, seed)
+    if not maps:
+        raise UsageError(
+            f"{scores.where}: no aspect has two different scores on labelled rows, so there is nothing to fit"
+        )
+    manifest = scores.manifests[0]
+    return Calibration(
+        judge=judge_of(manifest),
+        model=str(manifest["model"]["name"]),
+        of=of,
+        labels=labels.digests,
+        aspects=maps,
+    )
+
+
+def _fitted(score: Floats, label: Floats, group: Integers, resamples: int, seed: int) -> AspectMap:
+    from sklearn.isotonic import IsotonicRegression
+    from sklearn.model_selection import GroupKFold
+
+    present, numbered = np.unique(group, return_inverse=True)
+    folds = min(FOLDS, len(present))
+    before = after = constant = None
+    gain = UNDEFINED
+    if folds > 1:
+        mapped, mean = np.empty_like(score), np.empty_like(score)
+        splits = GroupKFold(folds, shuffle=True, random_state=seed).split(score, label, group)
+        for seen, unseen in splits:
+            isotonic = IsotonicRegression(out_of_bounds="clip").fit(score[seen], label[seen])
+            mapped[unseen] = isotonic.predict(score[unseen])
+            mean[unseen] = label[seen].mean()
+        errors = [(column - label) ** 2 for column in (score, mapped, mean)]
+        before, after, constant = (float(np.sqrt(error.mean())) for error in errors)
+        less = averages((errors[0] - errors[1])[:, None], numbered.astype(np.int32), len(present))
+        gain = studentise(less, resamples=resamples, seed=seed).estimates()[0]
+    whole = IsotonicRegression(out_of_bounds="clip").fit(score, label)
+    return AspectMap(
+        x=tuple(whole.X_thresholds_.tolist()),
+        y=tuple(whole.y_thresholds_.tolist()),
+        rows=len(score),
+        instructions=len(present),
+        folds=folds,
+        before=before,
+        after=after,
+        constant=constant,
+        gain=Interval(**gain.as_dict()),
+    )

@@ -93,13 +93,14 @@ class Scores:
         )
 
 
-def read_scores(folders: Sequence[Path], inputs: Sequence[str] = ()) -> Scores:
+def read_scores(folders: Sequence[Path], inputs: Sequence[str] = (), by_run: bool = True) -> Scores:
     """The scores of these runs together.
 
     Args:
         folders: run directories with the same aspects and scale.
         inputs: the files that the rows came from, where they stand elsewhere now; they tell which rows share an
             instruction, if the runs themselves do not.
+        by_run: of several runs, rows that name no system go by the name of their run.
 
     Raises:
         UsageError: a folder is no run, holds no judgement, or the runs' aspects or scales differ.
@@ -118,7 +119,7 @@ def read_scores(folders: Sequence[Path], inputs: Sequence[str] = ()) -> Scores:
     reading = _Reading(first.aspects)
     for number, (folder, name) in enumerate(zip(folders, run_names(folders), strict=True)):
         for line in read_lines(folder):
-            reading.add(line, number, UNNAMED if len(folders) == 1 else name)
+            reading.add(line, number, name if by_run and len(folders) > 1 else UNNAMED)
     if not reading.ids:
         raise UsageError(f"{', '.join(map(str, folders))}: no row was judged")
     scores = reading.scores(folders, manifests, first)

@@ -105,7 +105,7 @@ def word_overlap(candidate: str, reference: str) -> float:
 
 def group_of(row: Row) -> str:
     """Equal for rows of equal instruction and reference, in hex."""
-    return hashlib.sha256(json.dumps([row.instruction, row.reference]).encode()).hexdigest()[:32]
+    return hashlib.blake2b(json.dumps([row.instruction, row.reference]).encode(), digest_size=8).hexdigest()
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
