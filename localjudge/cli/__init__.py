@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from localjudge.cli import runs, scoring, trust
+from localjudge.cli import audit, report, runs, scoring, trust
 from localjudge.errors import LocalJudgeError
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
-for command in (scoring.score, scoring.prompt, runs.show, scoring.repeat):
+for command in (scoring.score, scoring.prompt, runs.show, report.report, audit.audit, scoring.repeat):
     app.command()(command)
 app.command()(trust.agree)
 app.command()(trust.rank)

@@ -37,9 +37,9 @@ def show(
 
     wanted = set(row_id)
     lines = [line for line in read_lines(run) if line["id"] in wanted]
-    with Texts(manifest, {line["key"] for line in lines}) as texts:
+    with Texts(manifest, lines) as texts:
         for line in lines:
-            typer.echo(judgement_text(line, rubric.aspects, texts.get(line["key"])))
+            typer.echo(judgement_text(line, rubric.aspects, texts.get(line)))
         for problem in texts.problems:
             typer.echo(printable(f"the row's texts are missing: {problem}"), err=True)
     if missing := wanted - {line["id"] for line in lines}:
