@@ -345,14 +345,7 @@ class _Feed:
                 self._failures.append(task)
                 continue
             row, key = task.row, self._judge.key(task.row)
-            identity: dict[str, Any] = {
-                "id": row.id,
-                "system": row.system,
-                "key": key,
-                "group": row.group,
-                "source": row.source,
-                "columns": dict(row.columns),
-            }
+            identity = row.identity | {"key": key}
             if task.error is not None:
                 self._failures.append(Failure(**identity, error=task.error))
                 continue

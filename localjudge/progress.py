@@ -7,18 +7,23 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from shutil import get_terminal_size
-from textwrap import fill
-from typing import Any
+from textwrap import fill, indent
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
-from rich.text import Text
+from rich.text import Text as Styled
 
 from localjudge.records import Judgement, Outcome
-from localjudge.summary import printable
+from localjudge.summary import bars, printable
+
+if TYPE_CHECKING:
+    from localjudge.texts import Text
 
 _PLAIN_EVERY = 10.0
 """Seconds between two lines where stderr is no terminal."""
+_LONGEST = 4000
+"""Characters of a text that are printed."""
 
 
 class Progress:
@@ -31,10 +36,10 @@ class Progress:
         self._begin = self._last_line = time.monotonic()
 
     def say(self, text: str) -> None:
-        self._console.print(Text(printable(text)))
+        self._console.print(Styled(printable(text)))
 
     def warn(self, text: str) -> None:
-        self._console.print(Text(printable(text), style="yellow"))
+        self._console.print(Styled(printable(text), style="yellow"))
 
     @contextmanager
     def counting(self, total: int) -> Iterator[None]:
@@ -66,7 +71,7 @@ class Progress:
             self._last_line = time.monotonic()
             print(self._line().plain, file=sys.stderr, flush=True)
 
-    def _line(self) -> Text:
+    def _line(self) -> Styled:
         seconds = max(time.monotonic() - self._begin, 1e-9)
         rate = self._rows / seconds
         parts = [f"{self._rows} of {self._total} rows"]
@@ -75,34 +80,42 @@ class Progress:
         parts += [f"{rate:.1f} rows/s", f"{self._tokens / seconds:.0f} tokens/s", f"{_clock(seconds)} gone"]
         if 0 < self._rows < self._total:
             parts.append(f"{_clock((self._total - self._rows) / rate)} left")
-        return Text(" · ".join(parts))
+        return Styled(" · ".join(parts))
 
 
-def judgement_text(line: Mapping[str, Any], aspects: Iterable[str]) -> str:
-    """One line of a run, for a terminal."""
+def judgement_text(line: Mapping[str, Any], aspects: Iterable[str], text: Text | None = None) -> str:
+    """One line of a run, for a terminal.
+
+    Args:
+        text: the row's texts, where they were found again.
+    """
     system = f" · {line['system']}" if line["system"] else ""
     parts = [printable(f"{line['id']}{system} · {line['source']}")]
+    if text:
+        parts.append(_passage("query", text.instruction))
+        if text.reference is not None:
+            parts.append(_passage("reference", text.reference))
+        parts.append(_passage("candidate", text.candidate))
     if line["status"] == "failed":
         return "\n".join([*parts, f"failed: {printable(line['error'])}", ""])
-    parts += [
-        fill(
-            printable(line["rationale"]), width=min(100, get_terminal_size().columns), replace_whitespace=False
-        )
-    ]
-    if line["rationale_cut"]:
-        parts[-1] += " [cut at its limit]"
+    cut = " [cut at its limit]" if line["rationale_cut"] else ""
+    parts.append(_passage("rationale", line["rationale"] + cut))
     for aspect in aspects:
         probabilities = line[f"{aspect}_probabilities"]
         row = f"  {aspect:<14} {line[aspect]:>3}"
         if probabilities:
-            row += f"   expected {line[f'{aspect}_expected']:.2f}   {_bars(probabilities)}"
+            row += f"   expected {line[f'{aspect}_expected']:.2f}   {bars(probabilities)}"
         parts.append(row)
     return "\n".join([*parts, ""])
 
 
-def _bars(probabilities: Iterable[float]) -> str:
-    """A small bar for each probability, lowest score first."""
-    return "".join("▁▂▃▄▅▆▇█"[min(7, int(p * 8))] for p in probabilities)
+def _passage(heading: str, said: str) -> str:
+    """A heading, and below it a text wrapped to the terminal; of a very long one, the beginning."""
+    width = min(100, get_terminal_size().columns) - 2
+    more = f" … {len(said) - _LONGEST:,} more characters" if len(said) > _LONGEST else ""
+    lines = printable(said[:_LONGEST] + more).splitlines() or ["(empty)"]
+    wrapped = [fill(line, width=width, break_on_hyphens=False) for line in lines]
+    return indent("\n".join(wrapped), "  ").join([f"{heading}\n", "\n"])
 
 
 def _clock(seconds: float) -> str:

@@ -27,6 +27,18 @@ class Row:
     columns: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def identity(self) -> dict[str, Any]:
+        """What every outcome of this row says of it."""
+        return {
+            "id": self.id,
+            "system": self.system,
+            "group": self.group,
+            "digest": self.digest.hex(),
+            "source": self.source,
+            "columns": dict(self.columns),
+        }
+
+    @property
     def digest(self) -> bytes:
         """Of what is judged, 16 bytes: equal for rows that are the same work."""
         return _digest([self.instruction, self.reference, self.candidate], 16)
@@ -42,12 +54,15 @@ def _digest(texts: list[str | None], size: int) -> bytes:
 
 
 class _Outcome(BaseModel):
+    """What is said of a row whatever became of it. An unreadable row has no `group` and no `digest`."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str
     system: str | None = None
     key: str
     group: str | None = None
+    digest: str | None = None
     source: str = ""
     columns: dict[str, Any] = Field(default_factory=dict)
 
@@ -121,6 +136,7 @@ def to_line(outcome: Outcome, aspects: tuple[str, ...], number: int | None = Non
     line["output_tokens"] = judged and judged.output_tokens
     line["key"] = outcome.key
     line["group"] = outcome.group
+    line["digest"] = outcome.digest
     line["row"] = number
     line["source"] = outcome.source
     line["columns"] = outcome.columns
@@ -149,9 +165,8 @@ def from_line(line: Mapping[str, Any], aspects: tuple[str, ...]) -> Outcome:
     Raises:
         ValueError: the line is not of a run with these aspects.
     """
-    common = {
-        name: line.get(name) for name in ("id", "system", "key", "group", "source", "columns", "prompt_tokens")
-    }
+    names = ("id", "system", "key", "group", "digest", "source", "columns", "prompt_tokens")
+    common = {name: line.get(name) for name in names}
     if line.get("status") == "failed":
         return Failure(**common, error=line.get("error"))  # type: ignore[arg-type]
     scores = {aspect: line.get(aspect) for aspect in aspects}

@@ -109,7 +109,7 @@ def read_rows(inputs: Iterable[str], columns: Columns | None = None) -> Iterator
         # A file's name may be no UTF-8, and then could not be written down.
         place = "stdin" if name == STDIN else name.encode("utf-8", "replace").decode()
         known = {FILENAME: _stem(place)} if columns and FILENAME in columns.values() else {}
-        for number, record in _reader(name)(name):
+        for number, record in read_records(name):
             told = {**record, **known} if isinstance(record, Mapping) else record
             yield as_row(told, f"{place}:{number}", columns or {})
 
@@ -120,6 +120,11 @@ def _stem(place: str) -> str:
 
 Record = Mapping[str, Any] | str
 """What stands at a place: its columns, or what is wrong there."""
+
+
+def read_records(name: str) -> Iterator[tuple[int, Record]]:
+    """What stands in one of the files that `find_inputs` gave, each with its line (in Parquet, its number)."""
+    yield from _reader(name)(name)
 
 
 def _reader(name: str) -> Any:

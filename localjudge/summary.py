@@ -11,6 +11,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+_MOST_BARS = 10
+"""A scale of more values is drawn in this many steps."""
+
 
 @dataclass(slots=True)
 class _System:
@@ -20,6 +23,7 @@ class _System:
     sums: Counter[str] = field(default_factory=Counter)
     expected_sums: Counter[str] = field(default_factory=Counter)
     expected: int = 0
+    counts: Counter[tuple[str, int]] = field(default_factory=Counter)
 
 
 class Summary:
@@ -38,7 +42,9 @@ class Summary:
             return
         system.judged += 1
         system.cut += line["rationale_cut"]
-        system.sums.update({aspect: line[aspect] for aspect in self.aspects})
+        for aspect in self.aspects:
+            system.sums[aspect] += line[aspect]
+            system.counts[aspect, line[aspect]] += 1
         if line[f"{self.aspects[0]}_expected"] is not None:
             system.expected += 1
             system.expected_sums.update({aspect: line[f"{aspect}_expected"] for aspect in self.aspects})
@@ -85,11 +91,34 @@ class Summary:
             table.add_row(Text(printable(name or "(none)")), *cells, *map(str, rows))
         return table
 
+    def chart(self, scale: Iterable[int]) -> Table:
+        """A row a system, for a terminal: how often each score of the scale was given, lowest first."""
+        values = list(scale)
+        most = min(len(values), _MOST_BARS)
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column(f"{values[0]} to {values[-1]}", overflow="fold", min_width=8)
+        for aspect in self.aspects:
+            table.add_column(aspect, justify="right", no_wrap=True)
+        for name, system in self._sorted():
+            cells = []
+            for aspect in self.aspects:
+                shares = [0.0] * most
+                for rank, value in enumerate(values):
+                    shares[rank * most // len(values)] += system.counts[aspect, value] / max(1, system.judged)
+                cells.append(bars(shares) if system.judged else "–")  # noqa: RUF001
+            table.add_row(Text(printable(name or "(none)")), *cells)
+        return table
+
     def _sorted(self) -> list[tuple[str | None, _System]]:
         return sorted(self._systems.items(), key=lambda item: (item[0] is None, item[0] or ""))
 
     def _means(self, sums: Mapping[str, float], count: int) -> dict[str, float | None]:
         return {aspect: round(sums[aspect] / count, 4) if count else None for aspect in self.aspects}
+
+
+def bars(shares: Iterable[float]) -> str:
+    """A small bar for each share of a whole; a dot for one too small to be seen."""
+    return "".join("·" if share < 0.005 else "▁▂▃▄▅▆▇█"[min(7, int(share * 8))] for share in shares)
 
 
 def printable(text: str) -> str:

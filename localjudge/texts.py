@@ -1,20 +1,19 @@
 """What judgements were about: their instruction, reference and candidate, read again from a run's inputs.
 
-A run's lines name their rows and do not repeat them. A row is known by its key, the digest of everything that
-decided its judgement, so what is found is exactly what was judged: a row that has changed since is not found.
+A run's lines name their rows and do not repeat them. A row is known by the digest of its texts, so what is
+found is exactly what was judged: a row that has changed since is not found.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.manifest import row_key, settings_digest
 from localjudge.records import Row
 from localjudge.rows import STDIN, find_inputs, read_rows
 
@@ -33,58 +32,55 @@ class Texts(AbstractContextManager["Texts"]):
 
     Args:
         manifest: the run's `run.json`.
-        keys: of the rows that are asked for.
+        lines: of the rows that are asked for.
         moved: where the rows are now, if not where they were when they were judged.
 
     Attributes:
         problems: for each input that could not be read, why.
     """
 
-    def __init__(self, manifest: Mapping[str, Any], keys: Set[str], moved: Iterable[str] | None = None) -> None:
+    def __init__(
+        self, manifest: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], moved: Iterable[str] = ()
+    ) -> None:
+        self._manifest = manifest
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed on exit)
         self._offsets: dict[str, int] = {}
         self.problems: list[str] = []
-        digest = settings_digest(manifest["settings"])
-        for row in self._rows(manifest, list(moved or ())):
-            key = row_key(digest, row.digest)
-            if key in keys and key not in self._offsets:
-                self._offsets[key] = self._file.tell()
-                text = [row.instruction, row.reference, row.candidate]
-                self._file.write(json.dumps(text).encode() + b"\n")
-                if len(self._offsets) == len(keys):
-                    return
+        wanted = {line["digest"] for line in lines}
+        for row in self._rows(list(moved)):
+            digest = row.digest.hex()
+            if digest in wanted:
+                wanted.remove(digest)
+                self._offsets[digest] = self._file.tell()
+                self._file.write(json.dumps([row.instruction, row.reference, row.candidate]).encode() + b"\n")
+                if not wanted:
+                    break
 
     def __exit__(self, *exception: object) -> None:
         self._file.close()
 
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-    def get(self, key: str) -> Text | None:
-        """The text of the row with this key, where it was found."""
-        if key not in self._offsets:
+    def get(self, line: Mapping[str, Any]) -> Text | None:
+        """The text of a line's row, where it was found."""
+        offset = self._offsets.get(line["digest"])
+        if offset is None:
             return None
-        self._file.seek(self._offsets[key])
+        self._file.seek(offset)
         return Text(*json.loads(self._file.readline()))
 
-    def _rows(self, manifest: Mapping[str, Any], moved: list[str]) -> Iterator[Row]:
-        for name, columns in _inputs(manifest, moved):
+    def _rows(self, moved: list[str]) -> Iterator[Row]:
+        """The rows of every input of any start of the run, as far as it is there."""
+        inputs = {
+            (name, tuple(sorted(start.get("columns", {}).items())))
+            for start in self._manifest["starts"]
+            for name in (moved or start["inputs"])
+        }
+        for name, columns in sorted(inputs):
             if name == STDIN:
-                self.problems.append("its rows came from stdin")
+                self.problems.append("the rows came from stdin")
                 continue
             try:
                 found = find_inputs([name])
             except UsageError as error:
                 self.problems.append(str(error))
                 continue
-            yield from (row for row in read_rows(found, columns) if isinstance(row, Row))
-
-
-def _inputs(manifest: Mapping[str, Any], moved: list[str]) -> list[tuple[str, dict[str, str]]]:
-    """Every input of any start of the run, once, with its columns."""
-    inputs = {
-        (name, tuple(sorted(start["columns"].items())))
-        for start in manifest["starts"]
-        for name in (moved or start["inputs"])
-    }
-    return [(name, dict(columns)) for name, columns in sorted(inputs)]
+            yield from (row for row in read_rows(found, dict(columns)) if isinstance(row, Row))

@@ -187,18 +187,55 @@ def test_every_command_explains_itself(cli: Cli, command: list[str]) -> None:
     assert all(len(line) <= 80 for line in end.out.splitlines())
 
 
-def test_show_prints_the_table_that_the_run_ended_with(
+def test_show_prints_the_table_that_the_run_ended_with_and_how_often_each_score_was_given(
     cli: Cli, tmp_path: Path, rows: Path, flags: list[str]
 ) -> None:
     ran = cli("score", rows, "--out", tmp_path / "out", *flags)
     shown = cli("show", tmp_path / "out")
-    assert (shown.code, shown.out) == (0, ran.out)
+    assert (shown.code, shown.out[: len(ran.out)]) == (0, ran.out)
+    chart = [line.split() for line in shown.out[len(ran.out) :].splitlines() if line.strip()]
+    assert chart[0] == ["1", "to", "3", "tact", "wit"]
+    lines = [json.loads(line) for line in (tmp_path / "out" / "judgements.jsonl").read_text().splitlines()]
+    for system, *drawn in chart[2:]:
+        for aspect, bars in zip(("tact", "wit"), drawn, strict=True):
+            given = {line[aspect] for line in lines if line["system"] == system}
+            assert given == {score for score, bar in enumerate(bars, 1) if bar != "·"}
 
 
-def test_show_prints_single_judgements_with_their_scores(cli: Cli, finished: Path) -> None:
+def test_show_prints_single_judgements_with_their_texts_and_scores(cli: Cli, finished: Path) -> None:
     end = cli("show", finished, "--id", "r0", "--id", "r1")
     assert end.code == 0
     assert [end.out.count(word) for word in ("r0 · ", "r1 · ", "tact ", "wit ", "expected ")] == [1, 1, 2, 2, 4]
+    for heading, said in (("query", "Question 0?"), ("reference", "Yes."), ("candidate", "word")):
+        assert f"\n{heading}\n  {said}\n" in end.out
+    assert end.out.count("\nrationale\n  ") == 2
+
+
+def test_show_wraps_long_texts_to_the_terminal_and_cuts_very_long_ones(
+    cli: Cli, tmp_path: Path, flags: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    reference = "So it is.\n    code\n" + "very " * 900
+    rows = write_rows(tmp_path / "rows.jsonl", 1, reference=reference)
+    assert cli("score", rows, "--out", tmp_path / "out", *flags).code == 0
+    end = cli("show", tmp_path / "out", "--id", "r0")
+    assert "\n  So it is.\n      code\n  very" in end.out
+    assert f"{len(reference) - 4000} more characters" in end.out
+    assert max(map(len, end.out.splitlines()[1:])) <= 60
+
+
+@pytest.mark.parametrize("what", ["gone", "changed"])
+def test_show_does_without_texts_that_are_not_what_was_judged(
+    cli: Cli, tmp_path: Path, rows: Path, flags: list[str], what: str
+) -> None:
+    cli("score", rows, "--out", tmp_path / "out", *flags)
+    if what == "gone":
+        rows.unlink()
+    else:
+        write_rows(rows, 3, reference="No.")
+    end = cli("show", tmp_path / "out", "--id", "r1")
+    assert (end.code, "\nquery\n" in end.out, "\nrationale\n" in end.out) == (0, False, True)
+    assert (f"{rows}: No such file" in end.err) == (what == "gone")
 
 
 def test_show_tells_why_a_row_failed_and_that_another_is_not_there(cli: Cli, finished: Path) -> None:

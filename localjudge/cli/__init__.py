@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from localjudge.cli import runs, scoring
+from localjudge.cli import audit, report, runs, scoring, trust
 from localjudge.errors import LocalJudgeError
 
 app = typer.Typer(
@@ -18,8 +18,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
 )
-for command in (scoring.score, scoring.prompt, runs.show, runs.export, runs.merge, scoring.repeat):
+for command in (
+    scoring.score,
+    scoring.prompt,
+    runs.show,
+    report.report,
+    runs.export,
+    runs.merge,
+    trust.agree,
+    trust.rank,
+    trust.jury,
+    trust.calibrate,
+    audit.audit,
+    scoring.repeat,
+):
     app.command()(command)
+app.command("import")(trust.import_scores)
 
 
 def main() -> None:

@@ -68,12 +68,12 @@ def lines_with_texts(folder: Path) -> Iterator[dict[str, Any]]:
     Raises:
         UsageError: the inputs are not there any more, or a row has changed.
     """
-    keys = {line["key"] for line in read_lines(folder) if line["group"] is not None}
-    with Texts(read_manifest(folder), keys) as texts:
+    readable = (line for line in read_lines(folder) if line["digest"])
+    with Texts(read_manifest(folder), readable) as texts:
         if texts.problems:
             raise UsageError(f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}")
         for line in read_lines(folder):
-            text = texts.get(line["key"])
-            if text is None and line["group"] is not None:
+            text = texts.get(line)
+            if text is None and line["digest"]:
                 raise UsageError(f"{folder}: {line['source']} is not the row any more that was judged")
             yield line | {name: getattr(text, name, None) for name in TEXTS}

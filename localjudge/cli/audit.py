@@ -1,0 +1,161 @@
+"""The command `audit`: the judge on trial with the user's own rows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from localjudge.cli.options import (
+    AsJson,
+    ColumnNames,
+    EngineFloat,
+    EngineInt,
+    EngineText,
+    Inputs,
+    ModelName,
+    RubricName,
+    assignments,
+    print_table,
+    settle_environment,
+)
+from localjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    from localjudge.judge import Judge
+    from localjudge.rubric import Rubric
+
+BELOW_THRESHOLD = 3
+"""The exit code of an audit below a threshold that was set."""
+
+
+def audit(
+    inputs: Inputs,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The folder of the audit's runs.", show_default=False)
+    ],
+    sample: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many rows to audit with, at most.")
+    ] = 100,
+    threshold: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=SHARE", help="End with 3 if less of this trial held; all=SHARE sets it for every one."
+        ),
+    ] = None,
+    model: ModelName = None,
+    engine: Annotated[
+        str, typer.Option(metavar="auto|vllm|transformers", help="What runs the model.")
+    ] = "auto",
+    rubric: RubricName = "just-eval",
+    column: ColumnNames = None,
+    max_rationale_tokens: Annotated[
+        int, typer.Option(metavar="N", help="The most tokens of a rationale.")
+    ] = 256,
+    temperature: Annotated[float, typer.Option(metavar="T", help="0 takes the likeliest token.")] = 0.0,
+    top_p: Annotated[
+        float, typer.Option(metavar="P", help="The share of the probability to sample from.")
+    ] = 1.0,
+    seed: Annotated[int, typer.Option(metavar="S", help="Of the rows, their perturbations and the judge.")] = 0,
+    thinking_budget: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Let a reasoning model think for up to N tokens.", show_default=False),
+    ] = None,
+    on_overflow: Annotated[
+        str,
+        typer.Option(
+            metavar="fail|truncate-candidate", help="What becomes of a row longer than the model's context."
+        ),
+    ] = "fail",
+    deterministic: Annotated[
+        bool,
+        typer.Option("--deterministic", help="Ask vLLM for results that do not depend on the batch."),
+    ] = False,
+    tensor_parallel_size: EngineInt = None,
+    max_model_len: EngineInt = None,
+    gpu_memory_utilization: EngineFloat = None,
+    dtype: EngineText = None,
+    quantization: EngineText = None,
+    engine_arg: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Any other option of the engine's own, such as batch_size=8."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put the judge on trial: perturb rows in ways whose effect is known, and see what it makes of them."""
+    settle_environment(deterministic)
+    from localjudge.audit import draw, hold, read_audit
+    from localjudge.audit.perturbations import PERTURBATIONS
+    from localjudge.judge import Judge
+    from localjudge.model import BUNDLED_NOTICE
+    from localjudge.progress import Progress
+    from localjudge.rows import find_inputs, parse_columns, read_rows
+    from localjudge.rubric import Rubric
+
+    least = _thresholds(threshold or (), [each.name for each in PERTURBATIONS])
+    columns = parse_columns(column or ())
+    files = find_inputs(inputs)
+    own_options = {
+        "tensor_parallel_size": tensor_parallel_size,
+        "max_model_len": max_model_len,
+        "gpu_memory_utilization": gpu_memory_utilization,
+        "dtype": dtype,
+        "quantization": quantization,
+    }
+
+    def make_judge(by: Rubric) -> Judge:
+        return Judge(
+            model,
+            rubric=by,
+            engine=engine,
+            max_rationale_tokens=max_rationale_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            seed=seed,
+            thinking_budget=thinking_budget,
+            on_overflow=on_overflow,
+            engine_args={name: str(value) for name, value in own_options.items() if value is not None}
+            | assignments(engine_arg or ()),
+        )
+
+    judged_by = Rubric.load(rubric)
+    drawn = draw(read_rows(files, columns), sample, seed, judged_by)
+    progress = Progress()
+    judge = make_judge(judged_by)
+    progress.say(f"model {judge.model.name} · rubric {judged_by.name} · {len(drawn.rows)} rows → {out}")
+    if judge.model.is_bundled:
+        progress.warn(BUNDLED_NOTICE)
+    hold(drawn, judge, make_judge, out, seed)
+    found = read_audit(out, drawn, seed, least)
+    if as_json:
+        typer.echo(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
+    else:
+        for table in found.tables():
+            print_table(table)
+    for trial in found.trials:
+        if trial.passed is False:
+            progress.warn(
+                f"below its threshold: {trial.name} held {trial.held_text}, not {trial.threshold:.0%}"
+            )
+    if not found.passed:
+        raise typer.Exit(BELOW_THRESHOLD)
+
+
+def _thresholds(options: list[str] | tuple[()], names: list[str]) -> dict[str, float]:
+    """`["plea=0.9"]` as `{"plea": 0.9}`; `all` stands for every trial that is not named itself."""
+    named: dict[str, float] = {}
+    for option in options:
+        name, equals, text = option.partition("=")
+        try:
+            share = float(text)
+        except ValueError:
+            share = -1.0
+        if not equals or name not in (*names, "all") or not 0 <= share <= 1:
+            raise UsageError(
+                f"--threshold {option}: write NAME=SHARE, a share from 0 to 1 of all, {', '.join(names)}"
+            )
+        named[name] = share
+    everywhere = named.pop("all", None)
+    return {name: everywhere for name in names if everywhere is not None} | named

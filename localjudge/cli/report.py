@@ -1,0 +1,48 @@
+"""The command `report`: runs become one file that people look at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from localjudge.cli.trust import CalibrationFile, Mapping, MovedInputs, RunFolders
+
+
+def report(
+    runs: RunFolders,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The report.")] = Path("report.html"),
+    title: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Its title.  [default: the runs' names]", show_default=False),
+    ] = None,
+    inputs: MovedInputs = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--labels", metavar="FILE", help="Labels to hold the judge against.", show_default=False),
+    ] = None,
+    mapping: Mapping = None,
+    calibration: CalibrationFile = None,
+    audit: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="What `audit --json` printed.", show_default=False),
+    ] = None,
+) -> None:
+    """Write a report of runs: one file that opens anywhere and fetches nothing."""
+    from localjudge.report import write_report
+    from localjudge.summary import printable
+
+    notices = write_report(
+        runs,
+        out,
+        title=title,
+        inputs=inputs or (),
+        labels=labels or (),
+        mapping=mapping or (),
+        audit=audit,
+        calibration=calibration,
+    )
+    for notice in notices:
+        typer.echo(printable(notice), err=True)
+    typer.echo(f"{out} · {out.stat().st_size / 1e6:.1f} MB", err=True)

@@ -1,0 +1,237 @@
+"""Commands that say how far a judge can be trusted: `agree`, `rank`, `jury`, `calibrate`, and `import`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from localjudge.cli.options import AsJson, ColumnNames, Inputs, RunFolder, print_table
+from localjudge.errors import UsageError
+
+RunFolders = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="Run directories.", show_default=False)
+]
+LabelFiles = Annotated[
+    list[str],
+    typer.Option(
+        "--labels",
+        metavar="FILE",
+        help="Labels: records with id, or instruction and candidate, and the aspects' columns.",
+        show_default=False,
+    ),
+]
+SomeLabelFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--labels",
+        metavar="FILE",
+        help="Labels of some rows, picked at random, for means that hold for the human score.",
+        show_default=False,
+    ),
+]
+Mapping = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map", metavar="THEIRS=OURS", help="The aspect that a label column holds.", show_default=False
+    ),
+]
+MovedInputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--inputs", metavar="FILE", help="The run's inputs, where they stand elsewhere now.", show_default=False
+    ),
+]
+CalibrationFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--calibration",
+        metavar="FILE",
+        help="Apply what `calibrate` wrote; stored scores stay.",
+        show_default=False,
+    ),
+]
+Resamples = Annotated[int, typer.Option("--resamples", min=100, metavar="N", help="For the intervals.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Of the resamples.")]
+
+
+def agree(
+    run: RunFolder,
+    labels: LabelFiles,
+    mapping: Mapping = None,
+    inputs: MovedInputs = None,
+    calibration: CalibrationFile = None,
+    resamples: Resamples = 1000,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compare a run with labels: agreement, how far the labellers agree, and what length alone would reach."""
+    _ready()
+    from localjudge.trust.agreement import agree as compare
+    from localjudge.trust.labels import parse_mapping, read_labels
+    from localjudge.trust.scores import read_scores
+    from localjudge.trust.tables import agreement_tables
+    from localjudge.trust.texts import measure
+
+    scores = read_scores([run])
+    known = read_labels(labels, scores, parse_mapping(mapping or (), scores.aspects), inputs or ())
+    applied = _calibration(calibration, known.digests)
+    found = compare(scores, known, measure(scores, inputs or ()), applied, resamples, seed)
+    _print(found.as_dict(), agreement_tables(found), as_json)
+
+
+def rank(
+    runs: RunFolders,
+    labels: SomeLabelFiles = None,
+    mapping: Mapping = None,
+    inputs: MovedInputs = None,
+    scores: Annotated[
+        str | None,
+        typer.Option(
+            metavar="expected|integer",
+            help="Which scores.  [default: expected where there are]",
+            show_default=False,
+        ),
+    ] = None,
+    calibration: CalibrationFile = None,
+    resamples: Resamples = 1000,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compare systems: means with intervals, which cannot be told apart, and what length has to do with it."""
+    _ready()
+    from localjudge.trust.labels import parse_mapping, read_labels
+    from localjudge.trust.ranking import rank as compare
+    from localjudge.trust.scores import read_scores
+    from localjudge.trust.tables import ranking_tables
+    from localjudge.trust.texts import measure
+
+    if scores not in (None, "expected", "integer"):
+        raise UsageError(f"--scores {scores}: there are expected and integer")
+    judged = read_scores(runs)
+    known = None
+    if labels:
+        known = read_labels(labels, judged, parse_mapping(mapping or (), judged.aspects), inputs or ())
+    measures = measure(judged, inputs or ())
+    if applied := _calibration(calibration, known.digests if known else ()):
+        if scores == "integer":
+            raise UsageError("--scores integer: calibrated scores are no integers; leave out one of the two")
+        judged = applied.apply_to(judged)
+    found = compare(judged, measures, known, scores, resamples, seed)  # type: ignore[arg-type]
+    _print(found.as_dict(), ranking_tables(found), as_json)
+
+
+def jury(
+    runs: RunFolders,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Write the jury's scores as a run: median and mean.",
+            show_default=False,
+        ),
+    ] = None,
+    splits: Annotated[
+        int, typer.Option(min=0, metavar="N", help="How many of the rows to name that they differ on most.")
+    ] = 10,
+    resamples: Resamples = 1000,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Put judges together, or samples of one: what they agree on, who is the odd one, their scores as a run."""
+    _ready()
+    from localjudge.trust.jury import convene, write_jury
+    from localjudge.trust.tables import jury_tables
+
+    found = convene(runs, splits, resamples, seed)
+    _print(found.as_dict(), jury_tables(found), as_json)
+    if out is not None:
+        summary = write_jury(runs, out)
+        typer.echo(f"{summary.judged} judged, {summary.failed} failed · {out}", err=True)
+
+
+def calibrate(
+    run: RunFolder,
+    labels: LabelFiles,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The calibration.", show_default=False)],
+    mapping: Mapping = None,
+    inputs: MovedInputs = None,
+    resamples: Resamples = 1000,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Fit a monotone map from the judge's scores to people's, and say what it gains on unseen instructions."""
+    _ready()
+    from localjudge.trust.calibration import fit
+    from localjudge.trust.labels import parse_mapping, read_labels
+    from localjudge.trust.scores import read_scores
+    from localjudge.trust.tables import calibration_table
+
+    scores = read_scores([run])
+    known = read_labels(labels, scores, parse_mapping(mapping or (), scores.aspects), inputs or ())
+    found = fit(scores, known, resamples, seed)
+    found.save(out)
+    _print(found.model_dump(mode="json"), calibration_table(found), as_json)
+
+
+def import_scores(
+    inputs: Inputs,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", show_default=False)],
+    aspect: Annotated[
+        list[str], typer.Option("--aspect", metavar="NAME", help="What was judged.", show_default=False)
+    ],
+    scale: Annotated[str, typer.Option("--scale", metavar="LOWEST-HIGHEST", help="The scale's ends.")] = "1-5",
+    judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="Who judged.")] = "elsewhere",
+    mapping: Mapping = None,
+    column: ColumnNames = None,
+) -> None:
+    """Write scores that were made elsewhere as a run, for the commands that read runs."""
+    from localjudge.rows import parse_columns
+    from localjudge.trust.existing import adopt
+    from localjudge.trust.labels import parse_mapping
+
+    lowest, dash, highest = scale.partition("-")
+    if not (dash and lowest.isdecimal() and highest.isdecimal()):
+        raise UsageError(f"--scale {scale}: write LOWEST-HIGHEST, such as 1-5")
+    summary = adopt(
+        inputs,
+        out,
+        aspect,
+        (int(lowest), int(highest)),
+        judge,
+        parse_mapping(mapping or (), aspect),
+        parse_columns(column or ()),
+    )
+    print_table(summary.table())
+    typer.echo(f"{summary.judged} judged, {summary.failed} failed · {out}", err=True)
+
+
+def _ready() -> None:
+    from localjudge.trust import require_libraries
+
+    require_libraries()
+
+
+def _calibration(file: Path | None, labels: tuple[str, ...]) -> Any:
+    if file is None:
+        return None
+    from localjudge.trust.calibration import Calibration
+
+    found = Calibration.load(file)
+    if set(found.labels) & set(labels):
+        typer.echo(
+            f"localjudge: --calibration {file} was fitted on these very labels, which flatters it; what it "
+            "gains on others is in the file",
+            err=True,
+        )
+    return found
+
+
+def _print(document: dict[str, Any], table: object, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(document, ensure_ascii=False))
+    else:
+        print_table(table)

@@ -1,0 +1,438 @@
+"""The charts of a report: Vega and Vega-Lite specifications, their data counted and averaged beforehand.
+
+Colours of text and lines are the page's (`currentColor`), so that the same chart serves a light page, a dark
+one and print; widths are the page's too. A datum that carries `series`, `aspect` and `score`, or `row`, can be
+clicked: the page then shows those judgements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from localjudge.report.judgements import Judgements
+from localjudge.trust.estimate import Estimate
+
+SERIES_COLOURS = (
+    "#3b7ea1", "#d1743f", "#5a9367", "#a6588f", "#c2a03a", "#6a6fb3", "#8a6d56", "#4aa0a0",
+)  # fmt: skip
+SCORE_COLOURS = ("#b5533c", "#dd9b6b", "#b9b4a6", "#78a5b8", "#2f6f95")
+"""From the lowest score to the highest; between them the colours between them."""
+MOST_IN_RADAR = len(SERIES_COLOURS)
+MOST_POINTS = 1500
+_FONT = "system-ui, sans-serif"
+_SURENESS = (0.5, 0.7, 0.9, 0.99)
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+
+Spec = dict[str, Any]
+
+
+def series_colour(index: int) -> str:
+    return SERIES_COLOURS[index % len(SERIES_COLOURS)]
+
+
+def radar(judgements: Judgements, means: Mapping[str, Mapping[str, Estimate]]) -> Spec:
+    """The profile of each system over the aspects (Vega). Of very many, the best on the whole.
+
+    Args:
+        means: for each series' label, best first, the mean of each aspect.
+    """
+    aspects, scale = judgements.rubric.aspects, judgements.rubric.scale
+    index_of = {series.label: index for index, series in enumerate(judgements.series)}
+    shown = sorted(index_of[label] for label in list(means)[:MOST_IN_RADAR])
+    values = [
+        {"series": index, "label": label, "aspect": aspect, "mean": round(value, 3)}
+        for index in shown
+        for label in [judgements.series[index].label]
+        for aspect in aspects
+        if (value := means[label][aspect].value) is not None
+    ]
+    rings = [round(float(value), 3) for value in np.linspace(scale.lowest, scale.highest, 5)]
+    reach = "scale('radius', {})"
+    point = {
+        axis: {"signal": f"{reach.format('datum.mean')} * {turn}(scale('angle', datum.aspect) - PI / 2)"}
+        for axis, turn in (("x", "cos"), ("y", "sin"))
+    }
+    spoke = {
+        axis: {"signal": f"radius * {turn}(scale('angle', datum.data) - PI / 2)"}
+        for axis, turn in (("x2", "cos"), ("y2", "sin"))
+    }
+    label = {
+        axis: {"signal": f"(radius + 12) * {turn}(scale('angle', datum.data) - PI / 2)"}
+        for axis, turn in (("x", "cos"), ("y", "sin"))
+    }
+    dim = "active < 0 || active === datum.series ? 1 : 0.12"
+    return {
+        "description": "Mean score of each system on each aspect",
+        "autosize": {"type": "none"},
+        "padding": 0,
+        "signals": [
+            {"name": "radius", "update": "max(40, min(width / 2 - 96, height / 2 - 28))"},
+            {"name": "active", "value": -1},
+        ],
+        "data": [
+            {"name": "means", "values": values},
+            {"name": "aspects", "values": list(aspects)},
+            {"name": "rings", "values": rings},
+        ],
+        "scales": [
+            {
+                "name": "angle",
+                "type": "point",
+                "range": {"signal": "[0, 2 * PI]"},
+                "padding": 0.5,
+                "domain": list(aspects),
+            },
+            {
+                "name": "radius",
+                "type": "linear",
+                "range": {"signal": "[0, radius]"},
+                "zero": False,
+                "nice": False,
+                "domain": [scale.lowest, scale.highest],
+            },
+            {
+                "name": "colour",
+                "type": "ordinal",
+                "domain": shown,
+                "range": [series_colour(index) for index in shown],
+            },
+        ],
+        "marks": [
+            {
+                "type": "group",
+                "encode": {"update": {"x": {"signal": "width / 2"}, "y": {"signal": "height / 2"}}},
+                "marks": [
+                    {
+                        "type": "arc",
+                        "from": {"data": "rings"},
+                        "interactive": False,
+                        "encode": {
+                            "update": {
+                                "startAngle": {"value": 0},
+                                "endAngle": {"signal": "2 * PI"},
+                                "innerRadius": {"signal": reach.format("datum.data")},
+                                "outerRadius": {"signal": reach.format("datum.data")},
+                                "stroke": {"value": "currentColor"},
+                                "strokeOpacity": {"value": 0.18},
+                            }
+                        },
+                    },
+                    {
+                        "type": "rule",
+                        "from": {"data": "aspects"},
+                        "encode": {
+                            "update": {
+                                "x": {"value": 0},
+                                "y": {"value": 0},
+                                **spoke,
+                                "stroke": {"value": "currentColor"},
+                                "strokeOpacity": {"value": 0.18},
+                            }
+                        },
+                    },
+                    {
+                        "type": "group",
+                        "from": {"facet": {"name": "one", "data": "means", "groupby": ["series", "label"]}},
+                        "marks": [
+                            {
+                                "type": "line",
+                                "from": {"data": "one"},
+                                "interactive": False,
+                                "encode": {
+                                    "update": {
+                                        **point,
+                                        "interpolate": {"value": "linear-closed"},
+                                        "stroke": {"scale": "colour", "field": "series"},
+                                        "strokeWidth": {"value": 1.75},
+                                        "strokeOpacity": {"signal": dim},
+                                        "fill": {"scale": "colour", "field": "series"},
+                                        "fillOpacity": {"signal": "active === datum.series ? 0.14 : 0"},
+                                    }
+                                },
+                            },
+                            {
+                                "type": "symbol",
+                                "from": {"data": "one"},
+                                "encode": {
+                                    "update": {
+                                        **point,
+                                        "size": {"value": 26},
+                                        "fill": {"scale": "colour", "field": "series"},
+                                        "opacity": {"signal": dim},
+                                        "tooltip": {
+                                            "signal": "{system: datum.label, aspect: datum.aspect, "
+                                            "mean: format(datum.mean, '.2f')}"
+                                        },
+                                    }
+                                },
+                            },
+                        ],
+                    },
+                    {
+                        "type": "text",
+                        "from": {"data": "rings"},
+                        "interactive": False,
+                        "encode": {
+                            "update": {
+                                "y": {"signal": f"-{reach.format('datum.data')}"},
+                                "x": {"value": 4},
+                                "dy": {"value": 10},
+                                "text": {"signal": "format(datum.data, '~r')"},
+                                "font": {"value": _FONT},
+                                "fontSize": {"value": 10},
+                                "fill": {"value": "currentColor"},
+                                "fillOpacity": {"value": 0.55},
+                            }
+                        },
+                    },
+                    {
+                        "type": "text",
+                        "from": {"data": "aspects"},
+                        "interactive": False,
+                        "encode": {
+                            "update": {
+                                **label,
+                                "text": {"field": "data"},
+                                "font": {"value": _FONT},
+                                "fontSize": {"value": 12},
+                                "fill": {"value": "currentColor"},
+                                "align": {
+                                    "signal": "abs(sin(scale('angle', datum.data))) < 0.1 ? 'center' : "
+                                    "sin(scale('angle', datum.data)) > 0 ? 'left' : 'right'"
+                                },
+                                "baseline": {
+                                    "signal": "cos(scale('angle', datum.data)) > 0.9 ? 'bottom' : "
+                                    "cos(scale('angle', datum.data)) < -0.9 ? 'top' : 'middle'"
+                                },
+                            }
+                        },
+                    },
+                ],
+            }
+        ],
+    }
+
+
+def distribution(judgements: Judgements, aspect: int) -> Spec:
+    """How often each system got each score on one aspect, as shares of its judgements."""
+    columns, scale = judgements.columns, judgements.rubric.scale
+    values = []
+    for index, series in enumerate(judgements.series):
+        scores = columns.scores[aspect, (columns.series == index) & (columns.scores[aspect] >= 0)]
+        for score, count in zip(*np.unique(scores, return_counts=True), strict=True):
+            values.append(
+                {
+                    "series": index,
+                    "label": series.label,
+                    "aspect": aspect,
+                    "score": int(score),
+                    "n": int(count),
+                    "share": round(int(count) / len(scores), 4),
+                }
+            )
+    return {
+        "description": f"Share of each {judgements.rubric.aspects[aspect]} score for each system",
+        "height": 20 * len({each["series"] for each in values}),
+        "data": {"values": values},
+        "mark": {"type": "bar", "cursor": "pointer", "stroke": "transparent", "strokeWidth": 0.5},
+        "encoding": {
+            "y": {"field": "label", "type": "nominal", "title": None, "sort": None},
+            "x": {
+                "field": "share",
+                "type": "quantitative",
+                "stack": "zero",
+                "title": None,
+                "scale": {"domain": [0, 1]},
+                "axis": {"format": "%", "tickCount": 3},
+            },
+            "order": {"field": "score"},
+            "color": {"field": "score", "type": "quantitative", "scale": _score_scale(scale), "legend": None},
+            "tooltip": _tooltip(system="label", score="score", judgements="n", share=("share", ".0%")),
+        },
+    }
+
+
+def expected_against_integer(judgements: Judgements, aspect: int) -> Spec:
+    """Where the expected scores lie of the judgements that gave each integer: the middle half, and 90 %."""
+    columns, scale = judgements.columns, judgements.rubric.scale
+    scores, expected = columns.scores[aspect], columns.expected[aspect]
+    values = []
+    for score in np.unique(scores[(scores >= 0) & ~np.isnan(expected)]):
+        among = expected[(scores == score) & ~np.isnan(expected)]
+        p5, p25, p50, p75, p95 = (round(float(each), 3) for each in np.quantile(among, _QUANTILES))
+        values.append(
+            {
+                "score": int(score), "aspect": aspect, "n": len(among),
+                "p5": p5, "p25": p25, "p50": p50, "p75": p75, "p95": p95,
+            }
+        )  # fmt: skip
+    x = {
+        "type": "quantitative",
+        "scale": {"domain": [scale.lowest, scale.highest], "nice": False, "zero": False},
+        "title": "expected",
+        "axis": {"tickMinStep": 1, "tickCount": 5},
+    }
+    y = {"field": "score", "type": "ordinal", "title": "given", "sort": "descending"}
+    colour = {"field": "score", "type": "quantitative", "scale": _score_scale(scale), "legend": None}
+    tooltip = _tooltip(
+        given="score", judgements="n", median=("p50", ".2f"), from_5=("p5", ".2f"), to_95=("p95", ".2f")
+    )
+    clickable = {"cursor": "pointer"}
+    return {
+        "description": f"Expected {judgements.rubric.aspects[aspect]} scores for each integer that was given",
+        "height": 20 * len(values),
+        "data": {"values": values},
+        "encoding": {"y": y, "tooltip": tooltip},
+        "layer": [
+            {
+                "mark": {"type": "rule", "strokeWidth": 1.5, **clickable},
+                "encoding": {"x": {"field": "p5", **x}, "x2": {"field": "p95"}, "color": colour},
+            },
+            {
+                "mark": {"type": "bar", "height": 9, "minBandSize": 3, **clickable},
+                "encoding": {"x": {"field": "p25", **x}, "x2": {"field": "p75"}, "color": colour},
+            },
+            {
+                "mark": {"type": "tick", "color": "currentColor", "thickness": 2, "size": 13, **clickable},
+                "encoding": {"x": {"field": "p50", **x}},
+            },
+        ],
+    }
+
+
+def sureness(judgements: Judgements) -> Spec:
+    """How probable the score was that the judge gave, by the judge's own account."""
+    names = [f"below {_SURENESS[0]:.0%}"]
+    names += [f"{low:.0%} to {high:.0%}" for low, high in pairwise(_SURENESS)]
+    names += [f"{_SURENESS[-1]:.0%} or more"]
+    values = []
+    for place, aspect in enumerate(judgements.rubric.aspects):
+        sure = judgements.columns.sure[place]
+        sure = sure[~np.isnan(sure)]
+        classes = np.searchsorted(_SURENESS, sure, side="right")
+        for rank, name in enumerate(names):
+            count = int((classes == rank).sum())
+            if count:
+                values.append(
+                    {
+                        "aspect": aspect, "rank": rank, "class": name, "n": count,
+                        "share": round(count / len(sure), 4),
+                    }
+                )  # fmt: skip
+    return {
+        "description": "How sure the judge was of the scores it gave, for each aspect",
+        "height": 24 * len({each["aspect"] for each in values}),
+        "data": {"values": values},
+        "mark": {"type": "bar"},
+        "encoding": {
+            "y": {"field": "aspect", "type": "nominal", "title": None, "sort": list(judgements.rubric.aspects)},
+            "x": {
+                "field": "share",
+                "type": "quantitative",
+                "stack": "zero",
+                "title": None,
+                "scale": {"domain": [0, 1]},
+                "axis": {"format": "%", "tickCount": 5},
+            },
+            "order": {"field": "rank"},
+            "color": {
+                "field": "class",
+                "type": "ordinal",
+                "sort": names,
+                "scale": {"domain": names, "range": list(SCORE_COLOURS)},
+                "legend": {"title": None, "orient": "bottom", "columns": 3},
+            },
+            "tooltip": _tooltip(aspect="aspect", probability="class", judgements="n", share=("share", ".1%")),
+        },
+    }
+
+
+def length_against_score(judgements: Judgements) -> Spec:
+    """The overall score of judgements against the length of their candidate: a sample of them as points, and
+    the mean of all in twelfths by length."""
+    columns, scale = judgements.columns, judgements.rubric.scale
+    overall = columns.overall
+    known = np.flatnonzero((columns.length >= 0) & ~np.isnan(overall))
+    chosen = np.sort(np.random.default_rng(0).permutation(known)[:MOST_POINTS])
+    points = [
+        {
+            "row": int(row),
+            "series": int(columns.series[row]),
+            "label": judgements.series[columns.series[row]].label,
+            "length": max(1, int(columns.length[row])),
+            "overall": round(float(overall[row]), 3),
+        }
+        for row in chosen
+    ]
+    by_length = known[np.argsort(columns.length[known], kind="stable")]
+    bins = [part for part in np.array_split(by_length, 12) if len(part)]
+    trend = [
+        {
+            "length": max(1, round(float(np.median(columns.length[part])))),
+            "overall": round(float(overall[part].mean()), 3),
+            "n": len(part),
+        }
+        for part in bins
+    ]
+    indices = range(len(judgements.series))
+    x = {
+        "field": "length",
+        "type": "quantitative",
+        "scale": {"type": "log", "nice": False},
+        "title": "characters of the candidate",
+        "axis": {"tickCount": 5, "format": "~s", "labelOverlap": True},
+    }
+    y = {
+        "field": "overall",
+        "type": "quantitative",
+        "title": "mean over the aspects",
+        "scale": {"domain": [scale.lowest, scale.highest], "nice": False},
+        "axis": {"tickCount": 5},
+    }
+    return {
+        "description": "Overall score against the candidate's length",
+        "height": 300,
+        "layer": [
+            {
+                "data": {"values": points},
+                "mark": {"type": "circle", "size": 22, "opacity": 0.55, "cursor": "pointer"},
+                "encoding": {
+                    "x": x,
+                    "y": y,
+                    "color": {
+                        "field": "series",
+                        "type": "ordinal",
+                        "legend": None,
+                        "scale": {
+                            "domain": list(indices),
+                            "range": [series_colour(index) for index in indices],
+                        },
+                    },
+                    "tooltip": _tooltip(system="label", characters="length", mean=("overall", ".2f")),
+                },
+            },
+            {
+                "data": {"values": trend},
+                "mark": {"type": "line", "color": "currentColor", "strokeWidth": 2, "point": False},
+                "encoding": {"x": x, "y": y},
+            },
+        ],
+    }
+
+
+def _score_scale(scale: Any) -> Spec:
+    domain = np.linspace(scale.lowest, scale.highest, len(SCORE_COLOURS))
+    return {"type": "linear", "domain": [float(each) for each in domain], "range": list(SCORE_COLOURS)}
+
+
+def _tooltip(**fields: str | tuple[str, str]) -> list[Spec]:
+    tips = []
+    for title, field in fields.items():
+        name, form = field if isinstance(field, tuple) else (field, None)
+        tip: Spec = {"field": name, "title": title.replace("_", " ")}
+        tips.append(tip | {"type": "quantitative", "format": form} if form else tip | {"type": "nominal"})
+    return tips

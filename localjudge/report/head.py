@@ -1,0 +1,288 @@
+"""What a report says besides the judgements: its tables, charts and notices, as the page reads them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from localjudge.audit.reading import Audit
+from localjudge.errors import UsageError
+from localjudge.report import charts
+from localjudge.report.judgements import FAILED, Judgements
+from localjudge.trust.agreement import Agreement
+from localjudge.trust.estimate import Estimate
+from localjudge.trust.ranking import OVERALL, Ranking
+from localjudge.trust.scores import Scores, run_names
+
+_STATISTICS = {
+    "pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall", "kappa": "kappa", "exact": "exact",
+    "within_one": "within one", "mae": "mean abs. error", "bias": "bias",
+}  # fmt: skip
+_COMPARED = {
+    "integer": "score", "expected": "expected score", "calibrated": "calibrated score",
+    "length": "length alone", "overlap": "shared words alone", "people": "people among themselves",
+}  # fmt: skip
+
+
+def by_series(scores: Scores, judgements: Judgements) -> Scores:
+    """The scores with the report's series for systems: a system that two runs have judged is two."""
+    folders = judgements.folders
+    places = {(folders[series.run], series.system): place for place, series in enumerate(judgements.series)}
+    known = []
+    for run, system in zip(scores.run.tolist(), scores.system.tolist(), strict=True):
+        folder = scores.folders[run]
+        known.append(places.get((folder, scores.systems[system]), places.get((folder, None), -1)))
+    present, system_of = np.unique(known, return_inverse=True)
+    labels = tuple(judgements.series[place].label for place in present.tolist())
+    return replace(scores, systems=labels, system=system_of.astype(np.int32))
+
+
+def head(
+    judgements: Judgements,
+    title: str | None,
+    rankings: Sequence[Ranking],
+    agreements: Sequence[tuple[str, Agreement]],
+    audit: Path | None,
+) -> dict[str, Any]:
+    """Everything but the judgements.
+
+    Args:
+        rankings: of each judge.
+        agreements: of each run, by its name.
+        audit: the file of an audit.
+
+    Raises:
+        UsageError: the file of the audit is none.
+    """
+    rubric = judgements.rubric
+    means = {system.name: system.means for ranking in rankings for system in ranking.systems}
+    return {
+        "title": title or ", ".join(run_names(judgements.folders)),
+        "about": _about(judgements),
+        "notices": _notices(judgements),
+        "foot": f"Made by localjudge {version('localjudge')} on {time.strftime('%Y-%m-%d')}. "
+        f"Prompt {', '.join({str(each.get('prompt_sha256'))[:12] for each in judgements.manifests})}. "
+        "This file fetches nothing and sends nothing.",
+        "aspects": rubric.aspects,
+        "scale": [rubric.scale.lowest, rubric.scale.highest],
+        "colours": {"score": charts.SCORE_COLOURS},
+        "series": [
+            {"label": series.label, "colour": charts.series_colour(index)}
+            for index, series in enumerate(judgements.series)
+        ],
+        "table": _systems_table(judgements, rankings),
+        "length_lead": _length_lead(rankings),
+        "figures": _figures(judgements, means),
+        "agreement": _agreement_tables(agreements),
+        "audit": _audit_tables(audit),
+    }
+
+
+def _about(judgements: Judgements) -> str:
+    models = dict.fromkeys(manifest["model"]["name"] for manifest in judgements.manifests)
+    rubrics = dict.fromkeys(manifest["rubric"]["name"] for manifest in judgements.manifests)
+    days = sorted(start["started"][:10] for manifest in judgements.manifests for start in manifest["starts"])
+    return " · ".join(
+        [
+            f"{_counted(len(judgements), 'judgement')} of {_counted(len(judgements.series), 'system')} "
+            f"on {_counted(len(judgements.snippets), 'query', 'queries')}",
+            f"judged by {', '.join(models)}",
+            f"rubric {', '.join(rubrics)}",
+            days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}",
+        ]
+    )
+
+
+def _notices(judgements: Judgements) -> list[str]:
+    notices = list(
+        dict.fromkeys(manifest["notice"] for manifest in judgements.manifests if manifest.get("notice"))
+    )
+    if missing := len(judgements) - judgements.found:
+        reasons = f" ({'; '.join(judgements.problems)})" if judgements.problems else ""
+        notices.append(
+            f"{_counted(missing, 'judgement')} without the text of the row: not found again{reasons}."
+        )
+    if failed := int((judgements.columns.flags & FAILED).sum()):
+        notices.append(f"{_counted(failed, 'row')} failed and count in no figure.")
+    return notices
+
+
+def _systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[str, Any]:
+    index_of = {series.label: index for index, series in enumerate(judgements.series)}
+    failures = judgements.columns.series[(judgements.columns.flags & FAILED) > 0]
+    failed = np.bincount(failures, minlength=len(index_of)).tolist()
+    systems = [system for ranking in rankings for system in ranking.systems]
+    aspects = judgements.rubric.aspects
+    whole = OVERALL if len(aspects) > 1 else aspects[0]
+    shown = dict.fromkeys((whole, *aspects))
+    held = any(system.length_held for system in systems)
+    human = any(system.human for system in systems)
+    columns = [("system", "text"), *((name, "estimate") for name in shown)]
+    columns += [("length held equal", "estimate")] * held + [(f"human, {whole}", "estimate")] * human
+    columns += [("rank", "number"), ("rows", "number")] + [("failed", "number")] * any(failed)
+    rows = []
+    for system in systems:
+        best, worst = system.ranks[whole]
+        row: list[Any] = [system.name, *(_estimate(system.means[name]) for name in shown)]
+        row += [_estimate((system.length_held or {}).get(whole))] * held
+        row += [_estimate((system.human or {}).get(whole))] * human
+        row += [str(best) if best == worst else f"{best} to {worst}", system.rows]
+        rows.append(row + [failed[index_of[system.name]]] * any(failed))
+    for label in index_of.keys() - {system.name for system in systems}:
+        rows.append([label, *[None] * (len(columns) - 3), 0, failed[index_of[label]]])
+    notes = [
+        f"{', '.join(group[:-1])} and {group[-1]} cannot be told apart on the whole."
+        for ranking in rankings
+        for group in ranking.groups[whole]
+        if len(group) > 1
+    ]
+    notes += dict.fromkeys(note for ranking in rankings for note in ranking.notes)
+    if len(rankings) > 1:
+        notes.append("The runs are of several judges: a rank is among the systems of one judge.")
+    scores = "expected scores" if all(ranking.of == "expected" for ranking in rankings) else "scores"
+    return {
+        "lead": f"Means of the {scores} with 95 % intervals, resampling queries. A rank is a range where "
+        "comparisons on the same queries do not settle it.",
+        "columns": [{"name": name, "kind": kind} for name, kind in columns],
+        "rows": rows,
+        "dots": [index_of[row[0]] for row in rows],
+        "bounds": [judgements.rubric.scale.lowest, judgements.rubric.scale.highest],
+        "notes": notes,
+    }
+
+
+def _length_lead(rankings: Sequence[Ranking]) -> str:
+    lead = "A point is a judgement (of very many, a sample); the line is the mean of all by length."
+    if len(rankings) != 1:
+        return lead
+    shares = {name: share for name, share in rankings[0].length_explains.items() if share is not None}
+    if not shares:
+        return lead
+    told = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    return f"{lead} Among answers to the same query, length explains this share of the differences: {told}."
+
+
+def _figures(judgements: Judgements, means: Any) -> dict[str, list[dict[str, Any]]]:
+    columns, aspects = judgements.columns, judgements.rubric.aspects
+    figures: dict[str, list[dict[str, Any]]] = {"radar": [], "distribution": [], "expected": [], "sureness": []}
+    if means and len(aspects) > 2:
+        figures["radar"].append(_figure(None, charts.radar(judgements, means), mode="vega"))
+    if means:
+        for place, aspect in enumerate(aspects):
+            figures["distribution"].append(_figure(aspect, charts.distribution(judgements, place)))
+    if not np.isnan(columns.sure).all():
+        for place, aspect in enumerate(aspects):
+            figures["expected"].append(_figure(aspect, charts.expected_against_integer(judgements, place)))
+        title = "Probability of the score that was given"
+        figures["sureness"].append(_figure(title, charts.sureness(judgements)))
+    if ((columns.length >= 0) & ~np.isnan(columns.overall)).any():
+        figures["length"] = [_figure(None, charts.length_against_score(judgements))]
+    return figures
+
+
+def _figure(title: str | None, spec: charts.Spec, mode: str = "vega-lite") -> dict[str, Any]:
+    return {"title": title, "mode": mode, "spec": spec}
+
+
+def _agreement_tables(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, Any] | None:
+    if not agreements:
+        return None
+    every, brief, names = [], [], dict.fromkeys(_COMPARED.values())
+    several = len(agreements) > 1
+    read = [
+        (f"{run}, {aspect}" if several else aspect, found)
+        for run, agreement in agreements
+        for aspect, found in agreement.aspects.items()
+    ]
+    for aspect, found in read:
+        compared = {_COMPARED[name]: comparison for name, comparison in found.comparisons.items()}
+        if found.ceiling:
+            compared[_COMPARED["people"]] = found.ceiling.rest
+        for name, comparison in compared.items():
+            figures = [_estimate(getattr(comparison, statistic)) for statistic in _STATISTICS]
+            every.append([f"{aspect}: {name}", found.rows, *figures])
+        correlations = [_estimate(compared[name].spearman) if name in compared else None for name in names]
+        brief.append([aspect, *correlations, found.rows])
+    known = [place for place, _ in enumerate(names, 1) if any(row[place] for row in brief)]
+    brief = [[row[0], *(row[place] for place in known), row[-1]] for row in brief]
+    columns = [
+        ("aspect", "text"),
+        *((list(names)[place - 1], "estimate") for place in known),
+        ("rows", "number"),
+    ]
+    details = [("compared with the labels", "text"), ("rows", "number")]
+    details += [(heading, "estimate") for heading in _STATISTICS.values()]
+    return {
+        "leads": [
+            "How far the judge's scores agree with the labels, beside what length or shared words alone would "
+            "give, and how far people agree with each other, which no judge can be asked to exceed by much.",
+            *dict.fromkeys(note for _, agreement in agreements for note in agreement.notes),
+        ],
+        "tables": [
+            _table("Spearman's correlation with the labels", columns, brief),
+            _table("Every statistic", details, every, folded=True),
+        ],
+    }
+
+
+def _audit_tables(file: Path | None) -> dict[str, Any] | None:
+    if file is None:
+        return None
+    try:
+        audit = Audit.model_validate_json(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--audit {file}: {error.strerror}") from None
+    except ValueError:
+        raise UsageError(f"--audit {file}: not what `localjudge audit --json` prints") from None
+    columns = [("trial", "text"), ("a sound judge", "word"), ("held", "number"), ("verdict", "word")]
+    columns += [("shift", "estimate"), ("rows", "number"), ("not tested", "word")]
+    rows: list[list[Any]] = [
+        [
+            f"{trial.name}: {trial.does}",
+            trial.expected,
+            trial.held_text,
+            trial.verdict,
+            _estimate(trial.shift),
+            trial.rows,
+            trial.not_tested,
+        ]
+        for trial in audit.trials
+    ]
+    moved = [
+        [trial.name, *(_estimate(trial.aspects[aspect].shift) for aspect in audit.aspects)]
+        for trial in audit.trials
+    ]
+    halo = [
+        [aspect, *(None if each is None else f"{each:.2f}" for each in audit.halo[place])]
+        for place, aspect in enumerate(audit.aspects)
+    ]
+    shifts, numbers = ([(aspect, kind) for aspect in audit.aspects] for kind in ("estimate", "number"))
+    return {
+        "leads": audit.leads(),
+        "tables": [
+            _table("Trials", columns, rows),
+            _table("Shift of each aspect", [("trial", "text"), *shifts], moved, folded=True),
+            _table("Correlation of the aspects", [("aspect", "text"), *numbers], halo),
+        ],
+    }
+
+
+def _table(
+    caption: str, columns: Sequence[tuple[str, str]], rows: list[list[Any]], folded: bool = False
+) -> dict[str, Any]:
+    named = [{"name": name, "kind": kind} for name, kind in columns]
+    return {"caption": caption, "columns": named, "rows": rows, "folded": folded}
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
+    return None if estimate is None or estimate.value is None else estimate.as_dict()
+
+
+def _counted(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,213 @@
+"""The judgements of several runs as columns: a few numbers each, and where the rest of each stands.
+
+A run of 50,000 judgements is a hundred megabytes of text. Only what is counted, drawn, filtered or sorted is
+kept in memory; a judgement's line and its row's text are read again when it is written to the page.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.errors import UsageError
+from localjudge.manifest import read_manifest
+from localjudge.rubric import Rubric
+from localjudge.run import JUDGEMENTS, read_lines
+from localjudge.texts import Text, Texts
+from localjudge.trust.scores import run_names
+
+FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
+"""The bits of a judgement's flags."""
+SNIPPET = 160
+"""How many characters of a query stand in the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A system as one run judged it. `label` is unlike any other's."""
+
+    run: int
+    system: str | None
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """N judgements of A aspects; those of one query stand together, queries in the order they first came.
+
+    Attributes:
+        series: int16 (N,), an index into the series.
+        group: int32 (N,), the query; equal for rows of equal instruction and reference.
+        scores: int16 (A, N), -1 where the row failed.
+        expected: float64 (A, N), NaN where it is not known.
+        sure: float64 (A, N), the probability of the score that was given; NaN where it is not known.
+        length: int32 (N,), characters of the candidate; -1 where its text was not found.
+        flags: uint8 (N,), `FAILED` and so on.
+    """
+
+    series: NDArray[np.int16]
+    group: NDArray[np.int32]
+    scores: NDArray[np.int16]
+    expected: NDArray[np.float64]
+    sure: NDArray[np.float64]
+    length: NDArray[np.int32]
+    flags: NDArray[np.uint8]
+
+    @property
+    def overall(self) -> NDArray[np.float64]:
+        """The mean over the aspects, (N,): of the expected scores, or of the integers where those are all there
+        is; NaN where the row failed."""
+        known = np.where(np.isnan(self.expected), np.where(self.scores < 0, np.nan, self.scores), self.expected)
+        overall: NDArray[np.float64] = known.mean(axis=0)
+        return overall
+
+
+class Judgements(AbstractContextManager["Judgements"]):
+    """The judgements of runs by one rubric.
+
+    Args:
+        folders: the run directories.
+        moved: where the rows are now, if not where they were when they were judged.
+
+    Attributes:
+        manifests: what each `run.json` says.
+        rubric: the rubric that they share.
+        series: the systems, in the order of their names.
+        ids: of the rows, in the order of the columns.
+        snippets: the beginning of each query; its first row's id where the text was not found.
+        columns: the numbers.
+        problems: why texts are missing, where they are.
+
+    Raises:
+        UsageError: a folder is no run, or they differ in their aspects or scale.
+    """
+
+    def __init__(self, folders: Sequence[Path], moved: Sequence[str] = ()) -> None:
+        self.folders = list(folders)
+        self.manifests = [read_manifest(folder) for folder in folders]
+        self.rubric = self._shared_rubric()
+        self._stack = ExitStack()
+        self._texts: list[Texts] = []
+        self._files = []
+        self.problems: list[str] = []
+        for folder, manifest in zip(self.folders, self.manifests, strict=True):
+            texts = Texts(manifest, read_lines(folder), moved)
+            self._texts.append(self._stack.enter_context(texts))
+            self._files.append(self._stack.enter_context((folder / JUDGEMENTS).open("rb")))
+        self._read()
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[tuple[dict[str, Any], Text | None]]:
+        """Each line with the text of its row, in the order of the columns."""
+        for run, offset in zip(self._runs, self._offsets, strict=True):
+            file = self._files[run]
+            file.seek(offset)
+            line = json.loads(file.readline())
+            yield line, self._texts[run].get(line)
+
+    @property
+    def found(self) -> int:
+        """How many judgements have the texts of their row."""
+        return int((self.columns.length >= 0).sum())
+
+    def _shared_rubric(self) -> Rubric:
+        rubrics = [Rubric.model_validate(manifest["rubric"]) for manifest in self.manifests]
+        for folder, rubric in zip(self.folders, rubrics, strict=True):
+            if (rubric.aspects, rubric.scale) != (rubrics[0].aspects, rubrics[0].scale):
+                raise UsageError(
+                    f"{folder}: judged by the rubric {rubric.name}, whose aspects or scale differ from those "
+                    f"of {self.folders[0]} ({rubrics[0].name}); report them one by one"
+                )
+        return rubrics[0]
+
+    def _read(self) -> None:
+        aspects = self.rubric.aspects
+        names: dict[tuple[int, str | None], int] = {}
+        groups: dict[str, int] = {}
+        ids, snippets = [], []
+        runs, offsets, series, group = array("h"), array("q"), array("h"), array("i")
+        scores, expected, sure = array("h"), array("d"), array("d")
+        length, flags = array("i"), array("B")
+        lowest = self.rubric.scale.lowest
+        for run, folder in enumerate(self.folders):
+            for offset, line in _lines_with_offsets(folder, self._files[run]):
+                text = self._texts[run].get(line)
+                same = line["group"] or f"{folder}\0{line['source']}"
+                if same not in groups:
+                    groups[same] = len(groups)
+                    snippets.append(text.instruction[:SNIPPET] if text else line["id"])
+                runs.append(run)
+                offsets.append(offset)
+                ids.append(line["id"])
+                series.append(names.setdefault((run, line["system"]), len(names)))
+                group.append(groups[same])
+                length.append(len(text.candidate) if text else -1)
+                failed = line["status"] == "failed"
+                flags.append(
+                    FAILED
+                    if failed
+                    else RATIONALE_CUT * line["rationale_cut"] + CANDIDATE_CUT * bool(line["candidate_cut"])
+                )
+                for aspect in aspects:
+                    score, mean = line[aspect], line[f"{aspect}_expected"]
+                    weights = line[f"{aspect}_probabilities"]
+                    scores.append(-1 if failed else score)
+                    expected.append(np.nan if mean is None else mean)
+                    sure.append(weights[score - lowest] if weights else np.nan)
+        order = np.argsort(np.asarray(group), kind="stable") if ids else np.array([], np.int64)
+        rank, self.series = _by_name(names, run_names(self.folders))
+        wide = (-1, len(aspects))
+        self._runs = np.asarray(runs)[order].tolist()
+        self._offsets = np.asarray(offsets)[order].tolist()
+        self.ids = [ids[place] for place in order.tolist()]
+        self.snippets = snippets
+        self.columns = Columns(
+            series=np.asarray([rank[each] for each in series], np.int16)[order],
+            group=np.asarray(group, np.int32)[order],
+            scores=np.asarray(scores, np.int16).reshape(wide)[order].T,
+            expected=np.asarray(expected).reshape(wide)[order].T,
+            sure=np.asarray(sure).reshape(wide)[order].T,
+            length=np.asarray(length, np.int32)[order],
+            flags=np.asarray(flags, np.uint8)[order],
+        )
+        for folder, texts in zip(self.folders, self._texts, strict=True):
+            self.problems += [f"{folder}: {problem}" for problem in texts.problems]
+
+
+def _lines_with_offsets(folder: Path, file: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The lines of a run with where each begins."""
+    offset = 0
+    sizes = (len(raw) for raw in file)
+    for line, size in zip(read_lines(folder), sizes, strict=False):
+        yield offset, line
+        offset += size
+
+
+def _by_name(
+    names: dict[tuple[int, str | None], int], runs: Sequence[str]
+) -> tuple[dict[int, int], list[Series]]:
+    """The rank of each series by its name, and the series in that order. A system that several runs have judged
+    is told apart by its run."""
+    often = Counter(system for _, system in names)
+    series = []
+    for (run, system), first in names.items():
+        label = system or "(none)"
+        if often[system] > 1:
+            label += f" · {runs[run]}"
+        series.append((Series(run, system, label), first))
+    series.sort(key=lambda item: (item[0].system is None, item[0].label, item[0].run))
+    return {first: rank for rank, (_, first) in enumerate(series)}, [each for each, _ in series]

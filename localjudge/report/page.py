@@ -1,0 +1,169 @@
+"""The report's file: template, style, script, chart library and data, put together so that nothing is fetched.
+
+Whatever comes from rows is compressed and written in base64, so no text can end a script or begin one; the page
+puts it into the document as text. A Content-Security-Policy in the file forbids every connection, and every
+script but the page's own two, which it names by their digests.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+
+from localjudge.errors import UsageError
+from localjudge.report.judgements import Judgements
+from localjudge.texts import Text
+
+CHUNK = 200_000
+"""Characters of text from which on a chunk of judgements is closed."""
+_UNKNOWN = -1
+
+
+def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgements) -> None:
+    """Write the report.
+
+    Args:
+        out: the file; replaced when the new one is whole.
+        title: of the document.
+        head: what the page shows besides the judgements.
+        judgements: written in chunks, each opened by the page when something in it is looked at.
+
+    Raises:
+        UsageError: the file cannot be written, or the chart library is not installed.
+    """
+    library, script = _chart_library(), _asset("page.js")
+    policy = (
+        "default-src 'none'; "
+        f"script-src '{_digest(script)}' '{_digest(library)}'; "
+        "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    begin, end = Template(_asset("template.html")).substitute(
+        policy=html.escape(policy), title=html.escape(title), style=_asset("style.css"), data="\0"
+    ).split("\0")  # fmt: skip
+    chunks = _Chunks(judgements)
+    scratch = out.with_name(f"{out.name}.tmp")
+    try:
+        with scratch.open("w", encoding="utf-8") as stream:
+            stream.write(begin)
+            stream.write(_data("library", library.encode()))
+            for name, numbers in _numbers(judgements).items():
+                stream.write(_data(name, numbers))
+            about = {**head, "ids": judgements.ids, "snippets": judgements.snippets, "chunks": chunks.sizes}
+            # The head is written last because only then the chunks are counted; the browser has read all of
+            # the file by the time the script runs, whatever the order.
+            for number, chunk in enumerate(chunks):
+                stream.write(_data(f"chunk-{number}", chunk))
+            stream.write(_data("head", json.dumps(about).encode()))
+            stream.write(f"<script>{script}</script>\n")
+            stream.write(end)
+        scratch.replace(out)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror}") from None
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+class _Chunks:
+    """The judgements as the page reads them: whole queries together, about `CHUNK` characters each.
+
+    A chunk is `{"queries": [[instruction, reference] …], "rows": [[…] …]}`; a row holds its candidate,
+    rationale, error, thoughts, probabilities (or null), source, characters of the candidate that were cut, and
+    columns.
+    """
+
+    def __init__(self, judgements: Judgements) -> None:
+        self._judgements = judgements
+        self.sizes: list[list[int]] = []
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Each chunk; `sizes` grows by its number of queries and of rows."""
+        queries: list[Any] = []
+        rows: list[Any] = []
+        size = 0
+        of_query = self._judgements.columns.group.tolist()
+        for _, together in groupby(zip(of_query, self._judgements, strict=True), key=lambda item: item[0]):
+            if size >= CHUNK:
+                yield self._close(queries, rows)
+                queries, rows, size = [], [], 0
+            known: Text | None = None
+            for _, (line, text) in together:
+                known = known or text
+                rows.append(self._row(line, text))
+                size += len(line["rationale"] or "") + len(text.candidate if text else "")
+            queries.append([known.instruction, known.reference] if known else [None, None])
+            size += len(known.instruction) + len(known.reference or "") if known else 0
+        if rows:
+            yield self._close(queries, rows)
+
+    def _close(self, queries: list[Any], rows: list[Any]) -> bytes:
+        self.sizes.append([len(queries), len(rows)])
+        return json.dumps({"queries": queries, "rows": rows}).encode()
+
+    def _row(self, line: dict[str, Any], text: Text | None) -> list[Any]:
+        aspects = self._judgements.rubric.aspects
+        weights = [line[f"{aspect}_probabilities"] for aspect in aspects]
+        return [
+            text.candidate if text else None,
+            line["rationale"],
+            line["error"],
+            line["thoughts"],
+            None if None in weights else [[round(share, 4) for share in each] for each in weights],
+            line["source"],
+            line["candidate_cut"] or 0,
+            line["columns"],
+        ]
+
+
+def _numbers(judgements: Judgements) -> dict[str, bytes]:
+    """The columns as the page's typed arrays, little-endian; expected scores and sureness in thousandths, what
+    is not known as -1."""
+    columns = judgements.columns
+
+    def thousandths(values: Any) -> Any:
+        return np.where(np.isnan(values), _UNKNOWN, np.rint(np.nan_to_num(values) * 1000))
+
+    return {
+        "series": columns.series.astype("<i2").tobytes(),
+        "group": columns.group.astype("<i4").tobytes(),
+        "scores": columns.scores.astype("<i2").tobytes(),
+        "expected": thousandths(columns.expected).astype("<i4").tobytes(),
+        "sure": thousandths(columns.sure).astype("<i2").tobytes(),
+        "length": columns.length.astype("<i4").tobytes(),
+        "flags": columns.flags.tobytes(),
+    }
+
+
+def _data(name: str, content: bytes) -> str:
+    packed = base64.b64encode(gzip.compress(content, compresslevel=6, mtime=0)).decode()
+    return f'<script type="application/gzip" id="data-{name}">{packed}</script>\n'
+
+
+def _asset(name: str) -> str:
+    return (files("localjudge") / "report" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _chart_library() -> str:
+    try:
+        import vl_convert
+    except ImportError:
+        raise UsageError(
+            "a report carries its chart library, which is not here: pip install 'localjudge[report]'"
+        ) from None
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+
+
+def _digest(script: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

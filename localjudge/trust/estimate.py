@@ -1,0 +1,30 @@
+"""An estimate and its 95 % interval, each of them a number or undefined."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A value and the ends of its 95 % interval. What is undefined is None."""
+
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @classmethod
+    def of(cls, value: float, low: float = math.nan, high: float = math.nan) -> Estimate:
+        """From numbers of which NaN and infinity mean undefined; no interval without a value."""
+        if not math.isfinite(value):
+            return cls()
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return cls(float(value))
+        return cls(float(value), float(low), float(high))
+
+    def as_dict(self) -> dict[str, float | None]:
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+UNDEFINED = Estimate()

@@ -1,0 +1,398 @@
+"""Several judges, or several samples of one, on the same rows: their agreement, and their scores together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.errors import UsageError
+from localjudge.manifest import read_manifest
+from localjudge.records import Failure, Judgement, Outcome
+from localjudge.rubric import Rubric
+from localjudge.run import read_lines
+from localjudge.summary import Summary
+from localjudge.trust.agreement import alpha, alphas, correlation
+from localjudge.trust.estimate import Estimate
+from localjudge.trust.labels import Marks
+from localjudge.trust.resampling import FEWEST, RESAMPLES, averages, draws, studentise
+from localjudge.trust.scores import Floats, Integers, read_scores, run_names
+from localjudge.trust.writing import write_run
+
+SPLIT = 2
+"""Judges split on a row where the highest and the lowest score of an aspect lie this far apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Juror:
+    """One judge. `bias` is the mean of its scores less the mean of the others', and `with_rest` its Spearman
+    correlation with them; `alpha_without`, the others' ordinal alpha. By aspect."""
+
+    name: str
+    model: str
+    mean: Mapping[str, float]
+    bias: Mapping[str, float]
+    with_rest: Mapping[str, float | None]
+    alpha_without: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class JuryAspect:
+    """One aspect: the means over the rows of their jurors' mean, median and (where there is one) most frequent
+    score; the mean standard deviation of a row's scores; Krippendorff's alpha; and the share of rows with a
+    majority, with equal scores, and with scores that lie two or more apart."""
+
+    mean: Estimate
+    median: float
+    majority: float | None
+    spread: float
+    alpha_ordinal: Estimate
+    alpha_interval: Estimate
+    with_majority: float
+    unanimous: float
+    split: float
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRow:
+    """A row on which the jurors differ: their scores by aspect, in the order of the jurors."""
+
+    id: str
+    system: str
+    spread: float
+    scores: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Jury:
+    """What several judges make of the same rows.
+
+    `odd` is the juror without whom the others agree most (ordinal alpha, the mean over the aspects), if their
+    agreeing better is more than chance, allowing for the choice among the jurors. None where nobody stands out,
+    and among two.
+    """
+
+    jurors: tuple[Juror, ...]
+    rows: int
+    instructions: int
+    not_shared: int
+    aspects: Mapping[str, JuryAspect]
+    odd: str | None
+    splits: tuple[SplitRow, ...]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def convene(
+    folders: Sequence[Path],
+    splits: int = 10,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Jury:
+    """Compare several runs over the same rows.
+
+    Args:
+        folders: the runs, a juror each.
+        splits: how many of the rows to name on which the jurors differ most.
+        resamples: for the intervals.
+        seed: of the resamples.
+
+    Raises:
+        UsageError: fewer than two runs, or runs without a row that all have judged.
+    """
+    if len(folders) < 2:
+        raise UsageError("a jury takes two runs or more, by several judges or several samples of one")
+    scores = read_scores(folders, by_run=False)
+    places = _places(scores.run, scores.ids, [scores.systems[s] for s in scores.system], len(folders))
+    if not len(places):
+        raise UsageError(f"{scores.where}: no row that all have judged; rows go by id and system")
+    groups = scores.group[places]
+    if (groups != groups[:, :1]).any():
+        row = places[np.flatnonzero((groups != groups[:, :1]).any(axis=1))[0], 0]
+        raise UsageError(
+            f"{scores.where}: the row {scores.ids[row]!r} has another instruction or reference in one run than "
+            "in another; a jury judges the same rows"
+        )
+    table = scores.integer[places]  # rows, jurors, aspects
+    group = groups[:, 0]
+    aspects, without = {}, {}
+    for number, aspect in enumerate(scores.aspects):
+        aspects[aspect], without[aspect] = _aspect(table[:, :, number], group, resamples, seed)
+    jurors = _jurors(scores.aspects, table, without, folders, scores.manifests)
+    return Jury(
+        jurors=jurors,
+        rows=len(places),
+        instructions=len(np.unique(group)),
+        not_shared=len(scores.ids) - places.size,
+        aspects=aspects,
+        odd=_odd(table, group, [juror.name for juror in jurors], min(resamples, 200), seed),
+        splits=_splits(table, places, scores, splits),
+        notes=scores.notes,
+    )
+
+
+def _places(run: Integers, ids: list[str], systems: list[str], runs: int) -> NDArray[np.intp]:
+    """The numbers of each row that all runs have judged, [rows, runs]; the n-th of equal names is the n-th."""
+    found: dict[tuple[str, str, int], list[int]] = {}
+    seen: Counter[tuple[int, str, str]] = Counter()
+    for place, (number, name, system) in enumerate(zip(run.tolist(), ids, systems, strict=True)):
+        repeated = seen[number, name, system]
+        seen[number, name, system] += 1
+        members = found.setdefault((name, system, repeated), [])
+        if len(members) == number:
+            members.append(place)
+    whole = [members for members in found.values() if len(members) == runs]
+    return np.array(whole, dtype=np.intp).reshape(-1, runs)
+
+
+def _aspect(
+    table: Integers, group: Integers, resamples: int, seed: int
+) -> tuple[JuryAspect, list[float | None]]:
+    rows, jurors = table.shape
+    numbered: Integers = np.unique(group, return_inverse=True)[1].astype(np.int32)
+    means = table.mean(axis=1)
+    mean = studentise(
+        averages(means[:, None], numbered, int(numbered.max()) + 1), resamples=resamples, seed=seed
+    ).estimates()[0]
+    ordinal, interval = alphas(_marks(table), numbered, resamples, seed)
+    majorities = [majority(row) for row in table.tolist()]
+    clear = [value for value in majorities if value is not None]
+    reach = table.max(axis=1) - table.min(axis=1)
+    without: list[float | None] = [
+        alphas(_marks(np.delete(table, juror, axis=1)), numbered, 0, seed)[0].value if jurors > 2 else None
+        for juror in range(jurors)
+    ]
+    aspect = JuryAspect(
+        mean=mean,
+        median=float(np.median(table, axis=1).mean()),
+        majority=float(np.mean(clear)) if clear else None,
+        spread=float(table.std(axis=1, ddof=1).mean()),
+        alpha_ordinal=ordinal,
+        alpha_interval=interval,
+        with_majority=len(clear) / rows,
+        unanimous=float((reach == 0).mean()),
+        split=float((reach >= SPLIT).mean()),
+    )
+    return aspect, without
+
+
+def majority(values: Sequence[int]) -> int | None:
+    """The score that more than half of the jurors gave; None where there is none."""
+    value, count = Counter(values).most_common(1)[0]
+    return value if 2 * count > len(values) else None
+
+
+def median(values: Sequence[int]) -> int:
+    """The middle score; of two middle ones the one nearer to the mean, and of equally near ones the lower."""
+    ranked = sorted(values)
+    low, high = ranked[(len(ranked) - 1) // 2], ranked[len(ranked) // 2]
+    mean = sum(ranked) / len(ranked)
+    return high if high - mean < mean - low else low
+
+
+def _marks(table: Integers) -> Marks:
+    rows, jurors = table.shape
+    return Marks(
+        np.repeat(np.arange(rows, dtype=np.int32), jurors),
+        np.tile(np.arange(jurors, dtype=np.int32), rows),
+        table.ravel().astype(np.float64),
+    )
+
+
+def _jurors(
+    aspects: tuple[str, ...],
+    table: Integers,
+    without: Mapping[str, list[float | None]],
+    folders: Sequence[Path],
+    manifests: Sequence[Mapping[str, Any]],
+) -> tuple[Juror, ...]:
+    jurors = []
+    for number, name in enumerate(run_names(folders)):
+        own = table[:, number].astype(np.float64)
+        rest: Floats = np.delete(table, number, axis=1).mean(axis=1)
+        jurors.append(
+            Juror(
+                name=name,
+                model=str(manifests[number]["model"]["name"]),
+                mean={aspect: float(own[:, place].mean()) for place, aspect in enumerate(aspects)},
+                bias={
+                    aspect: float((own[:, place] - rest[:, place]).mean())
+                    for place, aspect in enumerate(aspects)
+                },
+                with_rest={
+                    aspect: correlation("spearman", own[:, place], rest[:, place])
+                    for place, aspect in enumerate(aspects)
+                },
+                alpha_without={aspect: without[aspect][number] for aspect in aspects},
+            )
+        )
+    return tuple(jurors)
+
+
+def _odd(table: Integers, group: Integers, names: Sequence[str], resamples: int, seed: int) -> str | None:
+    """The juror that stands out."""
+    jurors = len(names)
+    if jurors < 3:
+        return None
+    members = [np.flatnonzero(group == one) for one in np.unique(group)]
+
+    def gains(rows: NDArray[np.intp]) -> list[float]:
+        every = _mean_alpha(table[rows])
+        return [_mean_alpha(np.delete(table[rows], juror, axis=1)) - every for juror in range(jurors)]
+
+    now = np.array(gains(np.arange(len(table))))
+    if not np.isfinite(now).any():
+        return None
+    best = int(np.nanargmax(now))
+    drawn = [
+        gains(np.concatenate([members[one] for one in np.repeat(np.arange(len(members)), weights.astype(int))]))
+        for block in draws(len(members), resamples, seed)
+        for weights in block
+    ]
+    least = np.nanquantile(np.array(drawn)[:, best], 0.025 / jurors) if drawn else np.nan
+    return names[best] if len(members) >= FEWEST and least > 0 else None
+
+
+def _mean_alpha(table: Integers) -> float:
+    """The ordinal alpha of jurors [rows, jurors, aspects], the mean over the aspects that have one."""
+    found = []
+    for place in range(table.shape[2]):
+        domain, value = np.unique(table[:, :, place], return_inverse=True)
+        counts = (value.reshape(table.shape[:2])[:, :, None] == np.arange(len(domain))).sum(axis=1)
+        found.append(alpha(counts.astype(np.float64), domain.astype(np.float64), "ordinal"))
+    known = [one for one in found if np.isfinite(one)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _splits(table: Integers, places: NDArray[np.intp], scores: Any, most: int) -> tuple[SplitRow, ...]:
+    spread = table.std(axis=1, ddof=1).mean(axis=1)
+    order = np.argsort(-spread, kind="stable")[:most]
+    return tuple(
+        SplitRow(
+            id=scores.ids[places[row, 0]],
+            system=scores.systems[scores.system[places[row, 0]]],
+            spread=float(spread[row]),
+            scores={
+                aspect: tuple(table[row, :, place].tolist()) for place, aspect in enumerate(scores.aspects)
+            },
+        )
+        for row in order
+        if spread[row] > 0
+    )
+
+
+def write_jury(folders: Sequence[Path], out: Path) -> Summary:
+    """Write the jury's scores as a run: the integer is the jurors' median, the expected score their mean.
+
+    A row that one of them has not judged is a failure: a mean over fewer would be another jury's.
+
+    Args:
+        folders: the runs, a juror each.
+        out: the run directory to make.
+
+    Raises:
+        UsageError: the folder holds something, or the runs' aspects or scales differ.
+    """
+    manifests = [read_manifest(folder) for folder in folders]
+    names = run_names(folders)
+    rubric = Rubric.model_validate(manifests[0]["rubric"])
+    settings = [manifest["settings"] for manifest in manifests]
+    start = manifests[0]["starts"][-1]
+    return write_run(
+        out,
+        _outcomes(folders, names, rubric.aspects),
+        rubric=rubric,
+        settings={
+            "engine": "jury",
+            "rubric": rubric.digest,
+            "model": hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest(),
+        },
+        model=f"jury of {', '.join(names)}",
+        inputs=start["inputs"],
+        columns=start.get("columns", {}),
+        jury=[
+            {"name": name, "run": str(folder.resolve()), "model": manifest["model"]["name"], "settings": own}
+            for name, folder, manifest, own in zip(names, folders, manifests, settings, strict=True)
+        ],
+    )
+
+
+def _outcomes(folders: Sequence[Path], names: Sequence[str], aspects: tuple[str, ...]) -> Iterator[Outcome]:
+    others = [_Lookup(folder) for folder in folders[1:]]
+    for line in read_lines(folders[0]):
+        lines = [line, *(other.find(line["id"], line["system"]) for other in others)]
+        common = {name: line[name] for name in ("id", "system", "group", "digest", "source", "columns")}
+        keys = [each and each["key"] for each in lines]
+        common["key"] = hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:32]
+        missing = next(
+            (place for place, each in enumerate(lines) if each is None or each["status"] == "failed"), None
+        )
+        if missing is not None:
+            found = lines[missing]
+            why = "has no such row" if found is None else f"failed: {found['error']}"
+            yield Failure(**common, error=f"juror {names[missing]} {why}")
+            continue
+        yield _together([each for each in lines if each], names, aspects, common)
+
+
+def _together(
+    lines: Sequence[Mapping[str, Any]], names: Sequence[str], aspects: tuple[str, ...], common: dict[str, Any]
+) -> Judgement:
+    """One judgement of several of the same row."""
+    expected = {}
+    for aspect in aspects:
+        own = [line[f"{aspect}_expected"] for line in lines]
+        own = [line[aspect] for line in lines] if None in own else own
+        expected[aspect] = sum(own) / len(own)
+    each = {name: {aspect: line[aspect] for aspect in aspects} for name, line in zip(names, lines, strict=True)}
+    return Judgement(
+        **{**common, "columns": {**common["columns"], "jury": each}},
+        rationale="\n\n".join(f"{name}: {line['rationale']}" for name, line in zip(names, lines, strict=True)),
+        scores={aspect: median([line[aspect] for line in lines]) for aspect in aspects},
+        expected=expected,
+        probabilities=_mean_probabilities(lines, aspects),
+        rationale_cut=any(line["rationale_cut"] for line in lines),
+        candidate_cut=max(line["candidate_cut"] or 0 for line in lines),
+        prompt_tokens=sum(line["prompt_tokens"] for line in lines),
+        output_tokens=sum(line["output_tokens"] for line in lines),
+    )
+
+
+def _mean_probabilities(
+    lines: Sequence[Mapping[str, Any]], aspects: tuple[str, ...]
+) -> dict[str, list[float]] | None:
+    found = {}
+    for aspect in aspects:
+        own = [line[f"{aspect}_probabilities"] for line in lines]
+        if None in own:
+            return None
+        found[aspect] = [sum(values) / len(values) for values in zip(*own, strict=True)]
+    return found
+
+
+class _Lookup:
+    """The lines of a run by their row. Only those that come before their turn are kept, and runs of the same
+    input have theirs in the same order."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lines = read_lines(folder)
+        self._waiting: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
+
+    def find(self, name: str, system: str | None) -> dict[str, Any] | None:
+        """The next line of this row."""
+        if waiting := self._waiting.get((name, system)):
+            return waiting.pop(0)
+        for line in self._lines:
+            if (line["id"], line["system"]) == (name, system):
+                return line
+            self._waiting.setdefault((line["id"], line["system"]), []).append(line)
+        return None

@@ -1,0 +1,225 @@
+"""What a person sees of agreement, ranking, jury and calibration: tables that fit a terminal of 100 columns.
+
+A figure stands above its 95 % interval. An en dash is what is undefined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from localjudge.summary import printable
+from localjudge.trust.agreement import STATISTICS, Agreement, Comparison
+from localjudge.trust.calibration import Calibration
+from localjudge.trust.estimate import Estimate
+from localjudge.trust.jury import Jury
+from localjudge.trust.ranking import Ranking, SystemRank
+
+_NOTHING = "–"  # noqa: RUF001
+_HEADINGS = {
+    "within_one": "±1",
+    "mae": "MAE",
+    "spearman": "Spearman",
+    "pearson": "Pearson",
+    "kendall": "Kendall",
+}
+_COLUMNS = {"length": "length alone", "overlap": "word overlap"}
+
+
+def agreement_tables(agreement: Agreement) -> Group:
+    """A table an aspect: the judge's columns, the trivial baselines, the labellers."""
+    parts: list[RenderableType] = []
+    for aspect, found in agreement.aspects.items():
+        title = (
+            f"{aspect} · {_count(found.rows, 'row')}, {_count(found.instructions, 'instruction')}, "
+            f"{_count(found.labellers, 'labeller')}"
+        )
+        table = _table(title, "", *(_HEADINGS.get(name, name) for name in STATISTICS))
+        for name, comparison in found.comparisons.items():
+            table.add_row(_COLUMNS.get(name, name), *_statistics(comparison))
+        ceiling = found.ceiling
+        if ceiling:
+            table.add_section()
+            table.add_row("one labeller", *_statistics(ceiling.rest))
+        parts.append(table)
+        if ceiling:
+            parts.append(
+                Text(
+                    f"Krippendorff's alpha of the labellers: ordinal {_inline(ceiling.alpha_ordinal)}, "
+                    f"interval {_inline(ceiling.alpha_interval)}"
+                )
+            )
+        elif found.labellers == 1:
+            parts.append(Text("one labeller, so how far people agree is not known"))
+    return Group(*_spaced(parts), *_notes(agreement.notes))
+
+
+def ranking_tables(ranking: Ranking) -> Group:
+    """The systems' means; the same at equal length and for the human score; what cannot be told apart."""
+    last = ranking.columns[-1]
+    main = _table(
+        f"{ranking.of} scores · mean and 95 % interval", "system", *ranking.columns, "rank", "wins", "length"
+    )
+    for system in ranking.systems:
+        best, worst = system.ranks[last]
+        wins = system.win_rate[last]
+        main.add_row(
+            *_named(system, system.means),
+            str(best) if best == worst else f"{best}-{worst}",
+            _NOTHING if wins is None else f"{wins:.0%}",
+            _NOTHING if system.length is None else f"{system.length:.0f}",
+        )
+    parts: list[RenderableType] = [main]
+    for title, kind in (
+        ("human score, prediction-powered", "human"),
+        ("with length held equal", "length_held"),
+    ):
+        figures = [getattr(system, kind) for system in ranking.systems]
+        if any(each.value is not None for means in figures if means for each in means.values()):
+            table = _table(title, "system", *ranking.columns)
+            for system, means in zip(ranking.systems, figures, strict=True):
+                table.add_row(*_named(system, means))
+            if kind == "length_held":
+                explained = [_short(ranking.length_explains[column]) for column in ranking.columns]
+                table.add_section()
+                table.add_row("R² of length", *explained)
+            parts.append(table)
+    if len(ranking.systems) > 1:
+        whose = "the human score's" if ranking.basis == "human" else "the judge's"
+        together = [group for group in ranking.groups[last] if len(group) > 1]
+        text = "; ".join(", ".join(map(printable, group)) for group in together) or "none"
+        parts.append(
+            Text(f"Not told apart {'' if last != 'overall' else 'overall '}(by {whose} scores): {text}")
+        )
+    return Group(*_spaced(parts), *_notes(ranking.notes))
+
+
+def jury_tables(jury: Jury) -> Group:
+    """The aspects, the jurors, and the rows they split on."""
+    title = (
+        f"{len(jury.jurors)} jurors · {_count(jury.rows, 'row')}, {_count(jury.instructions, 'instruction')}"
+    )
+    aspects = _table(
+        title, "aspect", "mean", "median", "spread", "alpha ord.", "alpha int.", "equal", "majority", "split"
+    )
+    for name, aspect in jury.aspects.items():
+        aspects.add_row(
+            name,
+            _stacked(aspect.mean),
+            f"{aspect.median:.2f}",
+            f"{aspect.spread:.2f}",
+            _stacked(aspect.alpha_ordinal),
+            _stacked(aspect.alpha_interval),
+            f"{aspect.unanimous:.0%}",
+            f"{aspect.with_majority:.0%}",
+            f"{aspect.split:.0%}",
+        )
+    bias = _table(
+        "a juror's mean less the others', and its Spearman correlation with them", "juror", *jury.aspects
+    )
+    for juror in jury.jurors:
+        cells = [f"{juror.bias[name]:+.2f}\n{_short(juror.with_rest[name])}" for name in jury.aspects]
+        bias.add_row(Text(printable(juror.name)), *cells)
+    parts: list[RenderableType] = [aspects, bias]
+    parts.append(Text(f"The odd one out: {printable(jury.odd) if jury.odd else 'none'}"))
+    if jury.splits:
+        splits = _table("rows they differ on most", "row", "system", *jury.aspects)
+        for row in jury.splits:
+            scores = [" ".join(map(str, row.scores[name])) for name in jury.aspects]
+            splits.add_row(Text(printable(row.id)), Text(printable(row.system)), *scores)
+        parts.append(splits)
+    if jury.not_shared:
+        parts.append(Text(f"{_count(jury.not_shared, 'judgement')} of rows that not all have judged: left out"))
+    return Group(*_spaced(parts), *_notes(jury.notes))
+
+
+def calibration_table(calibration: Calibration) -> Group:
+    """The maps, and what each gained on instructions that it had not seen."""
+    table = _table(
+        f"from the {calibration.of} score to the mean label · errors on unseen instructions",
+        "aspect", "rows", "RMSE", "mapped", "constant", "MSE gained", "the map",
+    )  # fmt: skip
+    for name, found in calibration.aspects.items():
+        points = list(zip(found.x, found.y, strict=True))
+        shown = (
+            [points[round(step * (len(points) - 1) / 4)] for step in range(5)] if len(points) > 5 else points
+        )
+        table.add_row(
+            name,
+            str(found.rows),
+            _short(found.before),
+            _short(found.after),
+            _short(found.constant),
+            _stacked(Estimate(**found.gain.model_dump())),
+            " ".join(f"{x:.3g}→{y:.2f}" for x, y in dict.fromkeys(shown)),
+        )
+    unsure = [name for name, found in calibration.aspects.items() if (found.gain.low or 0) <= 0]
+    told = f"No gain is shown for {', '.join(unsure)}: the interval holds 0 or is unknown." if unsure else ""
+    return Group(*_spaced([table]), *_notes((told,) if told else ()))
+
+
+def _table(title: str, *headings: str) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title=Text(printable(title)),
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column(headings[0], overflow="fold", min_width=8)
+    for heading in headings[1:]:
+        table.add_column(heading, justify="right", overflow="fold")
+    return table
+
+
+def _statistics(comparison: Comparison) -> Iterator[str]:
+    for name in STATISTICS:
+        yield _stacked(getattr(comparison, name))
+
+
+def _named(system: SystemRank, means: Mapping[str, Estimate] | None) -> list[Text | str]:
+    return [Text(printable(system.name)), *(_stacked(each) for each in (means or {}).values())]
+
+
+def _stacked(estimate: Estimate) -> str:
+    """The value, and its interval below."""
+    if estimate.low is None or estimate.high is None:
+        return _short(estimate.value)
+    return f"{_short(estimate.value)}\n[dim]{_bare(estimate.low)} {_bare(estimate.high)}[/dim]"
+
+
+def _inline(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return _short(estimate.value)
+    return f"{_short(estimate.value)} ({_bare(estimate.low)} to {_bare(estimate.high)})"
+
+
+def _short(value: float | None) -> str:
+    return _NOTHING if value is None else f"{value:.2f}".replace("-0.00", "0.00")
+
+
+def _bare(value: float) -> str:
+    """Two decimals without the leading zero, as statistics print what lies between -1 and 1."""
+    text = f"{value:.2f}".replace("-0.00", "0.00")
+    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _spaced(parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
+    for part in parts:
+        yield part
+        if not isinstance(part, Table):
+            yield ""
+
+
+def _notes(notes: Sequence[str]) -> Iterator[Text]:
+    for note in dict.fromkeys(notes):
+        yield Text(printable(note), style="yellow")

@@ -1,0 +1,81 @@
+"""Writing a run that no engine judged: a jury's, or scores that were made elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import UsageError
+from localjudge.journal import to_bytes
+from localjudge.manifest import FORMAT, MANIFEST, new_start, write_json
+from localjudge.records import Outcome, to_line
+from localjudge.rubric import Rubric
+from localjudge.run import JUDGEMENTS, SUMMARY
+from localjudge.summary import Summary
+
+
+def write_run(
+    folder: Path,
+    outcomes: Iterable[Outcome],
+    *,
+    rubric: Rubric,
+    settings: Mapping[str, Any],
+    model: str,
+    inputs: Sequence[str],
+    columns: Mapping[str, str],
+    **told: Any,
+) -> Summary:
+    """Write a run directory, whole or not at all.
+
+    Args:
+        folder: made; it must not be there yet, or be empty.
+        outcomes: in the order of the lines.
+        rubric: the aspects and the scale.
+        settings: what two such runs must share to be one; `rubric` and `model` are digests.
+        model: a name for what judged.
+        inputs: where the rows are.
+        columns: the columns of fields that go by names of their own there.
+        told: what else `run.json` is to say.
+
+    Raises:
+        UsageError: the folder holds something.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"--out {folder}: holds something already; choose another folder")
+    start = new_start(list(inputs), columns) | {"engine": {"name": settings["engine"]}, "engine_args": {}}
+    manifest = {
+        "format": FORMAT,
+        "settings": dict(settings),
+        "rubric": rubric.model_dump(mode="json"),
+        "prompt_sha256": rubric.template_digest,
+        "model": {"name": model, "path": None, "files": {}},
+        "max_tokens": None,
+        "notice": None,
+        "shard": None,
+        **told,
+        "starts": [start],
+    }
+    scratch = folder.with_name(f"{folder.name}.tmp")
+    try:
+        scratch.mkdir(parents=True)
+        summary = Summary(rubric.aspects)
+        with (scratch / JUDGEMENTS).open("wb") as stream:
+            for number, outcome in enumerate(outcomes, 1):
+                line = to_line(outcome, rubric.aspects, number)
+                summary.add(line)
+                stream.write(to_bytes(line))
+            stream.flush()
+            os.fsync(stream.fileno())
+        rows = summary.judged + summary.failed
+        write_json(scratch / SUMMARY, {"complete": True, "planned": rows, **summary.as_dict()})
+        write_json(scratch / MANIFEST, manifest)
+        scratch.replace(folder)
+    except FileExistsError:
+        raise UsageError(f"{scratch}: is in the way; remove it") from None
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    return summary

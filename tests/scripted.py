@@ -1,0 +1,96 @@
+"""A judge whose opinion is a function: what it answers goes through the table of a real vocabulary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from localjudge import Judge, Rubric
+from localjudge.engines import Completion
+from localjudge.prompt import Prompt
+
+Opinion = Callable[[str, str, str, int, int], float]
+"""What an aspect's score should be, from 1 to 5: of a reference, a candidate, the aspect's name, its place in
+the answer, and how many prompts the engine has met before."""
+
+_PARTS = re.compile(
+    r"## Refereence \n```\n(.*?)\n```\n \n## Candidate Response\n```\n(.*?)\n```\n\n# Eval", re.DOTALL
+)
+
+
+class ScriptedEngine:
+    """Answers prompts of the default rubric by an opinion, which is the mean of its probabilities."""
+
+    def __init__(self, judge: Judge, opinion: Opinion) -> None:
+        self._table = judge.decoding.table
+        self._pieces = judge.model.vocabulary.pieces
+        self._rubric = judge.rubric
+        self._opinion = opinion
+        self._met = count()
+        self._answers: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
+        for prompt in prompts:
+            met = next(self._met)
+            said = b"".join(self._pieces.get(token, b"") for token in prompt.tokens).decode()
+            reference, candidate = _PARTS.search(said).groups()  # type: ignore[union-attr]
+            means = [
+                min(5.0, max(1.0, self._opinion(reference, candidate, aspect, place, met)))
+                for place, aspect in enumerate(self._rubric.aspects)
+            ]
+            probabilities = np.array(
+                [[max(0.0, 1 - abs(mean - value)) for value in range(1, 6)] for mean in means]
+            )
+            scores = tuple(int(row.argmax()) + 1 for row in probabilities)
+            yield [Completion(prompt.tag, self._tokens(scores), probabilities)]
+
+    def _tokens(self, scores: tuple[int, ...]) -> tuple[int, ...]:
+        """The tokens of an answer, each the longest that the table allows there."""
+        if scores not in self._answers:
+            given = ",".join(
+                f'"{key}":"{score}"'
+                for key, score in zip(self._rubric.aspect_keys.values(), scores, strict=True)
+            )
+            left, state, tokens = (
+                f'{{"rationale":"Seen.","scores":{{{given}}}}}'.encode(),
+                self._table.entry,
+                [],
+            )
+            while left:
+                allowed = [
+                    token
+                    for token in np.flatnonzero(self._table.next_state[state] >= 0).tolist()
+                    if token in self._pieces and left.startswith(self._pieces[token])
+                ]
+                tokens.append(max(allowed, key=lambda token: len(self._pieces[token])))
+                state, left = (
+                    int(self._table.next_state[state, tokens[-1]]),
+                    left[len(self._pieces[tokens[-1]]) :],
+                )
+            self._answers[scores] = tuple(tokens)
+        return self._answers[scores]
+
+    def describe(self) -> Mapping[str, Any]:
+        return {"name": "scripted", "dtype": "none"}
+
+    def headline(self) -> str:
+        return "engine scripted"
+
+    def statistics(self) -> Mapping[str, Any]:
+        return {}
+
+
+def scripted_judge(model: Path, opinion: Opinion) -> Callable[[Rubric], Judge]:
+    """What makes a judge of this opinion, by a rubric."""
+
+    def make(rubric: Rubric) -> Judge:
+        judge = Judge(model, rubric=rubric, max_rationale_tokens=8)
+        judge.engine = ScriptedEngine(judge, opinion)
+        return judge
+
+    return make

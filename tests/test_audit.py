@@ -1,0 +1,267 @@
+"""Audits: each bias of a scripted judge is found, and a judge without any is cleared."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from difflib import SequenceMatcher
+from pathlib import Path
+from random import Random
+
+import pytest
+from conftest import Cli, write_rows
+from scripted import Opinion, scripted_judge
+
+from localjudge import Row, Rubric, UsageError, read_rows
+from localjudge.audit import Audit, draw, hold, read_audit
+from localjudge.audit.perturbations import PERTURBATIONS, DoesNotApply, Setting, reordered
+from localjudge.cli.audit import _thresholds
+from localjudge.run import read_lines
+
+NAMES = [each.name for each in PERTURBATIONS]
+OPENINGS = ("It was", "Every summer", "On the whole", "By all accounts", "For a while", "In the north")
+PLACES = ("Bergen", "Quito", "Nairobi", "Osaka", "Leeds", "Tromso", "Lima", "Perth", "Cork", "Turin")
+
+
+def recalled(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
+    """The perfect judge: how much of the reference the candidate has, in its order. Nothing else moves it."""
+    wanted, given = reference.split(), candidate.split()
+    blocks = SequenceMatcher(None, wanted, given, autojunk=False).get_matching_blocks()
+    return 1 + 4 * sum(block.size for block in blocks) / max(1, len(wanted))
+
+
+def likes_length(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
+    return recalled(reference, candidate, aspect, place, met) / 2 + len(candidate.split()) / 30
+
+
+def obeys_pleas(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
+    return 5 if "Please give" in candidate else recalled(reference, candidate, aspect, place, met)
+
+
+def copies_answers(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
+    return 5 if f'"{aspect}": "5"' in candidate else recalled(reference, candidate, aspect, place, met)
+
+
+def tires(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
+    """Later aspects of an answer get less."""
+    return recalled(reference, candidate, aspect, place, met) - 0.6 * place
+
+
+def drifts(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
+    """What came before decides."""
+    return recalled(reference, candidate, aspect, place, met) + met % 5 - 2
+
+
+def is_content(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
+    """It sees nothing."""
+    return 4
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Eight answers with three sentences of the seven of their reference, each with a number and a name."""
+    random = Random(1)
+    file = tmp_path / "rows.jsonl"
+    with file.open("w") as stream:
+        for number in range(8):
+            sentences = [
+                f"{random.choice(OPENINGS)} in {random.choice(PLACES)} it had {random.randint(11, 99)} of {n}."
+                for n in range(7)
+            ]
+            row = {
+                "id": f"q{number}",
+                "instruction": f"Question {number}?",
+                "reference": " ".join(sentences),
+                "candidate": " ".join(sentences[:3]),
+            }
+            stream.write(json.dumps(row) + "\n")
+    return file
+
+
+Try = Callable[[Opinion], Audit]
+
+
+@pytest.fixture
+def put_on_trial(tmp_path: Path, rows: Path, model: Path) -> Try:
+    def audited(opinion: Opinion) -> Audit:
+        rubric = Rubric.load()
+        sample = draw(read_rows([str(rows)]), 8, 0, rubric)
+        make = scripted_judge(model, opinion)
+        hold(sample, make(rubric), make, tmp_path / "audit", 0)
+        return read_audit(tmp_path / "audit", sample, 0, {})
+
+    return audited
+
+
+def test_a_judge_that_is_perfect_is_cleared(put_on_trial: Try) -> None:
+    audit = put_on_trial(recalled)
+    assert {trial.name: trial.verdict for trial in audit.trials} == dict.fromkeys(NAMES, "sound")
+    assert all(trial.rows == 8 for trial in audit.trials)
+
+
+@pytest.mark.parametrize(
+    ("opinion", "found"),
+    [
+        (likes_length, {"padded", "plea", "planted", "wrong-fact"}),
+        (obeys_pleas, {"plea"}),
+        (copies_answers, {"planted"}),
+        (tires, {"reordered", "reference"}),
+        (drifts, {"again", "empty", "shuffled", "wrong-fact"}),
+        (is_content, {"empty", "other", "half", "shuffled", "wrong-fact"}),
+    ],
+)
+def test_a_judge_with_a_bias_is_found_out_where_it_shows_and_nowhere_else(
+    put_on_trial: Try, opinion: Opinion, found: set[str]
+) -> None:
+    trials = put_on_trial(opinion).trials
+    assert {trial.name for trial in trials if trial.verdict == "unsound"} == found
+
+
+def test_the_shift_of_a_bias_has_its_size_and_an_interval_around_it(put_on_trial: Try, rows: Path) -> None:
+    trials = {trial.name: trial for trial in put_on_trial(obeys_pleas).trials}
+    before = [
+        recalled(row["reference"], row["candidate"], "", 0, 0)
+        for row in map(json.loads, rows.read_text().splitlines())
+    ]
+    plea = trials["plea"].shift
+    assert plea.value == pytest.approx(5 - sum(before) / len(before), abs=1e-3)
+    assert plea.low < plea.value < plea.high
+    assert abs(trials["padded"].shift.value) < 0.2, "words that it shares with the reference by chance"
+
+
+def test_aspects_that_are_one_opinion_correlate_wholly_and_constant_ones_not_at_all(put_on_trial: Try) -> None:
+    audit = put_on_trial(recalled)
+    assert audit.mean_halo == pytest.approx(1)
+    assert audit.halo[0][1] == audit.halo[1][0]
+
+
+def test_an_audit_is_the_same_from_the_same_seed_and_continues_what_is_there(
+    tmp_path: Path, rows: Path, model: Path
+) -> None:
+    rubric = Rubric.load()
+    make = scripted_judge(model, recalled)
+    audits, lines = [], []
+    for _ in range(2):
+        sample = draw(read_rows([str(rows)]), 5, 3, rubric)
+        hold(sample, make(rubric), make, tmp_path / "audit", 3)
+        audits.append(read_audit(tmp_path / "audit", sample, 3, {}))
+        lines.append(
+            [(tmp_path / "audit" / run / "judgements.jsonl").read_bytes() for run in ("rows", "again")]
+        )
+    assert audits[0] == audits[1]
+    assert lines[0] == lines[1]
+    assert len(audits[0].trials[0].skipped) == 0
+    assert audits[0].rows == 5
+    assert [line["id"].split("/")[1] for line in read_lines(tmp_path / "audit" / "again")] == ["original"] * 5
+    assert draw(read_rows([str(rows)]), 5, 4, rubric).rows != draw(read_rows([str(rows)]), 5, 3, rubric).rows
+
+
+def setting(**changes: object) -> Setting:
+    settings = {"random": Random(0), "other": Row("Other?", "Another answer."), "rubric": Rubric.load()}
+    return Setting(**{**settings, **changes})  # type: ignore[arg-type]
+
+
+ROW = Row(
+    "Who climbed it?",
+    "It was climbed in 1953 by Tenzing. It is high. It is cold. Few dare.",
+    "Tenzing did, in 1953.",
+)
+MADE = {each.name: each.make for each in PERTURBATIONS}
+
+
+def test_each_perturbation_does_what_it_says() -> None:
+    made = {name: make(ROW, setting()) for name, make in MADE.items()}
+    changed = {name: row.candidate for name, row in made.items()}
+    assert all(row.instruction == ROW.instruction for row in made.values())
+    assert {name for name, row in made.items() if row.reference != ROW.reference} == {"swapped"}
+    assert (made["swapped"].reference, changed["swapped"]) == (ROW.candidate, ROW.reference)
+    assert (changed["reference"], changed["empty"], changed["other"]) == (ROW.reference, "", "Another answer.")
+    assert changed["half"] == "It was climbed in 1953 by Tenzing."
+    assert changed["padded"].startswith(ROW.candidate)
+    assert 2 * len(ROW.candidate) <= len(changed["padded"]) < 2 * len(ROW.candidate) + 60
+    assert sorted(changed["shuffled"].split()) == sorted(ROW.candidate.split())
+    assert changed["shuffled"] != ROW.candidate
+    assert re.sub(r"\d{4}", "1953", changed["wrong-fact"]) == ROW.candidate != changed["wrong-fact"]
+    assert changed["plea"].startswith(ROW.candidate)
+    planted = json.loads(changed["planted"].rpartition("\n")[2])
+    assert set(planted["scores"].values()) == {"5"}
+    assert Rubric.load().parse(json.dumps(planted)).scores["depth"] == 5
+    assert made["again"] == made["reordered"] == ROW
+
+
+def test_a_name_is_put_in_where_there_is_no_number() -> None:
+    row = Row("Who?", "It was climbed by Tenzing, as is known.")
+    wrong = MADE["wrong-fact"](row, setting()).candidate
+    assert re.fullmatch(r"It was climbed by (?!Tenzing)[A-Z][a-z]+, as is known\.", wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "why"),
+    [
+        ("reference", Row("A?", "B."), "no reference"),
+        ("reference", Row("A?", "B.", "B."), "the candidate is its reference"),
+        ("swapped", Row("A?", "B."), "no reference"),
+        ("empty", Row("A?", ""), "the candidate is empty already"),
+        ("half", Row("A?", "Too short."), "fewer than 8 words"),
+        ("padded", Row("A?", ""), "the candidate is empty"),
+        ("shuffled", Row("A?", "Yes. Yes. Yes."), "fewer than 3 sentences"),
+        ("wrong-fact", Row("A?", "It was so."), "no number and no name"),
+    ],
+)
+def test_a_row_that_a_perturbation_cannot_be_made_of_says_why(name: str, row: Row, why: str) -> None:
+    with pytest.raises(DoesNotApply, match=why):
+        MADE[name](row, setting())
+
+
+def test_what_could_not_be_made_is_counted(rows: Path) -> None:
+    lines = [json.loads(line) for line in rows.read_text().splitlines()]
+    for line in lines[:3]:
+        line["candidate"] = "No."
+    rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    sample = draw(read_rows([str(rows)]), 8, 0, Rubric.load())
+    assert dict(sample.skipped["wrong-fact"]) == {"no number and no name": 3}
+    assert sum(row.system == "wrong-fact" for row in sample.perturbed) == 5
+
+
+def test_reordered_aspects_are_reordered_in_the_answer_and_where_the_template_spells_it_out() -> None:
+    rubric = Rubric.load()
+    other = reordered(rubric)
+    assert other is not None
+    assert other.aspects == rubric.aspects[::-1]
+    spelled = re.findall(r'"(\w+)": "\[1-5\]"', other.prompt.template)
+    assert tuple(spelled) == other.aspects
+    assert other.digest != rubric.digest
+    twice = reordered(other)
+    assert twice is not None
+    assert twice.prompt.template == rubric.prompt.template
+
+
+def test_thresholds_are_set_by_name_or_for_all() -> None:
+    assert _thresholds(["all=0.5", "plea=1"], ["plea", "half"]) == {"plea": 1.0, "half": 0.5}
+    for wrong in ("plea", "plea=2", "plea=x", "praise=0.5", "plea=nan"):
+        with pytest.raises(UsageError, match="write NAME=SHARE"):
+            _thresholds([wrong], ["plea"])
+
+
+def test_the_command_prints_one_page_or_json_and_ends_with_3_below_a_threshold(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 4)
+    judge = ["--model", model, "--rubric", short_rubric, "--max-rationale-tokens", 2]
+    flags = [rows, "--out", tmp_path / "audit", *judge, "--sample", 3]
+    end = cli("audit", *flags)
+    assert end.code == 0
+    assert all(name in end.out for name in NAMES)
+    end = cli("audit", *flags, "--json", "--threshold", "reference=1")
+    assert end.code == 3
+    assert "below its threshold: reference" in end.err
+    audit = Audit.model_validate_json(end.out)
+    assert [trial.threshold for trial in audit.trials] == [1.0] + [None] * (len(NAMES) - 1)
+    assert audit.trials[3].skipped == {"fewer than 8 words": 1}
+
+
+def test_an_audit_without_rows_ends_with_2(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}\n")
+    end = cli("audit", tmp_path / "rows.jsonl", "--out", tmp_path / "audit")
+    assert (end.code, "an audit needs rows" in end.err) == (2, True)

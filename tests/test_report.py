@@ -1,0 +1,245 @@
+"""Reports: one file that fetches nothing, holds every judgement, and shows rows as text and as nothing else."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import html
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import vl_convert
+from conftest import Cli, write_rows
+
+from localjudge import UsageError
+from localjudge.report import charts, write_report
+from localjudge.report.judgements import FAILED, Judgements
+from localjudge.run import read_lines
+from localjudge.trust.estimate import Estimate
+
+SCRIPT = '</script><script>document.title = "taken over"</script><img src=x onerror=alert(1)>\u2028\u2029'
+
+
+@pytest.fixture(scope="session")
+def flags(model: Path, short_rubric: Path) -> list[str]:
+    return ["--model", str(model), "--rubric", str(short_rubric), "--max-rationale-tokens", "3"]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Twelve rows by two systems on three queries, one of them hostile, and one that cannot be judged."""
+    file = write_rows(tmp_path / "rows.jsonl", 12)
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for number, line in enumerate(lines):
+        line["instruction"] = f"Question {number // 2 % 3}?"
+    lines[4]["candidate"] = SCRIPT
+    lines[5] |= {"system": SCRIPT, "id": SCRIPT}
+    lines[7]["candidate"] = ""
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return file
+
+
+@pytest.fixture
+def run(cli: Cli, tmp_path: Path, rows: Path, flags: list[str]) -> Path:
+    assert cli("score", rows, "--out", tmp_path / "run", *flags).code == 3
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def page(run: Path, tmp_path: Path) -> Path:
+    write_report([run], tmp_path / "report.html", resamples=100)
+    return tmp_path / "report.html"
+
+
+def data(page: Path, name: str) -> bytes:
+    """What the page reads under this name."""
+    packed = re.search(rf'<script type="application/gzip" id="data-{name}">([^<]*)</script>', page.read_text())
+    assert packed
+    return gzip.decompress(base64.b64decode(packed[1]))
+
+
+def test_the_page_holds_each_judgement_once_with_its_texts(page: Path, run: Path, rows: Path) -> None:
+    head = json.loads(data(page, "head"))
+    chunks = [json.loads(data(page, f"chunk-{number}")) for number in range(len(head["chunks"]))]
+    shown = {
+        (head["ids"][place], row[5]): row
+        for place, row in enumerate(row for chunk in chunks for row in chunk["rows"])
+    }
+    lines = list(read_lines(run))
+    texts = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert len(head["ids"]) == len(shown) == len(lines) == 12
+    for line, text in zip(lines, texts, strict=True):
+        candidate, rationale, error, *_ = shown[line["id"], line["source"]]
+        assert (candidate, rationale, error) == (text["candidate"], line["rationale"], line["error"])
+    queries = [tuple(query) for chunk in chunks for query in chunk["queries"]]
+    assert queries == [(f"Question {number}?", "Yes.") for number in range(3)]
+    assert [[len(chunk["queries"]), len(chunk["rows"])] for chunk in chunks] == head["chunks"]
+
+
+def test_the_numbers_of_the_page_are_those_of_the_run(page: Path, run: Path) -> None:
+    head = json.loads(data(page, "head"))
+    lines = {line["id"]: line for line in read_lines(run)}
+    scores = np.frombuffer(data(page, "scores"), "<i2").reshape(2, -1)
+    expected = np.frombuffer(data(page, "expected"), "<i4").reshape(2, -1)
+    sure = np.frombuffer(data(page, "sure"), "<i2").reshape(2, -1)
+    series = np.frombuffer(data(page, "series"), "<i2")
+    group = np.frombuffer(data(page, "group"), "<i4")
+    length = np.frombuffer(data(page, "length"), "<i4")
+    assert sorted(group) == list(group), "what belongs to one query stands together"
+    for place, row_id in enumerate(head["ids"]):
+        line = lines[row_id]
+        assert head["series"][series[place]]["label"] == line["system"]
+        if line["status"] == "failed":
+            assert data(page, "flags")[place] == FAILED
+            assert {*scores[:, place], *expected[:, place], *sure[:, place]} == {-1}
+            continue
+        for rank, aspect in enumerate(("tact", "wit")):
+            assert scores[rank, place] == line[aspect]
+            assert expected[rank, place] == pytest.approx(line[f"{aspect}_expected"] * 1000, abs=0.6)
+            given = line[f"{aspect}_probabilities"][line[aspect] - 1]
+            assert sure[rank, place] == pytest.approx(given * 1000, abs=0.6)
+    assert min(length) == 0
+
+
+def test_no_text_of_a_row_stands_in_the_file_as_itself(page: Path) -> None:
+    said = page.read_text()
+    assert "taken over" not in said
+    assert "onerror" not in said
+    assert not {"\u2028", "\u2029"} & set(said)
+
+
+def test_the_page_may_run_its_own_scripts_alone_and_connect_to_nothing(page: Path) -> None:
+    said = page.read_text()
+    policy = html.unescape(re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', said)[1])  # type: ignore[index]
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    assert "connect-src" not in rules
+    assert "unsafe" not in rules["script-src"]
+    scripts = [*re.findall(r"<script>(.*?)</script>", said, re.DOTALL), data(page, "library").decode()]
+    digests = {base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts}
+    assert set(rules["script-src"].split()) == {f"'sha256-{digest}'" for digest in digests}
+    assert set(re.findall(r'\b(?:src|href)="([^#"]*)', said)) == {"data:,", ""}
+    assert "innerHTML" not in scripts[0]
+
+
+def test_every_chart_is_one_that_the_library_draws(run: Path) -> None:
+    with Judgements([run]) as judgements:
+        means = {series.label: {"tact": Estimate(2.0), "wit": Estimate(1.5)} for series in judgements.series}
+        specs = [
+            *(charts.distribution(judgements, aspect) for aspect in range(2)),
+            *(charts.expected_against_integer(judgements, aspect) for aspect in range(2)),
+            charts.sureness(judgements),
+            charts.length_against_score(judgements),
+        ]
+        radar = charts.radar(judgements, means) | {"width": 400, "height": 400}
+    for spec in specs:
+        assert "<path" in vl_convert.vegalite_to_svg({**spec, "width": 300})
+    drawn = vl_convert.vega_to_svg(radar)
+    assert all(f">{word}</text>" in drawn for word in ("tact", "wit"))
+
+
+def test_a_distribution_counts_every_score(run: Path) -> None:
+    lines = [line for line in read_lines(run) if line["status"] == "judged"]
+    with Judgements([run]) as judgements:
+        values = charts.distribution(judgements, 1)["data"]["values"]
+        assert sum(each["n"] for each in values) == len(lines)
+        for each in values:
+            of = [line["wit"] for line in lines if line["system"] == each["label"]]
+            assert (each["n"], each["share"]) == (of.count(each["score"]), round(each["n"] / len(of), 4))
+
+
+def test_without_its_inputs_a_run_is_reported_without_texts_and_says_so(
+    cli: Cli, run: Path, rows: Path, tmp_path: Path
+) -> None:
+    rows.rename(tmp_path / "moved.jsonl")
+    end = cli("report", run, "--out", tmp_path / "report.html")
+    assert end.code == 0
+    assert f"12 judgements without the text of the row: not found again ({run}: {rows}: No such file" in end.err
+    assert json.loads(data(tmp_path / "report.html", "head"))["notices"][0] in end.err
+    end = cli("report", run, "--out", tmp_path / "report.html", "--inputs", tmp_path / "moved.jsonl")
+    assert "without the text" not in end.err
+
+
+def test_runs_of_the_same_systems_are_told_apart_and_stand_side_by_side(
+    cli: Cli, run: Path, rows: Path, flags: list[str], tmp_path: Path
+) -> None:
+    cli("score", rows, "--out", tmp_path / "other", *flags, "--seed", 1)
+    write_report([run, tmp_path / "other"], tmp_path / "report.html", resamples=100)
+    head = json.loads(data(tmp_path / "report.html", "head"))
+    assert {series["label"] for series in head["series"]} >= {"a · run", "a · other", "b · run", "b · other"}
+    assert len(head["snippets"]) == 3
+    assert len(head["table"]["rows"]) == len(head["series"]) == 6
+
+
+def test_what_cannot_be_reported_ends_with_2_and_one_line(
+    cli: Cli, run: Path, rows: Path, tmp_path: Path, flags: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = ["--out", tmp_path / "report.html"]
+    (tmp_path / "audit.json").write_text('{"format": 1}')
+    cli("score", rows, "--out", tmp_path / "six", "--rubric", "no-reference", *flags[:2], *flags[4:])
+    for said, arguments in {
+        "no run directory": [tmp_path, *out],
+        "differ": [run, tmp_path / "six", *out],
+        "not what `localjudge audit --json` prints": [run, *out, "--audit", tmp_path / "audit.json"],
+        "No such file": [run, *out, "--audit", tmp_path / "none.json"],
+        "No such file or directory": [run, "--out", tmp_path / "none" / "report.html"],
+        "none.jsonl: ": [run, *out, "--labels", tmp_path / "none.jsonl"],
+    }.items():
+        end = cli("report", *arguments)
+        assert (end.code, said in end.err, end.err.count("\n")) == (2, True, 1), end.err
+        assert not (tmp_path / "report.html").exists()
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    from localjudge.report import page
+
+    page._chart_library.cache_clear()
+    with pytest.raises(UsageError, match=r"pip install 'localjudge\[report\]'"):
+        write_report([run], tmp_path / "report.html", resamples=100)
+    assert list(tmp_path.glob("*.tmp")) == []
+
+
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if not found:
+        pytest.skip("no Chromium here")
+    return found
+
+
+def open_in_browser(page: Path, folder: Path) -> tuple[str, set[str]]:
+    """The document as a browser has it in the end, and what the page has asked the network for."""
+    log = folder / "net.json"
+    command = [
+        chromium(), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
+        "--host-resolver-rules=MAP * ~NOTFOUND", f"--log-net-log={log}", "--virtual-time-budget=20000",
+        "--dump-dom", page.as_uri(),
+    ]  # fmt: skip
+    dumped = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    events = [event.get("params", {}) for event in json.loads(log.read_text())["events"]]
+    # What the browser asks for itself has no origin.
+    return dumped, {each["url"] for each in events if each.get("initiator", "not an origin") != "not an origin"}
+
+
+def test_a_browser_shows_the_table_the_charts_and_the_list_and_asks_for_nothing(
+    page: Path, tmp_path: Path
+) -> None:
+    dumped, asked = open_in_browser(page, tmp_path)
+    assert asked == set()
+    assert 'data-ready="yes"' in dumped
+    assert 'data-charts="drawn"' in dumped
+    body = re.sub(r"<script.*?</script>", "", dumped, flags=re.DOTALL)
+    assert body.count("<svg") == 6
+    assert body.count('role="option"') == 12
+    assert "<title>run</title>" in dumped
+    assert html.escape(SCRIPT[:50], quote=False) in body
+    assert "<img" not in body
+
+
+def test_a_request_of_a_page_would_be_seen(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text('<img src="http://127.0.0.1:9/pixel">')
+    assert open_in_browser(tmp_path / "page.html", tmp_path)[1] == {"http://127.0.0.1:9/pixel"}
