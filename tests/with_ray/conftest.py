@@ -18,7 +18,6 @@ if find_spec("ray"):
         "RAY_BACKEND_LOG_LEVEL": "fatal",
         "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_raylet_start_wait_time_s": "120",
     }
 
 OBJECT_STORE = 100 * 2**20
