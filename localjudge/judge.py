@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from localjudge.cluster import Cluster
 from localjudge.engines import Completion, Decoding, Engine, open_engine
 from localjudge.errors import ModelError, UsageError
 from localjudge.grammar import cache_folder, stretch_for, token_table
@@ -68,6 +69,7 @@ class Judge:
         on_overflow: what becomes of a row that does not fit the model's context: `fail`, or
             `truncate-candidate`, which leaves out as much of the candidate's end as it must.
         engine_args: the engine's own options.
+        cluster: a Ray cluster whose workers have such an engine each; None judges in this process.
 
     Raises:
         UsageError: what was asked for cannot be done, with the reason.
@@ -87,6 +89,7 @@ class Judge:
         keep_thoughts: bool = False,
         on_overflow: str = "fail",
         engine_args: Mapping[str, str] | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         if not 0 <= temperature < float("inf"):
             raise UsageError(f"--temperature {temperature}: give 0 or more")
@@ -100,6 +103,7 @@ class Judge:
         self._max_rationale_tokens = max_rationale_tokens
         self._engine_name = engine
         self.engine_args = dict(engine_args or {})
+        self._cluster = cluster
         self._vocabulary = self.model.vocabulary
         table = token_table(self.rubric, self._vocabulary, cache_folder())
         try:
@@ -139,7 +143,13 @@ class Judge:
         """The engine, with the model loaded at first use."""
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
         return open_engine(
-            self._engine_name, self.model, self.decoding, self.engine_args, context=context, log=self._log
+            self._engine_name,
+            self.model,
+            self.decoding,
+            self.engine_args,
+            context=context,
+            log=self._log,
+            cluster=self._cluster,
         )
 
     def expect(self, longest: int | None, log: Path | None) -> None:

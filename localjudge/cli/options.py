@@ -74,6 +74,9 @@ def settle_environment(deterministic: bool = False) -> None:
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "TRANSFORMERS_VERBOSITY": "error",
         "VLLM_NO_USAGE_STATS": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_BACKEND_LOG_LEVEL": "fatal",
+        "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
         "DO_NOT_TRACK": "1",
     }
     if deterministic:

@@ -73,6 +73,24 @@ def score(
         bool,
         typer.Option("--deterministic", help="Ask vLLM for results that do not depend on the batch."),
     ] = False,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|local|ADDRESS",
+            help="Judge on the workers of a Ray cluster: a running one, or one on this machine.",
+            show_default=False,
+        ),
+    ] = None,
+    num_workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|MIN:MAX", help="How many.  [default: as many as there is room for]", show_default=False
+        ),
+    ] = None,
+    gpus_per_worker: Annotated[
+        float | None,
+        typer.Option(metavar="G", help="The GPUs of each.  [default: those of its engine]", show_default=False),
+    ] = None,
     tensor_parallel_size: EngineInt = None,
     max_model_len: EngineInt = None,
     gpu_memory_utilization: EngineFloat = None,
@@ -84,6 +102,7 @@ def score(
     ] = None,
 ) -> None:
     """Judge every row and write a run directory. The same command again continues a run."""
+    from localjudge.cluster import Cluster
     from localjudge.estimate import Estimate
     from localjudge.judge import Judge
     from localjudge.plan import Plan
@@ -100,6 +119,7 @@ def score(
         columns["system"] = FILENAME
     files = find_inputs(inputs)
     part = Shard.parse(shard, os.environ)
+    cluster = Cluster.parse(ray, num_workers, gpus_per_worker)
     settle_environment(deterministic)
     own_options = {
         "tensor_parallel_size": tensor_parallel_size,
@@ -121,6 +141,7 @@ def score(
         on_overflow=on_overflow,
         engine_args={name: str(value) for name, value in own_options.items() if value is not None}
         | assignments(engine_arg or ()),
+        cluster=cluster,
     )
     progress = Progress()
     progress.say(f"model {judge.model.name} · rubric {judge.rubric.name} · {len(files)} input(s) → {out}")

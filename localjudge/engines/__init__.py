@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.cluster import Cluster
 from localjudge.errors import UsageError
 from localjudge.grammar import TokenTable
 from localjudge.model import Model
@@ -104,6 +105,7 @@ def open_engine(
     *,
     context: int | None = None,
     log: Path | None = None,
+    cluster: Cluster | None = None,
 ) -> Engine:
     """The engine of this name, with the model loaded.
 
@@ -114,13 +116,21 @@ def open_engine(
         options: the engine's own options.
         context: the tokens that the longest prompt and its answer take, where that is known.
         log: a file for what the engine's libraries have to say.
+        cluster: a cluster whose workers have such an engine each; None for one in this process.
 
     Raises:
         UsageError: no such engine, or an option that it does not know.
         ModelError: the model cannot be loaded.
+        EngineError: the cluster has no worker to offer.
     """
     if name not in ENGINES:
         raise UsageError(f"--engine {name}: there are {', '.join(ENGINES)}")
+    if cluster is not None:
+        if find_spec("ray") is None or find_spec("pyarrow") is None:
+            raise UsageError("--ray: Ray is not installed: pip install 'localjudge[ray]'")
+        from localjudge.engines.ray import RayEngine
+
+        return RayEngine(name, model, decoding, options, cluster, context=context, log=log)
     if name == "dry-run":
         from localjudge.engines.dry_run import DryRunEngine
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bisect
 import platform
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from typing import Any
@@ -16,12 +14,10 @@ from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor
 
 from localjudge.decoding import HostTable
 from localjudge.engines import Completion, Decoding, completion
+from localjudge.engines.batches import batches, longest_prompt
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.model import Model
 from localjudge.prompt import Prompt
-
-# Prompts are padded to the next of these lengths, a quarter of an octave apart: at most 19 % of padding.
-_LENGTHS = [int(32 * 2 ** (step / 4)) for step in range(60)]
 
 
 class TransformersEngine:
@@ -60,7 +56,7 @@ class TransformersEngine:
             raise UsageError(f"--engine-arg dtype={dtype}: there are auto, float32, bfloat16 and float16")
         self._decoding = decoding
         self._prompt_tokens = 0
-        self._longest = (model.context or _LENGTHS[-1]) - decoding.max_tokens
+        self._longest = longest_prompt(model.context, decoding.max_tokens)
         try:
             self._model = AutoModelForCausalLM.from_pretrained(
                 model.path, dtype=dtype, use_safetensors=True, local_files_only=True, trust_remote_code=False
@@ -91,13 +87,7 @@ class TransformersEngine:
         return {"prompt_tokens": self._prompt_tokens}
 
     def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
-        waiting: dict[int, list[Prompt]] = defaultdict(list)
-        for prompt in prompts:
-            length = min(_LENGTHS[bisect.bisect_left(_LENGTHS, len(prompt.tokens))], self._longest)
-            waiting[length].append(prompt)
-            if len(waiting[length]) == self.batch_size:
-                yield self._generate(waiting.pop(length), length)
-        for length, batch in sorted(waiting.items()):
+        for length, batch in batches(prompts, self.batch_size, self._longest):
             yield self._generate(batch, length)
 
     def _generate(self, batch: list[Prompt], length: int) -> list[Completion]:

@@ -1,0 +1,190 @@
+"""The cluster as an engine, on real Ray: nodes, workers and their ends, with transformers on a CPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from localjudge import Judge, ModelError, UsageError
+from localjudge.cluster import Cluster
+from localjudge.records import Outcome
+
+pytest.importorskip("ray")
+
+JudgeOn = Callable[..., Judge]
+
+
+def row(n: int) -> dict[str, str]:
+    return {
+        "id": str(n),
+        "instruction": f"Question {n}?",
+        "reference": "Yes.",
+        "candidate": "word " * (n * 37 % 200),
+    }
+
+
+def rows(count: int) -> list[dict[str, str]]:
+    return [row(n) for n in range(count)]
+
+
+def rows_until(enough: Callable[[], bool]) -> Iterator[dict[str, str]]:
+    """Rows without end, until there is enough, and then as many as all workers have in hand once more."""
+    n = 0
+    while not enough():
+        n += 1
+        yield row(n)
+    yield from map(row, range(n + 1, n + 41))
+
+
+def by_id(outcomes: Iterable[Outcome]) -> dict[str, Outcome]:
+    """The outcomes by their ids, each of which came once."""
+    outcomes = list(outcomes)
+    assert len({outcome.id for outcome in outcomes}) == len(outcomes)
+    return {outcome.id: outcome for outcome in outcomes}
+
+
+def ready(log: Path) -> list[int]:
+    """The processes of the workers that were ready, in that order."""
+    return [int(process) for process in re.findall(r"process (\d+): ready", log.read_text())]
+
+
+def test_workers_that_are_killed_are_replaced_and_every_row_is_judged_once(
+    nodes: Any, judge_on: JudgeOn, tmp_path: Path
+) -> None:
+    log = tmp_path / "engine.log"
+    judge = judge_on(Cluster(nodes.address, (2, 2)))
+    outcomes = []
+    for outcome in judge.score(rows(120)):
+        outcomes.append(outcome)
+        if len(outcomes) in (8, 40, 80):
+            os.kill(next(worker for worker in ready(log) if Path(f"/proc/{worker}").exists()), signal.SIGKILL)
+    assert judge.engine.statistics()["workers_lost"] == 3
+    assert by_id(outcomes) == by_id(judge_on(None).score(rows(120)))
+
+
+def test_a_cluster_is_described_as_the_engine_that_its_workers_have(nodes: Any, judge_on: JudgeOn) -> None:
+    alone, judge = judge_on(None), judge_on(Cluster(nodes.address, (1, 1)))
+    assert judge.settings == alone.settings
+    described = dict(judge.engine.describe())
+    assert described.pop("ray") == {
+        "version": described_version(),
+        "address": nodes.address,
+        "workers": [1, 1],
+        "cpus_per_worker": 1.0,
+        "gpus_per_worker": 0.0,
+    }
+    assert described == alone.engine.describe()
+    assert "1 worker(s) of 1 CPU" in judge.engine.headline()
+
+
+def test_the_same_engine_judges_again_after_a_run_that_was_given_up(nodes: Any, judge_on: JudgeOn) -> None:
+    judge = judge_on(Cluster(nodes.address, (1, 1)))
+    begun = judge.score(rows(40))
+    next(begun)
+    begun.close()
+    assert by_id(judge.score(rows(10))) == by_id(judge_on(None).score(rows(10)))
+
+
+def test_workers_are_added_within_their_bounds_while_there_is_work(
+    nodes: Any, judge_on: JudgeOn, tmp_path: Path
+) -> None:
+    log = tmp_path / "engine.log"
+    judge = judge_on(Cluster(nodes.address, (1, 2)))
+    assert "1 to 2 worker(s)" in judge.engine.headline()
+    assert len(ready(log)) == 1
+    by_id(judge.score(rows_until(lambda: len(ready(log)) == 2)))
+
+
+def test_a_worker_that_cannot_start_says_why(nodes: Any, judge_on: JudgeOn) -> None:
+    judge = judge_on(Cluster(nodes.address, (2, 2)), batch_size="zero")
+    with pytest.raises(UsageError, match=r"worker on node .+ cannot start: --engine-arg batch_size=zero"):
+        list(judge.score(rows(1)))
+
+
+def test_a_node_that_has_another_model_says_so(nodes: Any, judge_on: JudgeOn) -> None:
+    judge = judge_on(Cluster(nodes.address, (2, 2)))
+    vars(judge.model)["files"] = judge.model.files | {"config.json": "of another model"}
+    with pytest.raises(ModelError, match=r"worker on node .+ cannot start: model .+: another one than where"):
+        list(judge.score(rows(1)))
+
+
+def test_a_node_goes_and_another_comes_and_all_is_as_in_one_process(
+    nodes: Any, judge_on: JudgeOn, tmp_path: Path
+) -> None:
+    log = tmp_path / "engine.log"
+    judge = judge_on(Cluster(nodes.address, (2, 2)))
+    outcomes = []
+    for outcome in judge.score(rows_until(lambda: len(ready(log)) == 3)):
+        outcomes.append(outcome)
+        if len(outcomes) == 8:
+            nodes.remove_node(next(iter(nodes.worker_nodes)), allow_graceful=False)
+        if len(outcomes) == 24:
+            nodes.add_node(num_cpus=1, object_store_memory=100 * 2**20)
+    assert by_id(outcomes) == by_id(judge_on(None).score(rows(len(outcomes) + 1)[1:]))
+
+
+def test_a_cluster_that_is_not_there_is_a_mistake(judge_on: JudgeOn) -> None:
+    with pytest.raises(UsageError, match=r"--ray 127\.0\.0\.1:1: there is no cluster at this address"):
+        list(judge_on(Cluster("127.0.0.1:1")).score(rows(1)))
+
+
+def test_a_run_on_this_machine_is_the_run_of_one_process_and_leaves_nothing_behind(
+    model: Path, tmp_path: Path
+) -> None:
+    """Stopped by Ctrl-C in the middle, and continued."""
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in rows(150)))
+    command = [sys.executable, "-m", "localjudge", "score", file, "--model", model, "--engine", "transformers"]
+    command += ["--engine-arg", "dtype=float32", "--engine-arg", "batch_size=4", "--max-rationale-tokens", "24"]
+    alone, there = tmp_path / "alone", tmp_path / "there"
+    subprocess.run([*command, "--out", alone], check=True, capture_output=True)
+
+    command += ["--ray", "local", "--num-workers", "2", "--out", there]
+    mark = {"LOCALJUDGE_TEST": str(tmp_path)}
+    first = subprocess.Popen(
+        command, env=os.environ | mark, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    judgements = there / "judgements.jsonl"
+    while first.poll() is None and not (judgements.exists() and judgements.stat().st_size):
+        time.sleep(0.1)
+    first.send_signal(signal.SIGINT)
+    out, err = first.communicate(timeout=60)
+    assert first.returncode == 130, err
+    assert not marked(mark)
+    assert len(judgements.read_bytes().splitlines()) < 150
+
+    second = subprocess.run(command, env=os.environ | mark, capture_output=True, text=True)
+    assert second.returncode == 0, second.stderr
+    assert "continuing" in second.stderr
+    assert "ray" not in (second.stdout + out).lower()
+    assert not marked(mark)
+    assert judgements.read_bytes() == (alone / "judgements.jsonl").read_bytes()
+
+
+def marked(mark: dict[str, str]) -> list[str]:
+    """The commands of living processes that have this in their environment."""
+    (wanted,) = (f"{name}={value}".encode() for name, value in mark.items())
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if wanted in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue
+    return found
+
+
+def described_version() -> str:
+    import ray
+
+    return str(ray.__version__)
