@@ -15,6 +15,7 @@ from rich.table import Table
 
 from localjudge.audit.perturbations import ORIGINAL, PERTURBATIONS, Direction, Perturbation
 from localjudge.audit.trial import RUNS, Sample, sampled_row
+from localjudge.errors import UsageError
 from localjudge.rubric import Scale
 from localjudge.run import read_lines, read_manifest
 from localjudge.trust.estimate import Estimate
@@ -183,6 +184,9 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
         sample: what it judged.
         seed: of the sample, and of the intervals.
         thresholds: the least share of each perturbation.
+
+    Raises:
+        UsageError: the judge could not judge a single row as it was.
     """
     manifest = read_manifest(out / RUNS[0])
     aspects, scale = list(manifest["rubric"]["aspects"]), Scale.model_validate(manifest["rubric"]["scale"])
@@ -196,6 +200,8 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
     of = "expected" if all(line[f"{aspects[0]}_expected"] is not None for line in judged) else "integer"
     reader = _Reader(aspects, scale, of, _groups(sample), seed)
     original = reader.scores(lines[ORIGINAL])
+    if not original:
+        raise UsageError(f"no row of the sample could be judged: {lines[ORIGINAL][0]['error']}")
     trials = [
         reader.trial(
             each, original, lines.get(each.name, {}), sample.skipped[each.name], thresholds.get(each.name)
@@ -312,6 +318,8 @@ def _groups(sample: Sample) -> NDArray[np.int32]:
 def _correlations(scores: Floats) -> list[list[float | None]]:
     """Pearson's correlation of each two columns, (A, A); None where one of them is constant."""
     aspects = scores.shape[1]
+    if len(scores) < 2:
+        return [[None] * aspects for _ in range(aspects)]
     constant = [np.ptp(scores[:, place]) < 1e-9 for place in range(aspects)]
     with np.errstate(invalid="ignore", divide="ignore"):
         table = np.corrcoef(scores, rowvar=False).reshape(aspects, aspects)

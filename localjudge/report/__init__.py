@@ -60,10 +60,12 @@ def write_report(
         ours = parse_mapping(mapping, judgements.rubric.aspects)
         rankings, agreements = [], []
         for of_one_judge in _by_judge(runs):
-            scores = by_series(read_scores(of_one_judge, inputs), judgements)
+            # Texts and labels are found by the systems' own names, so those are replaced last.
+            scores = read_scores(of_one_judge, inputs)
             known = read_labels(labels, scores, ours, inputs) if labels else None
-            applied = curves.apply_to(scores) if curves else scores
-            rankings.append(rank(applied, measure(scores, inputs), known, resamples=resamples, seed=seed))
+            measures = measure(scores, inputs)
+            named = by_series(curves.apply_to(scores) if curves else scores, judgements)
+            rankings.append(rank(named, measures, known, resamples=resamples, seed=seed))
         for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
             scores = read_scores([run], inputs)
             known, measures = read_labels(labels, scores, ours, inputs), measure(scores, inputs)

@@ -353,7 +353,7 @@ def sureness(judgements: Judgements) -> Spec:
 
 def length_against_score(judgements: Judgements) -> Spec:
     """The overall score of judgements against the length of their candidate: a sample of them as points, and
-    the mean of all in twelfths by length."""
+    the mean of all, in twelve parts by length (fewer, where there are few)."""
     columns, scale = judgements.columns, judgements.rubric.scale
     overall = columns.overall
     known = np.flatnonzero((columns.length >= 0) & ~np.isnan(overall))
@@ -369,7 +369,7 @@ def length_against_score(judgements: Judgements) -> Spec:
         for row in chosen
     ]
     by_length = known[np.argsort(columns.length[known], kind="stable")]
-    bins = [part for part in np.array_split(by_length, 12) if len(part)]
+    bins = np.array_split(by_length, max(1, min(12, len(by_length) // 10))) if len(by_length) else []
     trend = [
         {
             "length": max(1, round(float(np.median(columns.length[part])))),
