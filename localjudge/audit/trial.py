@@ -113,10 +113,9 @@ def hold(sample: Sample, judge: Judge, make_judge: Callable[[Rubric], Judge], ou
     file = _write_rows(sample.perturbed, out)
     perturbed = list(read_rows([str(file)]))
     originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
-    elsewhere = list(enumerate(originals))
-    Random(seed).shuffle(elsewhere)
+    elsewhere = Random(seed).sample(originals, len(originals))
     _run(judge, perturbed, out / RUNS[0], file)
-    _run(judge, originals, out / AGAIN, file, elsewhere)
+    _run(judge, elsewhere, out / AGAIN, file)
     other_rubric = reordered(judge.rubric)
     if other_rubric is None:
         return
@@ -131,20 +130,14 @@ def sampled_row(line: Mapping[str, Any]) -> int:
     return int(line["columns"][_SAMPLED])
 
 
-def _run(
-    judge: Judge,
-    rows: Sequence[Row | Failure],
-    folder: Path,
-    file: Path,
-    order: Iterable[tuple[int, Row | Failure]] | None = None,
-) -> None:
+def _run(judge: Judge, rows: Sequence[Row | Failure], folder: Path, file: Path) -> None:
     progress = Progress()
     with Plan(judge, rows) as plan:
         judge.expect(plan.longest, folder / "engine.log")
         with Run(folder, judge, [str(file)]) as run:
             progress.say(f"{folder.name}: {plan.rows} rows, {run.already_done} of them done already")
             with progress.counting(plan.rows - run.already_done):
-                run.score(plan if order is None else order, progress.add)
+                run.score(plan, progress.add)
 
 
 def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:
