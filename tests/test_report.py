@@ -24,6 +24,7 @@ from localjudge.plan import Plan
 from localjudge.report import charts, write_report
 from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.page import chart_library
+from localjudge.report.radar import radar
 from localjudge.run import Run, read_lines
 from localjudge.trust.estimate import Estimate
 
@@ -148,10 +149,10 @@ def test_every_chart_is_one_that_the_library_draws(run: Path) -> None:
             charts.sureness(judgements),
             charts.length_against_score(judgements),
         ]
-        radar = charts.radar(judgements, means) | {"width": 400, "height": 400}
+        profile = radar(judgements, means) | {"width": 400, "height": 400}
     for spec in specs:
         assert "<path" in vl_convert.vegalite_to_svg({**spec, "width": 300})
-    drawn = vl_convert.vega_to_svg(radar)
+    drawn = vl_convert.vega_to_svg(profile)
     assert all(f">{word}</text>" in drawn for word in ("tact", "wit"))
 
 

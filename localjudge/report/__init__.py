@@ -65,7 +65,9 @@ def write_report(
             known = read_labels(labels, scores, ours, inputs) if labels else None
             measures = measure(scores, inputs)
             named = by_series(curves.apply_to(scores) if curves else scores, judgements)
-            rankings.append(rank(named, measures, known, resamples=resamples, seed=seed))
+            # A human mean on the whole takes labels of every aspect.
+            whole = known if known and set(known.aspects) == set(scores.aspects) else None
+            rankings.append(rank(named, measures, whole, resamples=resamples, seed=seed))
         for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
             scores = read_scores([run], inputs)
             known, measures = read_labels(labels, scores, ours, inputs), measure(scores, inputs)
