@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from difflib import SequenceMatcher
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -58,13 +59,11 @@ def is_content(reference: str, candidate: str, aspect: str, place: int, met: int
     return 4
 
 
-@pytest.fixture
-def rows(tmp_path: Path) -> Path:
-    """Eight answers with three sentences of the seven of their reference, each with a number and a name."""
+def make_rows(file: Path, count: int = 8) -> Path:
+    """Answers with three sentences of the seven of their reference, each with a number and a name."""
     random = Random(1)
-    file = tmp_path / "rows.jsonl"
     with file.open("w") as stream:
-        for number in range(8):
+        for number in range(count):
             sentences = [
                 f"{random.choice(OPENINGS)} in {random.choice(PLACES)} it had {random.randint(11, 99)} of {n}."
                 for n in range(7)
@@ -79,17 +78,28 @@ def rows(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return make_rows(tmp_path / "rows.jsonl")
+
+
+def audit_of(opinion: Opinion, rows: Path, model: Path, out: Path, size: int = 8, seed: int = 0) -> Audit:
+    rubric = Rubric.load()
+    sample = draw(read_rows([str(rows)]), size, seed, rubric)
+    make = scripted_judge(model, opinion)
+    hold(sample, make(rubric), make, out, seed)
+    return read_audit(out, sample, seed, {})
+
+
 Try = Callable[[Opinion], Audit]
 
 
-@pytest.fixture
-def put_on_trial(tmp_path: Path, rows: Path, model: Path) -> Try:
+@pytest.fixture(scope="module")
+def put_on_trial(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Try:
+    @cache
     def audited(opinion: Opinion) -> Audit:
-        rubric = Rubric.load()
-        sample = draw(read_rows([str(rows)]), 8, 0, rubric)
-        make = scripted_judge(model, opinion)
-        hold(sample, make(rubric), make, tmp_path / "audit", 0)
-        return read_audit(tmp_path / "audit", sample, 0, {})
+        folder = tmp_path_factory.mktemp("trial")
+        return audit_of(opinion, make_rows(folder / "rows.jsonl"), model, folder / "audit")
 
     return audited
 
@@ -140,21 +150,18 @@ def test_an_audit_is_the_same_from_the_same_seed_and_continues_what_is_there(
     tmp_path: Path, rows: Path, model: Path
 ) -> None:
     rubric = Rubric.load()
-    make = scripted_judge(model, recalled)
     audits, lines = [], []
     for _ in range(2):
-        sample = draw(read_rows([str(rows)]), 5, 3, rubric)
-        hold(sample, make(rubric), make, tmp_path / "audit", 3)
-        audits.append(read_audit(tmp_path / "audit", sample, 3, {}))
+        audits.append(audit_of(recalled, rows, model, tmp_path / "audit", size=4, seed=3))
         lines.append(
             [(tmp_path / "audit" / run / "judgements.jsonl").read_bytes() for run in ("rows", "again")]
         )
     assert audits[0] == audits[1]
     assert lines[0] == lines[1]
     assert len(audits[0].trials[0].skipped) == 0
-    assert audits[0].rows == 5
-    assert [line["id"].split("/")[1] for line in read_lines(tmp_path / "audit" / "again")] == ["original"] * 5
-    assert draw(read_rows([str(rows)]), 5, 4, rubric).rows != draw(read_rows([str(rows)]), 5, 3, rubric).rows
+    assert audits[0].rows == 4
+    assert [line["id"].split("/")[1] for line in read_lines(tmp_path / "audit" / "again")] == ["original"] * 4
+    assert draw(read_rows([str(rows)]), 4, 4, rubric).rows != draw(read_rows([str(rows)]), 4, 3, rubric).rows
 
 
 def setting(**changes: object) -> Setting:
@@ -259,6 +266,31 @@ def test_the_command_prints_one_page_or_json_and_ends_with_3_below_a_threshold(
     audit = Audit.model_validate_json(end.out)
     assert [trial.threshold for trial in audit.trials] == [1.0] + [None] * (len(NAMES) - 1)
     assert audit.trials[3].skipped == {"fewer than 8 words": 1}
+
+
+def test_an_audit_of_a_single_row_leaves_undefined_what_one_row_cannot_tell(
+    tmp_path: Path, model: Path
+) -> None:
+    audit = audit_of(recalled, make_rows(tmp_path / "rows.jsonl", 1), model, tmp_path / "audit")
+    assert audit.mean_halo is None
+    trials = {trial.name: trial for trial in audit.trials}
+    assert trials["other"].skipped == {"no other instruction in the sample": 1}
+    assert (trials["other"].share, trials["other"].shift.value, trials["other"].verdict) == (
+        None,
+        None,
+        "untested",
+    )
+    assert (trials["half"].shift.value is None, trials["half"].shift.low) == (False, None)
+
+
+def test_an_audit_whose_rows_all_fail_ends_with_2_and_says_why(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 2, reference="long " * 5000)
+    end = cli("audit", rows, "--out", tmp_path / "audit", "--model", model, "--rubric", short_rubric)
+    assert end.code == 2
+    assert "no row of the sample could be judged" in end.err
+    assert "do not fit the context of 4096" in end.err
 
 
 def test_an_audit_without_rows_ends_with_2(cli: Cli, tmp_path: Path) -> None:

@@ -12,30 +12,29 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import vl_convert
 from conftest import Cli, write_rows
 
-from localjudge import UsageError
+from localjudge import Judge, UsageError, read_rows
+from localjudge.plan import Plan
 from localjudge.report import charts, write_report
 from localjudge.report.judgements import FAILED, Judgements
-from localjudge.run import read_lines
+from localjudge.report.page import chart_library
+from localjudge.report.radar import radar
+from localjudge.run import Run, read_lines
 from localjudge.trust.estimate import Estimate
 
 SCRIPT = '</script><script>document.title = "taken over"</script><img src=x onerror=alert(1)>\u2028\u2029'
 
 
-@pytest.fixture(scope="session")
-def flags(model: Path, short_rubric: Path) -> list[str]:
-    return ["--model", str(model), "--rubric", str(short_rubric), "--max-rationale-tokens", "3"]
-
-
-@pytest.fixture
-def rows(tmp_path: Path) -> Path:
-    """Twelve rows by two systems on three queries, one of them hostile, and one that cannot be judged."""
-    file = write_rows(tmp_path / "rows.jsonl", 12)
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve rows by two systems on three queries; one is hostile, and one cannot be judged."""
+    file = write_rows(tmp_path_factory.mktemp("rows") / "rows.jsonl", 12)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     for number, line in enumerate(lines):
         line["instruction"] = f"Question {number // 2 % 3}?"
@@ -46,16 +45,28 @@ def rows(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.fixture
-def run(cli: Cli, tmp_path: Path, rows: Path, flags: list[str]) -> Path:
-    assert cli("score", rows, "--out", tmp_path / "run", *flags).code == 3
-    return tmp_path / "run"
+def score(rows: Path, out: Path, model: Path, rubric: Path, **settings: Any) -> Path:
+    judge = Judge(model, rubric=rubric, max_rationale_tokens=3, **settings)
+    with Plan(judge, read_rows([str(rows)])) as plan, Run(out, judge, [str(rows)]) as run:
+        assert run.score(plan).failed == (1 if rubric.stem == "short" else 0)
+    return out
 
 
-@pytest.fixture
-def page(run: Path, tmp_path: Path) -> Path:
-    write_report([run], tmp_path / "report.html", resamples=100)
-    return tmp_path / "report.html"
+@pytest.fixture(scope="module")
+def run(rows: Path, model: Path, short_rubric: Path) -> Path:
+    return score(rows, rows.parent / "run", model, short_rubric)
+
+
+@pytest.fixture(scope="module")
+def other(rows: Path, model: Path, short_rubric: Path) -> Path:
+    """The same rows once more, with another seed."""
+    return score(rows, rows.parent / "other", model, short_rubric, temperature=1.0, seed=1)
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> Path:
+    write_report([run], run.parent / "report.html", resamples=100)
+    return run.parent / "report.html"
 
 
 def data(page: Path, name: str) -> bytes:
@@ -138,10 +149,10 @@ def test_every_chart_is_one_that_the_library_draws(run: Path) -> None:
             charts.sureness(judgements),
             charts.length_against_score(judgements),
         ]
-        radar = charts.radar(judgements, means) | {"width": 400, "height": 400}
+        profile = radar(judgements, means) | {"width": 400, "height": 400}
     for spec in specs:
         assert "<path" in vl_convert.vegalite_to_svg({**spec, "width": 300})
-    drawn = vl_convert.vega_to_svg(radar)
+    drawn = vl_convert.vega_to_svg(profile)
     assert all(f">{word}</text>" in drawn for word in ("tact", "wit"))
 
 
@@ -156,37 +167,58 @@ def test_a_distribution_counts_every_score(run: Path) -> None:
 
 
 def test_without_its_inputs_a_run_is_reported_without_texts_and_says_so(
-    cli: Cli, run: Path, rows: Path, tmp_path: Path
+    cli: Cli, rows: Path, model: Path, short_rubric: Path, tmp_path: Path
 ) -> None:
-    rows.rename(tmp_path / "moved.jsonl")
-    end = cli("report", run, "--out", tmp_path / "report.html")
+    here, moved, out = tmp_path / "rows.jsonl", tmp_path / "moved.jsonl", tmp_path / "report.html"
+    shutil.copy(rows, here)
+    run = score(here, tmp_path / "run", model, short_rubric)
+    here.rename(moved)
+    end = cli("report", run, "--out", out)
     assert end.code == 0
-    assert f"12 judgements without the text of the row: not found again ({run}: {rows}: No such file" in end.err
-    assert json.loads(data(tmp_path / "report.html", "head"))["notices"][0] in end.err
-    end = cli("report", run, "--out", tmp_path / "report.html", "--inputs", tmp_path / "moved.jsonl")
-    assert "without the text" not in end.err
+    assert f"12 judgements without the text of the row: not found again ({run}: {here}: No such file" in end.err
+    assert json.loads(data(out, "head"))["notices"][0] in end.err
+    end = cli("report", run, "--out", out, "--inputs", moved)
+    assert (end.code, "without the text" in end.err) == (0, False)
 
 
 def test_runs_of_the_same_systems_are_told_apart_and_stand_side_by_side(
-    cli: Cli, run: Path, rows: Path, flags: list[str], tmp_path: Path
+    run: Path, other: Path, tmp_path: Path
 ) -> None:
-    cli("score", rows, "--out", tmp_path / "other", *flags, "--seed", 1)
-    write_report([run, tmp_path / "other"], tmp_path / "report.html", resamples=100)
+    write_report([run, other], tmp_path / "report.html", resamples=100)
     head = json.loads(data(tmp_path / "report.html", "head"))
     assert {series["label"] for series in head["series"]} >= {"a · run", "a · other", "b · run", "b · other"}
     assert len(head["snippets"]) == 3
     assert len(head["table"]["rows"]) == len(head["series"]) == 6
 
 
+def test_a_jury_is_reported_beside_its_members_with_its_texts_and_labels(
+    cli: Cli, run: Path, other: Path, tmp_path: Path
+) -> None:
+    assert cli("jury", run, other, "--out", tmp_path / "jury").code == 0
+    labels = tmp_path / "labels.jsonl"
+    some = [{"id": f"r{number}", "tact": number + 1, "wit": 2} for number in range(3)]
+    labels.write_text("".join(json.dumps(each) + "\n" for each in some))
+    runs = [run, other, tmp_path / "jury"]
+    end = cli("report", *runs, "--out", tmp_path / "report.html", "--labels", labels)
+    assert end.code == 0
+    assert "without the text" not in end.err
+    head = json.loads(data(tmp_path / "report.html", "head"))
+    assert len(head["series"]) == 9
+    assert "length held equal" in [column["name"] for column in head["table"]["columns"]]
+    assert [row[0] for row in head["agreement"]["tables"][0]["rows"]] == [
+        f"{name}, {aspect}" for name in ("run", "other", "jury") for aspect in ("tact", "wit")
+    ]
+
+
 def test_what_cannot_be_reported_ends_with_2_and_one_line(
-    cli: Cli, run: Path, rows: Path, tmp_path: Path, flags: list[str], monkeypatch: pytest.MonkeyPatch
+    cli: Cli, run: Path, rows: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = ["--out", tmp_path / "report.html"]
     (tmp_path / "audit.json").write_text('{"format": 1}')
-    cli("score", rows, "--out", tmp_path / "six", "--rubric", "no-reference", *flags[:2], *flags[4:])
+    six = score(rows, tmp_path / "six", model, Path("no-reference"))
     for said, arguments in {
         "no run directory": [tmp_path, *out],
-        "differ": [run, tmp_path / "six", *out],
+        "differ": [run, six, *out],
         "not what `localjudge audit --json` prints": [run, *out, "--audit", tmp_path / "audit.json"],
         "No such file": [run, *out, "--audit", tmp_path / "none.json"],
         "No such file or directory": [run, "--out", tmp_path / "none" / "report.html"],
@@ -196,11 +228,8 @@ def test_what_cannot_be_reported_ends_with_2_and_one_line(
         assert (end.code, said in end.err, end.err.count("\n")) == (2, True, 1), end.err
         assert not (tmp_path / "report.html").exists()
     monkeypatch.setitem(sys.modules, "vl_convert", None)
-    from localjudge.report import page
-
-    page._chart_library.cache_clear()
     with pytest.raises(UsageError, match=r"pip install 'localjudge\[report\]'"):
-        write_report([run], tmp_path / "report.html", resamples=100)
+        chart_library.__wrapped__()
     assert list(tmp_path.glob("*.tmp")) == []
 
 

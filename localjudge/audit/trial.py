@@ -119,9 +119,9 @@ def hold(sample: Sample, judge: Judge, make_judge: Callable[[Rubric], Judge], ou
     other_rubric = reordered(judge.rubric)
     if other_rubric is None:
         return
-    put_away = getattr(judge.engine, "close", None)
-    if put_away:  # a GPU holds one engine at a time
+    if put_away := getattr(judge.engine, "close", None):
         put_away()
+    del judge.engine  # a GPU holds one at a time
     _run(make_judge(other_rubric), originals, out / REORDERED, file)
 
 

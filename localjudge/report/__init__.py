@@ -60,10 +60,14 @@ def write_report(
         ours = parse_mapping(mapping, judgements.rubric.aspects)
         rankings, agreements = [], []
         for of_one_judge in _by_judge(runs):
-            scores = by_series(read_scores(of_one_judge), judgements)
+            # Texts and labels are found by the systems' own names, so those are replaced last.
+            scores = read_scores(of_one_judge)
             known = read_labels(labels, scores, ours, inputs) if labels else None
-            applied = curves.apply_to(scores) if curves else scores
-            rankings.append(rank(applied, measure(scores, inputs), known, resamples=resamples, seed=seed))
+            measures = measure(scores, inputs)
+            named = by_series(curves.apply_to(scores) if curves else scores, judgements)
+            # A human mean on the whole takes labels of every aspect.
+            whole = known if known and set(known.aspects) == set(scores.aspects) else None
+            rankings.append(rank(named, measures, whole, resamples=resamples, seed=seed))
         for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
             scores = read_scores([run])
             known, measures = read_labels(labels, scores, ours, inputs), measure(scores, inputs)

@@ -1,4 +1,4 @@
-"""The charts of a report: Vega and Vega-Lite specifications, their data counted and averaged beforehand.
+"""The charts of a report: Vega-Lite specifications, their data counted and averaged beforehand.
 
 Colours of text and lines are the page's (`currentColor`), so that the same chart serves a light page, a dark
 one and print; widths are the page's too. A datum that carries `series`, `aspect` and `score`, or `row`, can be
@@ -7,23 +7,19 @@ clicked: the page then shows those judgements.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from localjudge.report.judgements import Judgements
-from localjudge.trust.estimate import Estimate
 
 SERIES_COLOURS = (
     "#3b7ea1", "#d1743f", "#5a9367", "#a6588f", "#c2a03a", "#6a6fb3", "#8a6d56", "#4aa0a0",
 )  # fmt: skip
 SCORE_COLOURS = ("#b5533c", "#dd9b6b", "#b9b4a6", "#78a5b8", "#2f6f95")
 """From the lowest score to the highest; between them the colours between them."""
-MOST_IN_RADAR = len(SERIES_COLOURS)
 MOST_POINTS = 1500
-_FONT = "system-ui, sans-serif"
 _SURENESS = (0.5, 0.7, 0.9, 0.99)
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -32,189 +28,6 @@ Spec = dict[str, Any]
 
 def series_colour(index: int) -> str:
     return SERIES_COLOURS[index % len(SERIES_COLOURS)]
-
-
-def radar(judgements: Judgements, means: Mapping[str, Mapping[str, Estimate]]) -> Spec:
-    """The profile of each system over the aspects (Vega). Of very many, the best on the whole.
-
-    Args:
-        means: for each series' label, best first, the mean of each aspect.
-    """
-    aspects, scale = judgements.rubric.aspects, judgements.rubric.scale
-    index_of = {series.label: index for index, series in enumerate(judgements.series)}
-    shown = sorted(index_of[label] for label in list(means)[:MOST_IN_RADAR])
-    values = [
-        {"series": index, "label": label, "aspect": aspect, "mean": round(value, 3)}
-        for index in shown
-        for label in [judgements.series[index].label]
-        for aspect in aspects
-        if (value := means[label][aspect].value) is not None
-    ]
-    rings = [round(float(value), 3) for value in np.linspace(scale.lowest, scale.highest, 5)]
-    reach = "scale('radius', {})"
-    point = {
-        axis: {"signal": f"{reach.format('datum.mean')} * {turn}(scale('angle', datum.aspect) - PI / 2)"}
-        for axis, turn in (("x", "cos"), ("y", "sin"))
-    }
-    spoke = {
-        axis: {"signal": f"radius * {turn}(scale('angle', datum.data) - PI / 2)"}
-        for axis, turn in (("x2", "cos"), ("y2", "sin"))
-    }
-    label = {
-        axis: {"signal": f"(radius + 12) * {turn}(scale('angle', datum.data) - PI / 2)"}
-        for axis, turn in (("x", "cos"), ("y", "sin"))
-    }
-    dim = "active < 0 || active === datum.series ? 1 : 0.12"
-    return {
-        "description": "Mean score of each system on each aspect",
-        "autosize": {"type": "none"},
-        "padding": 0,
-        "signals": [
-            {"name": "radius", "update": "max(40, min(width / 2 - 96, height / 2 - 28))"},
-            {"name": "active", "value": -1},
-        ],
-        "data": [
-            {"name": "means", "values": values},
-            {"name": "aspects", "values": list(aspects)},
-            {"name": "rings", "values": rings},
-        ],
-        "scales": [
-            {
-                "name": "angle",
-                "type": "point",
-                "range": {"signal": "[0, 2 * PI]"},
-                "padding": 0.5,
-                "domain": list(aspects),
-            },
-            {
-                "name": "radius",
-                "type": "linear",
-                "range": {"signal": "[0, radius]"},
-                "zero": False,
-                "nice": False,
-                "domain": [scale.lowest, scale.highest],
-            },
-            {
-                "name": "colour",
-                "type": "ordinal",
-                "domain": shown,
-                "range": [series_colour(index) for index in shown],
-            },
-        ],
-        "marks": [
-            {
-                "type": "group",
-                "encode": {"update": {"x": {"signal": "width / 2"}, "y": {"signal": "height / 2"}}},
-                "marks": [
-                    {
-                        "type": "arc",
-                        "from": {"data": "rings"},
-                        "interactive": False,
-                        "encode": {
-                            "update": {
-                                "startAngle": {"value": 0},
-                                "endAngle": {"signal": "2 * PI"},
-                                "innerRadius": {"signal": reach.format("datum.data")},
-                                "outerRadius": {"signal": reach.format("datum.data")},
-                                "stroke": {"value": "currentColor"},
-                                "strokeOpacity": {"value": 0.18},
-                            }
-                        },
-                    },
-                    {
-                        "type": "rule",
-                        "from": {"data": "aspects"},
-                        "encode": {
-                            "update": {
-                                "x": {"value": 0},
-                                "y": {"value": 0},
-                                **spoke,
-                                "stroke": {"value": "currentColor"},
-                                "strokeOpacity": {"value": 0.18},
-                            }
-                        },
-                    },
-                    {
-                        "type": "group",
-                        "from": {"facet": {"name": "one", "data": "means", "groupby": ["series", "label"]}},
-                        "marks": [
-                            {
-                                "type": "line",
-                                "from": {"data": "one"},
-                                "interactive": False,
-                                "encode": {
-                                    "update": {
-                                        **point,
-                                        "interpolate": {"value": "linear-closed"},
-                                        "stroke": {"scale": "colour", "field": "series"},
-                                        "strokeWidth": {"value": 1.75},
-                                        "strokeOpacity": {"signal": dim},
-                                        "fill": {"scale": "colour", "field": "series"},
-                                        "fillOpacity": {"signal": "active === datum.series ? 0.14 : 0"},
-                                    }
-                                },
-                            },
-                            {
-                                "type": "symbol",
-                                "from": {"data": "one"},
-                                "encode": {
-                                    "update": {
-                                        **point,
-                                        "size": {"value": 26},
-                                        "fill": {"scale": "colour", "field": "series"},
-                                        "opacity": {"signal": dim},
-                                        "tooltip": {
-                                            "signal": "{system: datum.label, aspect: datum.aspect, "
-                                            "mean: format(datum.mean, '.2f')}"
-                                        },
-                                    }
-                                },
-                            },
-                        ],
-                    },
-                    {
-                        "type": "text",
-                        "from": {"data": "rings"},
-                        "interactive": False,
-                        "encode": {
-                            "update": {
-                                "y": {"signal": f"-{reach.format('datum.data')}"},
-                                "x": {"value": 4},
-                                "dy": {"value": 10},
-                                "text": {"signal": "format(datum.data, '~r')"},
-                                "font": {"value": _FONT},
-                                "fontSize": {"value": 10},
-                                "fill": {"value": "currentColor"},
-                                "fillOpacity": {"value": 0.55},
-                            }
-                        },
-                    },
-                    {
-                        "type": "text",
-                        "from": {"data": "aspects"},
-                        "interactive": False,
-                        "encode": {
-                            "update": {
-                                **label,
-                                "text": {"field": "data"},
-                                "font": {"value": _FONT},
-                                "fontSize": {"value": 12},
-                                "fill": {"value": "currentColor"},
-                                "align": {
-                                    "signal": "abs(sin(scale('angle', datum.data))) < 0.1 ? 'center' : "
-                                    "sin(scale('angle', datum.data)) > 0 ? 'left' : 'right'"
-                                },
-                                "baseline": {
-                                    "signal": "cos(scale('angle', datum.data)) > 0.9 ? 'bottom' : "
-                                    "cos(scale('angle', datum.data)) < -0.9 ? 'top' : 'middle'"
-                                },
-                            }
-                        },
-                    },
-                ],
-            }
-        ],
-    }
 
 
 def distribution(judgements: Judgements, aspect: int) -> Spec:
@@ -353,7 +166,7 @@ def sureness(judgements: Judgements) -> Spec:
 
 def length_against_score(judgements: Judgements) -> Spec:
     """The overall score of judgements against the length of their candidate: a sample of them as points, and
-    the mean of all in twelfths by length."""
+    the mean of all, in twelve parts by length (fewer, where there are few)."""
     columns, scale = judgements.columns, judgements.rubric.scale
     overall = columns.overall
     known = np.flatnonzero((columns.length >= 0) & ~np.isnan(overall))
@@ -369,7 +182,7 @@ def length_against_score(judgements: Judgements) -> Spec:
         for row in chosen
     ]
     by_length = known[np.argsort(columns.length[known], kind="stable")]
-    bins = [part for part in np.array_split(by_length, 12) if len(part)]
+    bins = np.array_split(by_length, max(1, min(12, len(by_length) // 10))) if len(by_length) else []
     trend = [
         {
             "length": max(1, round(float(np.median(columns.length[part])))),

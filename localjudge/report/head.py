@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.audit.reading import Audit
+from localjudge.audit.findings import Audit
 from localjudge.errors import UsageError
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED, Judgements
+from localjudge.report.radar import radar
 from localjudge.trust.agreement import Agreement
 from localjudge.trust.estimate import Estimate
 from localjudge.trust.ranking import OVERALL, Ranking
@@ -172,7 +173,7 @@ def _figures(judgements: Judgements, means: Any) -> dict[str, list[dict[str, Any
     columns, aspects = judgements.columns, judgements.rubric.aspects
     figures: dict[str, list[dict[str, Any]]] = {"radar": [], "distribution": [], "expected": [], "sureness": []}
     if means and len(aspects) > 2:
-        figures["radar"].append(_figure(None, charts.radar(judgements, means), mode="vega"))
+        figures["radar"].append(_figure(None, radar(judgements, means), mode="vega"))
     if means:
         for place, aspect in enumerate(aspects):
             figures["distribution"].append(_figure(aspect, charts.distribution(judgements, place)))

@@ -4,7 +4,7 @@
   const FAILED = 1, RATIONALE_CUT = 2, CANDIDATE_CUT = 4;
   const LONG = 1200;          // characters of a text that are shown before it is asked for
   const LONG_IN_PRINT = 20000;
-  const KEPT_CHUNKS = 400;    // chunks of texts kept in memory once read
+  const KEPT_CHUNKS = matchMedia("(max-width: 860px)").matches ? 50 : 600;  // of texts, kept once read
   const ROW = 62;             // height of a line of the list, in CSS pixels, as in the style sheet
   const $ = (id) => document.getElementById(id);
 

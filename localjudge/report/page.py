@@ -43,7 +43,7 @@ def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgemen
     Raises:
         UsageError: the file cannot be written, or the chart library is not installed.
     """
-    library, script = _chart_library(), _asset("page.js")
+    library, script = chart_library(), _asset("page.js")
     policy = (
         "default-src 'none'; "
         f"script-src '{_digest(script)}' '{_digest(library)}'; "
@@ -155,7 +155,12 @@ def _asset(name: str) -> str:
 
 
 @cache
-def _chart_library() -> str:
+def chart_library() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script.
+
+    Raises:
+        UsageError: the package that they come from is not installed.
+    """
     try:
         import vl_convert
     except ImportError:

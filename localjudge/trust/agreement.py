@@ -14,7 +14,14 @@ from localjudge.trust import weighted
 from localjudge.trust.calibration import Calibration
 from localjudge.trust.estimate import UNDEFINED, Estimate
 from localjudge.trust.labels import Labels, Marks
-from localjudge.trust.resampling import RESAMPLES, averages, draws, expanded_percentile, studentise
+from localjudge.trust.resampling import (
+    RESAMPLES,
+    Contributions,
+    averages,
+    draws,
+    expanded_percentile,
+    studentise,
+)
 from localjudge.trust.scores import Floats, Integers, Scores
 from localjudge.trust.texts import Measures
 
@@ -186,8 +193,8 @@ class _Drawing:
         shares = np.column_stack([off == 0, np.abs(off) <= 1, np.abs(off), off]).astype(np.float64)
         reach = self.highest - self.lowest
         estimates = averages(shares, against.single_group, against.groups)
-        exact, within_one, mae, _ = studentise(estimates, 0, reach, self.resamples, self.seed).estimates()
-        bias = studentise(estimates, -reach, reach, self.resamples, self.seed).estimates()[3]
+        exact, within_one, mae, _ = self._studentised(estimates, 0, reach)
+        bias = self._studentised(estimates, -reach, reach, symmetric=True)[3]
         return replace(
             found,
             kappa=self._resampled(_kappa(x, y, self), weighted.kappa, x, y, against.single_group)
@@ -198,6 +205,13 @@ class _Drawing:
             mae=mae,
             bias=bias,
         )
+
+    def _studentised(
+        self, estimates: Contributions, low: float, high: float, symmetric: bool = False
+    ) -> list[Estimate]:
+        return studentise(
+            estimates, low, high, symmetric=symmetric, resamples=self.resamples, seed=self.seed
+        ).estimates()
 
     def correlations(self, column: Floats, against: _Against) -> Comparison:
         """Those statistics of a column that do not depend on its scale."""

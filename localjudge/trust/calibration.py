@@ -171,7 +171,7 @@ def _fitted(score: Floats, label: Floats, group: Integers, resamples: int, seed:
         errors = [(column - label) ** 2 for column in (score, mapped, mean)]
         before, after, constant = (float(np.sqrt(error.mean())) for error in errors)
         less = averages((errors[0] - errors[1])[:, None], numbered.astype(np.int32), len(present))
-        gain = studentise(less, resamples=resamples, seed=seed).estimates()[0]
+        gain = studentise(less, symmetric=True, resamples=resamples, seed=seed).estimates()[0]
     whole = IsotonicRegression(out_of_bounds="clip").fit(score, label)
     return AspectMap(
         x=tuple(whole.X_thresholds_.tolist()),

@@ -126,7 +126,9 @@ def convene(
     group = groups[:, 0]
     aspects, without = {}, {}
     for number, aspect in enumerate(scores.aspects):
-        aspects[aspect], without[aspect] = _aspect(table[:, :, number], group, resamples, seed)
+        aspects[aspect], without[aspect] = _aspect(
+            table[:, :, number], group, (scores.lowest, scores.highest), resamples, seed
+        )
     jurors = _jurors(scores.aspects, table, without, folders, scores.manifests)
     return Jury(
         jurors=jurors,
@@ -155,13 +157,13 @@ def _places(run: Integers, ids: list[str], systems: list[str], runs: int) -> NDA
 
 
 def _aspect(
-    table: Integers, group: Integers, resamples: int, seed: int
+    table: Integers, group: Integers, ends: tuple[int, int], resamples: int, seed: int
 ) -> tuple[JuryAspect, list[float | None]]:
     rows, jurors = table.shape
     numbered: Integers = np.unique(group, return_inverse=True)[1].astype(np.int32)
     means = table.mean(axis=1)
     mean = studentise(
-        averages(means[:, None], numbered, int(numbered.max()) + 1), resamples=resamples, seed=seed
+        averages(means[:, None], numbered, int(numbered.max()) + 1), *ends, resamples=resamples, seed=seed
     ).estimates()[0]
     ordinal, interval = alphas(_marks(table), numbered, resamples, seed)
     majorities = [majority(row) for row in table.tolist()]

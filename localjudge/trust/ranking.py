@@ -181,18 +181,18 @@ class _Column:
         count = len(scores.systems)
         ends = (scores.lowest, scores.highest)
         judged = _means(scores, values)
-        self.means = studentise(judged, *ends, resamples, seed).estimates()
+        self.means = studentise(judged, *ends, resamples=resamples, seed=seed).estimates()
         self.deciding = judged
         self.human: list[Estimate] = []
         if human is not None:
             self.deciding = _human_means(scores, values, *human)
-            self.human = studentise(self.deciding, *ends, resamples, seed).estimates()
+            self.human = studentise(self.deciding, *ends, resamples=resamples, seed=seed).estimates()
         self.length_held, self.length_explains = held_equal(scores, values, measures, resamples, seed)
         first, second = np.array(list(combinations(range(count), 2)), dtype=np.int32).reshape(-1, 2).T
         cells = _by_instruction(scores, values)
         reach = scores.highest - scores.lowest
         paired = _paired(cells, first, second) if human is None else self.deciding.contrast(first, second)
-        tested = studentise(paired, -reach, reach, resamples, seed)
+        tested = studentise(paired, -reach, reach, symmetric=True, resamples=resamples, seed=seed)
         p = tested.adjusted()
         self.pairs: list[Pair] = []
         self._told_apart = np.zeros((count, count), dtype=np.bool_)

@@ -5,7 +5,9 @@ Two kinds of interval, both at 95 %, both from the same resamples:
 * for whatever is a mean of the instructions' contributions (means, differences, shares, prediction-powered
   means): the bootstrap-t (Efron & Tibshirani 1993, 12.5). In small samples at the edge of the scale resamples
   tend to be constant, so each resample's variance is taken as if it had one more instruction, of the sample's
-  own variance; without that, the interval fails where nine of ten scores are the highest.
+  own variance; without that, the interval fails where nine of ten scores are the highest. Its tails may differ
+  for a mean, which leans away from the edge of the scale; a difference leans to neither side, and its interval
+  is symmetric (Hall 1988, doi:10.1111/j.2517-6161.1988.tb01707.x).
 * for correlations and kappa: the expanded percentile interval, whose tails are those of Student's t (Hesterberg
   2015, doi:10.1080/00031305.2015.1089789).
 
@@ -94,6 +96,7 @@ def studentise(
     estimates: Contributions,
     lowest: float = -math.inf,
     highest: float = math.inf,
+    symmetric: bool = False,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Studentised:
@@ -102,6 +105,7 @@ def studentise(
     Args:
         estimates: what to find intervals for.
         lowest: what the true value cannot lie below; `highest`, above.
+        symmetric: for differences, equally far to both sides.
         resamples: how many.
         seed: of the resamples.
     """
@@ -125,7 +129,11 @@ def studentise(
     low = high = np.full(len(value), np.nan)
     if usable.any() and resamples:
         drawn[:, ~usable] = 0
-        lower, upper = np.quantile(drawn, [0.025, 0.975], axis=0)
+        if symmetric:
+            upper = np.quantile(np.abs(drawn), 0.95, axis=0)
+            lower = -upper
+        else:
+            lower, upper = np.quantile(drawn, [0.025, 0.975], axis=0)
         low = np.where(usable, np.clip(value - upper * error, lowest, highest), np.nan)
         high = np.where(usable, np.clip(value - lower * error, lowest, highest), np.nan)
     return Studentised(value, low, high, t, drawn)

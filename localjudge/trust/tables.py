@@ -38,7 +38,8 @@ def agreement_tables(agreement: Agreement) -> Group:
             f"{aspect} · {_count(found.rows, 'row')}, {_count(found.instructions, 'instruction')}, "
             f"{_count(found.labellers, 'labeller')}"
         )
-        table = _table(title, "", *(_HEADINGS.get(name, name) for name in STATISTICS))
+        parts.append(_title(title))
+        table = _table("", *(_HEADINGS.get(name, name) for name in STATISTICS))
         for name, comparison in found.comparisons.items():
             table.add_row(_COLUMNS.get(name, name), *_statistics(comparison))
         ceiling = found.ceiling
@@ -61,9 +62,7 @@ def agreement_tables(agreement: Agreement) -> Group:
 def ranking_tables(ranking: Ranking) -> Group:
     """The systems' means; the same at equal length and for the human score; what cannot be told apart."""
     last = ranking.columns[-1]
-    main = _table(
-        f"{ranking.of} scores · mean and 95 % interval", "system", *ranking.columns, "rank", "wins", "length"
-    )
+    main = _table("system", *ranking.columns, "rank", "wins", "length")
     for system in ranking.systems:
         best, worst = system.ranks[last]
         wins = system.win_rate[last]
@@ -73,14 +72,15 @@ def ranking_tables(ranking: Ranking) -> Group:
             _NOTHING if wins is None else f"{wins:.0%}",
             _NOTHING if system.length is None else f"{system.length:.0f}",
         )
-    parts: list[RenderableType] = [main]
+    parts: list[RenderableType] = [_title(f"{ranking.of} scores"), main]
     for title, kind in (
-        ("human score, prediction-powered", "human"),
-        ("with length held equal", "length_held"),
+        ("The human score, prediction-powered", "human"),
+        ("With length held equal", "length_held"),
     ):
         figures = [getattr(system, kind) for system in ranking.systems]
         if any(each.value is not None for means in figures if means for each in means.values()):
-            table = _table(title, "system", *ranking.columns)
+            parts.append(_title(title))
+            table = _table("system", *ranking.columns)
             for system, means in zip(ranking.systems, figures, strict=True):
                 table.add_row(*_named(system, means))
             if kind == "length_held":
@@ -89,12 +89,10 @@ def ranking_tables(ranking: Ranking) -> Group:
                 table.add_row("R² of length", *explained)
             parts.append(table)
     if len(ranking.systems) > 1:
-        whose = "the human score's" if ranking.basis == "human" else "the judge's"
+        whose = "the human score" if ranking.basis == "human" else "the judge"
         together = [group for group in ranking.groups[last] if len(group) > 1]
         text = "; ".join(", ".join(map(printable, group)) for group in together) or "none"
-        parts.append(
-            Text(f"Not told apart {'' if last != 'overall' else 'overall '}(by {whose} scores): {text}")
-        )
+        parts.append(Text(f"Not told apart by {whose} ({last}): {text}"))
     return Group(*_spaced(parts), *_notes(ranking.notes))
 
 
@@ -104,7 +102,7 @@ def jury_tables(jury: Jury) -> Group:
         f"{len(jury.jurors)} jurors · {_count(jury.rows, 'row')}, {_count(jury.instructions, 'instruction')}"
     )
     aspects = _table(
-        title, "aspect", "mean", "median", "spread", "alpha ord.", "alpha int.", "equal", "majority", "split"
+        "aspect", "mean", "median", "spread", "alpha ord.", "alpha int.", "equal", "majority", "split"
     )
     for name, aspect in jury.aspects.items():
         aspects.add_row(
@@ -118,16 +116,16 @@ def jury_tables(jury: Jury) -> Group:
             f"{aspect.with_majority:.0%}",
             f"{aspect.split:.0%}",
         )
-    bias = _table(
-        "a juror's mean less the others', and its Spearman correlation with them", "juror", *jury.aspects
-    )
+    bias = _table("juror", *jury.aspects)
     for juror in jury.jurors:
         cells = [f"{juror.bias[name]:+.2f}\n{_short(juror.with_rest[name])}" for name in jury.aspects]
         bias.add_row(Text(printable(juror.name)), *cells)
-    parts: list[RenderableType] = [aspects, bias]
+    of_bias = "A juror's mean less the others', and its Spearman correlation with theirs"
+    parts: list[RenderableType] = [_title(title), aspects, _title(of_bias), bias]
     parts.append(Text(f"The odd one out: {printable(jury.odd) if jury.odd else 'none'}"))
     if jury.splits:
-        splits = _table("rows they differ on most", "row", "system", *jury.aspects)
+        parts.append(_title("Rows they differ on most"))
+        splits = _table("row", "system", *jury.aspects)
         for row in jury.splits:
             scores = [" ".join(map(str, row.scores[name])) for name in jury.aspects]
             splits.add_row(Text(printable(row.id)), Text(printable(row.system)), *scores)
@@ -139,8 +137,8 @@ def jury_tables(jury: Jury) -> Group:
 
 def calibration_table(calibration: Calibration) -> Group:
     """The maps, and what each gained on instructions that it had not seen."""
+    title = _title(f"From the {calibration.of} score to the mean label; errors on unseen instructions")
     table = _table(
-        f"from the {calibration.of} score to the mean label · errors on unseen instructions",
         "aspect", "rows", "RMSE", "mapped", "constant", "MSE gained", "the map",
     )  # fmt: skip
     for name, found in calibration.aspects.items():
@@ -159,18 +157,15 @@ def calibration_table(calibration: Calibration) -> Group:
         )
     unsure = [name for name, found in calibration.aspects.items() if (found.gain.low or 0) <= 0]
     told = f"No gain is shown for {', '.join(unsure)}: the interval holds 0 or is unknown." if unsure else ""
-    return Group(*_spaced([table]), *_notes((told,) if told else ()))
+    return Group(*_spaced([title, table]), *_notes((told,) if told else ()))
 
 
-def _table(title: str, *headings: str) -> Table:
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        title=Text(printable(title)),
-        title_justify="left",
-        title_style="bold",
-    )
+def _title(text: str) -> Text:
+    return Text(printable(text), style="bold")
+
+
+def _table(*headings: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column(headings[0], overflow="fold", min_width=8)
     for heading in headings[1:]:
         table.add_column(heading, justify="right", overflow="fold")
@@ -216,7 +211,7 @@ def _count(number: int, noun: str) -> str:
 def _spaced(parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
     for part in parts:
         yield part
-        if not isinstance(part, Table):
+        if not (isinstance(part, Text) and part.style == "bold"):
             yield ""
 
 

@@ -1,0 +1,690 @@
+"""Trust: agreement with labels, systems ranked, juries, calibrations; each figure against another way to it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations, permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Cli, write_rows
+from scipy import stats
+from sklearn.metrics import cohen_kappa_score
+
+from localjudge import Failure, Judge, UsageError
+from localjudge.plan import Plan
+from localjudge.records import from_line
+from localjudge.rows import read_rows
+from localjudge.run import Run, read_lines
+from localjudge.trust import require_libraries, weighted
+from localjudge.trust.agreement import AspectAgreement, agree
+from localjudge.trust.calibration import Calibration, fit
+from localjudge.trust.estimate import UNDEFINED, Estimate
+from localjudge.trust.existing import adopt
+from localjudge.trust.jury import convene, majority, median, write_jury
+from localjudge.trust.labels import Labels, read_labels
+from localjudge.trust.ppi import power, prediction_powered
+from localjudge.trust.ranking import rank
+from localjudge.trust.resampling import Contributions, averages, expanded_percentile, studentise
+from localjudge.trust.scores import Scores, read_scores
+from localjudge.trust.texts import measure, word_overlap
+
+EXACT = {"rel": 1e-9, "abs": 1e-9}
+FEW = 200
+"""Resamples, where the interval itself is not what is tested."""
+
+
+def write(file: Path, records: Iterable[dict[str, Any]]) -> Path:
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return file
+
+
+def rows(
+    score: Sequence[Any], human: Sequence[Any], systems: str = "ab", aspect: str = "wit"
+) -> list[dict[str, Any]]:
+    """A row a score, the systems in turn over the same instructions; `human` is what people say of it."""
+    return [
+        {
+            "id": f"r{number}",
+            "system": systems[number % len(systems)],
+            "instruction": f"Question {number // len(systems)}?",
+            "reference": "Yes, it is so.",
+            "candidate": "It is so. " * (1 + number * 37 % 11),
+            "scores": {aspect: value},
+            "human": label,
+        }
+        for number, (value, label) in enumerate(zip(score, human, strict=True))
+    ]
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
+    """A run of scores that were made elsewhere, and the file of its rows and labels."""
+
+    def make(*given: Any, name: str = "run", **also: Any) -> tuple[Path, Path]:
+        file = write(tmp_path / f"{name}.jsonl", rows(*given, **also))
+        adopt([str(file)], tmp_path / name, ["wit"])
+        return tmp_path / name, file
+
+    return make
+
+
+def compared(run: Path, labels: Path, column: str = "human", resamples: int = FEW) -> AspectAgreement:
+    scores = read_scores([run])
+    known = read_labels([str(labels)], scores, {column: "wit"})
+    return agree(scores, known, measure(scores), resamples=resamples).aspects["wit"]
+
+
+def noisy(count: int, seed: int = 0) -> tuple[list[int], list[int]]:
+    """Human scores, and a judge's that mostly follow them."""
+    rng = np.random.default_rng(seed)
+    human = rng.integers(1, 6, count)
+    return np.clip(human + rng.integers(-2, 3, count), 1, 5).tolist(), human.tolist()
+
+
+def test_weighted_statistics_are_those_of_the_repeated_rows() -> None:
+    rng = np.random.default_rng(0)
+    whole, human = (np.array(column, dtype=float) for column in noisy(40))
+    weights = rng.multinomial(40, np.full(40, 1 / 40), size=20).astype(float)
+    for x in (whole, whole + rng.random(40) * (rng.random(40) < 0.5)):
+        every = [each(x, human, weights) for each in (weighted.pearson, weighted.spearman, weighted.kendall)]
+        for drawn, *found in zip(weights, *every, strict=True):
+            again = np.repeat(x, drawn.astype(int)), np.repeat(human, drawn.astype(int))
+            expected = [each(*again).statistic for each in (stats.pearsonr, stats.spearmanr, stats.kendalltau)]
+            assert found == pytest.approx(expected, **EXACT)
+    for drawn, kappa in zip(weights, weighted.kappa(whole, human, weights), strict=True):
+        again = np.repeat(whole, drawn.astype(int)), np.repeat(human, drawn.astype(int))
+        direct = cohen_kappa_score(*again, labels=range(1, 6), weights="quadratic")
+        assert kappa == pytest.approx(direct, **EXACT)
+
+
+def textbook(x: Sequence[float], y: Sequence[float]) -> dict[str, float]:
+    """The statistics by their definitions, in plain loops."""
+    pairs = list(combinations(range(len(x)), 2))
+
+    def correlation(a: Sequence[float], b: Sequence[float]) -> float:
+        ma, mb = math.fsum(a) / len(a), math.fsum(b) / len(b)
+        shared = math.fsum((p - ma) * (q - mb) for p, q in zip(a, b, strict=True))
+        return shared / math.sqrt(math.fsum((p - ma) ** 2 for p in a) * math.fsum((q - mb) ** 2 for q in b))
+
+    def ranks(a: Sequence[float]) -> list[float]:
+        return [sum(q < p for q in a) + (sum(q == p for q in a) + 1) / 2 for p in a]
+
+    signs = [(np.sign(x[i] - x[j]), np.sign(y[i] - y[j])) for i, j in pairs]
+    untied = sum(p != 0 for p, _ in signs) * sum(q != 0 for _, q in signs)
+    off = [p - q for p, q in zip(x, y, strict=True)]
+    chance = math.fsum((p - q) ** 2 for p in x for q in y) / len(x) ** 2
+    return {
+        "pearson": correlation(x, y),
+        "spearman": correlation(ranks(x), ranks(y)),
+        "kendall": sum(p * q for p, q in signs) / math.sqrt(untied),
+        "kappa": 1 - math.fsum(d * d for d in off) / len(off) / chance,
+        "exact": sum(d == 0 for d in off) / len(off),
+        "within_one": sum(abs(d) <= 1 for d in off) / len(off),
+        "mae": math.fsum(map(abs, off)) / len(off),
+        "bias": math.fsum(off) / len(off),
+    }
+
+
+def values(comparison: Any) -> dict[str, float | None]:
+    return {name: getattr(comparison, name).value for name in textbook([1, 2], [1, 2])}
+
+
+def textbook_alpha(units: Sequence[Sequence[float]], ordinal: bool) -> float:
+    """Krippendorff's alpha from pairs within and across units (Krippendorff 2011)."""
+    units = [unit for unit in units if len(unit) > 1]
+    everything = [value for unit in units for value in unit]
+    counts = {value: everything.count(value) for value in sorted(set(everything))}
+
+    def distance(a: float, b: float) -> float:
+        if not ordinal:
+            return (a - b) ** 2
+        low, high = min(a, b), max(a, b)
+        between = sum(count for value, count in counts.items() if low <= value <= high)
+        return float((between - (counts[a] + counts[b]) / 2) ** 2)
+
+    seen = math.fsum(distance(a, b) / (len(unit) - 1) for unit in units for a, b in permutations(unit, 2))
+    chance = math.fsum(distance(a, b) for a, b in permutations(everything, 2)) / (len(everything) - 1)
+    return 1 - seen / chance
+
+
+def test_agreement_is_what_its_definitions_give(judged: Callable[..., tuple[Path, Path]]) -> None:
+    score, human = noisy(60)
+    found = compared(*judged(score, human))
+    assert (found.rows, found.instructions, found.labellers, found.ceiling) == (60, 30, 1, None)
+    assert values(found.comparisons["integer"]) == pytest.approx(textbook(score, human), **EXACT)
+    lengths = [len(row["candidate"]) for row in rows(score, human)]
+    expected = textbook(lengths, human)
+    alone = found.comparisons["length"]
+    for name in ("pearson", "spearman", "kendall"):
+        assert getattr(alone, name).value == pytest.approx(expected[name], **EXACT)
+    assert alone.kappa == alone.mae == UNDEFINED
+
+
+def test_agreement_with_repeated_labels_on_real_rows(shared: Path, tmp_path: Path) -> None:
+    file = shared / "data" / "prometheus_vicuna.jsonl"
+    adopt([str(file)], tmp_path / "run", ["wit"], judge="gpt-4", mapping={"all_scores.0": "wit"})
+    scores = read_scores([tmp_path / "run"])
+    three = [json.loads(line)["all_scores"] for line in file.read_text().splitlines()]
+    labels = read_labels([str(file)], scores, {"all_scores.1": "wit", "all_scores.2": "wit"})
+    found = agree(scores, labels, measure(scores), resamples=FEW).aspects["wit"]
+    first = [float(each[0]) for each in three]
+    with_mean = textbook(first, [(each[1] + each[2]) / 2 for each in three])
+    with_each = textbook(first * 2, [float(each[place]) for place in (1, 2) for each in three])
+    for name, value in values(found.comparisons["integer"]).items():
+        target = with_mean if name in ("pearson", "spearman", "kendall") else with_each
+        assert value == pytest.approx(target[name], **EXACT)
+    both = [[float(each[1]), float(each[2])] for each in three]
+    assert found.ceiling is not None
+    assert found.ceiling.alpha_ordinal.value == pytest.approx(textbook_alpha(both, True), **EXACT)
+    assert found.ceiling.alpha_interval.value == pytest.approx(textbook_alpha(both, False), **EXACT)
+    rest = textbook([each[0] for each in both] + [each[1] for each in both],
+                    [each[1] for each in both] + [each[0] for each in both])  # fmt: skip
+    assert values(found.ceiling.rest) == pytest.approx(rest, **EXACT)
+    assert found.instructions == 21 < found.rows
+
+
+@pytest.mark.parametrize(
+    ("score", "human", "left"),
+    [
+        ([3] * 12, [1, 2, 3, 4, 5, 3] * 2, {"exact", "within_one", "mae", "bias", "kappa"}),
+        ([1, 2, 3, 4, 5, 3] * 2, [4] * 12, {"exact", "within_one", "mae", "bias", "kappa"}),
+        ([4] * 12, [4] * 12, {"exact", "within_one", "mae", "bias"}),
+        ([3] + [None] * 11, [4] * 12, set()),
+        ([1, 2, 3, 4, 5, 3] * 2, [0, 70, 20, 100, 50, 10] * 2, {"pearson", "spearman", "kendall"}),
+    ],
+    ids=["constant scores", "constant labels", "all equal", "one row", "labels of another scale"],
+)
+def test_what_cannot_be_computed_is_undefined(
+    judged: Callable[..., tuple[Path, Path]], score: list[Any], human: list[Any], left: set[str]
+) -> None:
+    found = compared(*judged(score, human)).comparisons["integer"]
+    assert {name for name, value in values(found).items() if value is not None} == left
+    for name in values(found):
+        estimate = getattr(found, name)
+        assert all(
+            math.isfinite(end) for end in (estimate.value, estimate.low, estimate.high) if end is not None
+        )
+
+
+def test_intervals_hold_their_estimate_and_want_five_instructions(
+    judged: Callable[..., tuple[Path, Path]],
+) -> None:
+    score, human = noisy(60)
+    for name, value in values(compared(*judged(score, human)).comparisons["integer"]).items():
+        assert value is not None, name
+    many = compared(*judged(score, human, name="many")).comparisons["integer"]
+    few = compared(*judged(score[:8], human[:8], name="few")).comparisons["integer"]
+    for name in values(many):
+        estimate = getattr(many, name)
+        assert estimate.low < estimate.value < estimate.high
+        assert getattr(few, name).low is None
+    assert getattr(few, "mae").value is not None  # noqa: B009
+
+
+def test_labels_are_found_by_id_by_text_and_by_labeller(
+    judged: Callable[..., tuple[Path, Path]], tmp_path: Path
+) -> None:
+    score, human = noisy(20)
+    run, _ = judged(score, human)
+    scores = read_scores([run])
+    written = rows(score, human)
+    by_text = write(
+        tmp_path / "text.jsonl",
+        ({"prompt": row["instruction"], "response": row["candidate"], "wit": row["human"]} for row in written),
+    )
+    rows_by_id = [{"id": row["id"], "rater": who, "wit": row["human"]} for row in written for who in "xy"]
+    with (tmp_path / "id.csv").open("w", newline="") as stream:
+        table = csv.DictWriter(stream, ["id", "rater", "wit"])
+        table.writeheader()
+        table.writerows([*rows_by_id, {"id": "r0", "rater": "z", "wit": "N/A"}, {"id": "gone", "wit": 1}])
+    listed = write(tmp_path / "list.jsonl", ({"id": r["id"], "wit": [r["human"], None, 3]} for r in written))
+    for file, labellers, count in (
+        (by_text, ("labeller 1",), 20),
+        (tmp_path / "id.csv", ("x", "y"), 40),
+        (listed, ("labeller 1", "labeller 2"), 40),
+    ):
+        labels = read_labels([str(file)], scores)
+        assert labels.labellers == labellers
+        assert len(labels.marks["wit"].value) == count
+    assert read_labels([str(by_text)], scores).means("wit")[1].tolist() == human
+    assert read_labels([str(tmp_path / "id.csv")], scores).notes == (
+        "1 of 42 label records belong to no judged row",
+    )
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"id": "r0", "wit": "good"}, r"labels.jsonl:1: 'wit' holds 'good', which is no number"),
+        ({"id": "nobody", "wit": 3}, "none of its 1 records belongs to a row"),
+        ({"id": "r0", "humour": 3}, "no label of wit; its columns are humour, id; name one with --map"),
+        ("[1, 2]", r"labels.jsonl:1: not a JSON object"),
+    ],
+)
+def test_labels_that_cannot_be_used_are_refused(
+    judged: Callable[..., tuple[Path, Path]], tmp_path: Path, record: Any, message: str
+) -> None:
+    run, _ = judged(*noisy(4))
+    file = tmp_path / "labels.jsonl"
+    file.write_text(record if isinstance(record, str) else json.dumps(record))
+    with pytest.raises(UsageError, match=message):
+        read_labels([str(file)], read_scores([run]))
+
+
+def test_an_id_of_several_systems_needs_the_system(tmp_path: Path) -> None:
+    same = [{**row, "id": "q"} for row in rows([1, 5], [1, 5])]
+    file = write(tmp_path / "rows.jsonl", same)
+    adopt([str(file)], tmp_path / "run", ["wit"])
+    scores = read_scores([tmp_path / "run"])
+    labels = read_labels([str(file)], scores, {"human": "wit"})
+    assert labels.means("wit")[1].tolist() == [1, 5]
+    bare = write(tmp_path / "bare.jsonl", [{"id": "q", "wit": 3}])
+    with pytest.raises(UsageError, match="several systems go by this id"):
+        read_labels([str(bare)], scores)
+
+
+def test_a_judged_run_knows_its_instructions_and_texts(model: Path, short_rubric: Path, tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "rows.jsonl", 12)
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    write(file, ({**record, "instruction": f"Question {n // 2}?"} for n, record in enumerate(records)))
+    judge = Judge(model, rubric=short_rubric, max_rationale_tokens=2)
+    with Plan(judge, read_rows([str(file)])) as plan, Run(tmp_path / "run", judge, [str(file)]) as run:
+        run.score(plan)
+    scores = read_scores([tmp_path / "run"])
+    assert (scores.groups, scores.systems, scores.failed, scores.notes) == (6, ("a", "b"), 0, ())
+    assert scores.best == "expected"
+    lines = list(read_lines(tmp_path / "run"))
+    assert scores.column("wit", "integer").tolist() == [line["wit"] for line in lines]
+    assert scores.column("wit", "expected").tolist() == [line["wit_expected"] for line in lines]
+    found = measure(scores)
+    assert found is not None
+    assert found.length.tolist() == [len(record["candidate"]) for record in records]
+    file.rename(tmp_path / "moved.jsonl")
+    moved = read_scores([tmp_path / "run"], [str(tmp_path / "moved.jsonl")])
+    assert moved.group.tolist() == scores.group.tolist()
+
+
+def test_the_overlap_counts_words_as_often_as_they_occur() -> None:
+    assert word_overlap("the cat, the hat", "The cat") == pytest.approx(2 * 2 / (4 + 2))
+    assert word_overlap("", "a") == word_overlap("b", "a") == 0
+
+
+def ranked(scores: Scores, **also: Any) -> Any:
+    return rank(scores, measure(scores), resamples=FEW, **also)
+
+
+def test_means_differences_and_wins_are_those_of_the_rows(judged: Callable[..., tuple[Path, Path]]) -> None:
+    score, human = noisy(90)
+    run, _ = judged(score, human, systems="abc")
+    found = ranked(read_scores([run]))
+    table = np.array(score, dtype=float).reshape(-1, 3)
+    assert [system.name for system in found.systems] == [
+        "abc"[place] for place in np.argsort(-table.mean(axis=0), kind="stable")
+    ]
+    for system in found.systems:
+        own = table[:, "abc".index(system.name)]
+        assert system.means["wit"].value == pytest.approx(own.mean(), **EXACT)
+        assert (system.rows, system.instructions) == (30, 30)
+    for pair in found.pairs:
+        between = table[:, "abc".index(pair.first)] - table[:, "abc".index(pair.second)]
+        assert pair.difference.value == pytest.approx(between.mean(), **EXACT)
+        assert (pair.wins, pair.losses, pair.ties) == tuple(
+            int(many.sum()) for many in (between > 0, between < 0, between == 0)
+        )
+    shares = {system.name: system.win_rate["wit"] for system in found.systems}
+    assert math.fsum(share for share in shares.values() if share is not None) == pytest.approx(1.5)
+
+
+def test_length_is_held_equal_by_the_regression_with_a_dummy_for_each_instruction_and_system(
+    judged: Callable[..., tuple[Path, Path]],
+) -> None:
+    run, file = judged(*noisy(90), systems="abc")
+    scores = read_scores([run])
+    found = ranked(scores)
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    length = np.array([math.log1p(len(record["candidate"])) for record in records])
+    score = scores.column("wit", "integer")
+    system = np.eye(3)[scores.system]
+    design = np.column_stack([length, system, np.eye(30)[scores.group][:, 1:]])
+    slope = np.linalg.lstsq(design, score, rcond=None)[0][0]
+    for each in found.systems:
+        mine = scores.system == scores.systems.index(each.name)
+        assert each.length_held is not None
+        expected = score[mine].mean() - slope * (length[mine].mean() - length.mean())
+        assert each.length_held["wit"].value == pytest.approx(expected, **EXACT)
+        assert each.length == pytest.approx(np.expm1(length[mine]).mean())
+    inner = [column - np.array([column[scores.group == g].mean() for g in scores.group])
+             for column in (length, score)]  # fmt: skip
+    assert found.length_explains["wit"] == pytest.approx(np.corrcoef(*inner)[0, 1] ** 2, **EXACT)
+
+
+def test_systems_are_told_apart_where_they_differ_and_only_there(
+    judged: Callable[..., tuple[Path, Path]],
+) -> None:
+    rng = np.random.default_rng(3)
+    level = rng.integers(1, 4, 80)
+    table = np.column_stack([level, level, level + rng.integers(0, 3, 80)])
+    run, _ = judged(table.ravel().tolist(), [3] * 240, systems="abc")
+    found = ranked(read_scores([run]))
+    assert found.groups["wit"] == (("c",), ("a", "b"))
+    assert [(system.name, system.ranks["wit"]) for system in found.systems] == [
+        ("c", (1, 1)), ("a", (2, 3)), ("b", (2, 3)),
+    ]  # fmt: skip
+    same = next(pair for pair in found.pairs if {pair.first, pair.second} == {"a", "b"})
+    assert (same.difference, same.p) == (Estimate(0.0), None)
+    other = next(pair for pair in found.pairs if {pair.first, pair.second} == {"a", "c"})
+    assert other.p is not None
+    assert other.p < 0.05
+    assert other.difference.high is not None
+    assert other.difference.high < 0
+
+
+def test_adjusted_p_values_hold_for_all_pairs_together() -> None:
+    rng = np.random.default_rng(1)
+    found = studentise(averages(rng.standard_normal((60, 12)), np.arange(60), 60), resamples=FEW)
+    alone = [
+        (1 + (np.abs(found.drawn[:, k]) >= abs(found.t[k])).sum()) / (1 + len(found.drawn)) for k in range(12)
+    ]
+    adjusted = found.adjusted()
+    assert (adjusted >= alone).all()
+    left = sorted(range(12), key=lambda k: -abs(found.t[k]))
+    least = 0.0
+    while left:  # Romano & Wolf, step by step
+        reached = sum(max(abs(drawn[k]) for k in left) >= abs(found.t[left[0]]) for drawn in found.drawn)
+        least = max(least, (1 + reached) / (1 + len(found.drawn)))
+        assert adjusted[left.pop(0)] == pytest.approx(least, **EXACT)
+
+
+def test_runs_of_two_judges_are_not_ranked_together(tmp_path: Path) -> None:
+    file = write(tmp_path / "rows.jsonl", rows(*noisy(8)))
+    for judge in ("one", "two"):
+        adopt([str(file)], tmp_path / judge, ["wit"], judge=judge)
+    with pytest.raises(UsageError, match="another model than"):
+        rank(read_scores([tmp_path / "one", tmp_path / "two"]))
+
+
+def test_prediction_powered_means_are_those_of_the_paper() -> None:
+    rng = np.random.default_rng(2)
+    human = rng.integers(1, 6, 300).astype(float)
+    judge = 0.5 * human + rng.standard_normal(300)
+    known = np.arange(300) < 60
+    rows_ = np.arange(300, dtype=np.int32)
+    found = prediction_powered(judge, known, human[known], rows_, 300)
+    y, f, g = human[:60].tolist(), judge[:60].tolist(), judge[60:].tolist()
+    my, mf = math.fsum(y) / 60, math.fsum(f) / 60
+    every = f + g
+    m = math.fsum(every) / 300
+    spread = math.fsum((v - m) ** 2 for v in every) / 299
+    shared = math.fsum((a - my) * (b - mf) for a, b in zip(y, f, strict=True)) / 60
+    tuning = shared / ((1 + 60 / 240) * spread)
+    mean = tuning * math.fsum(g) / 240 + math.fsum(a - tuning * b for a, b in zip(y, f, strict=True)) / 60
+    variance = np.var(np.array(y) - tuning * np.array(f)) / 60 + tuning**2 * np.var(g) / 240
+    assert power(np.array(f), np.array(g), np.array(y)) == pytest.approx(tuning, **EXACT)
+    assert found.value[0] == pytest.approx(mean, **EXACT)
+    assert (found.shares**2).sum() >= variance * (1 - 1e-9)
+    assert (found.shares**2).sum() == pytest.approx(variance, rel=0.1)
+    all_known = prediction_powered(judge[:60], np.ones(60, dtype=bool), human[:60], rows_[:60], 60)
+    assert all_known.value[0] == pytest.approx(my, **EXACT)
+
+
+def test_a_few_labels_move_the_means_to_the_human_score(judged: Callable[..., tuple[Path, Path]]) -> None:
+    _, human = noisy(400)
+    kind = [min(5, value + 1) for value in human]
+    run, file = judged(kind, [label if n % 8 < 2 else None for n, label in enumerate(human)])
+    scores = read_scores([run])
+    labels = read_labels([str(file)], scores, {"human": "wit"})
+    found = ranked(scores, labels=labels)
+    assert found.basis == "human"
+    for system in found.systems:
+        truth = np.mean(human["ab".index(system.name) :: 2])
+        assert system.human is not None
+        mean = system.human["wit"]
+        assert mean.low is not None
+        assert mean.high is not None
+        assert mean.low < truth < mean.high
+        judged_mean = system.means["wit"]
+        assert judged_mean.low is not None
+        assert judged_mean.low > truth
+
+
+def test_an_interval_depends_on_its_seed_alone_and_a_constant_has_none() -> None:
+    column = np.array(noisy(60)[0], dtype=float)[:, None]
+    group = np.repeat(np.arange(30), 2)
+    once, again = (studentise(averages(column, group, 30), 1, 5, seed=4).estimates() for _ in range(2))
+    assert once == again != studentise(averages(column, group, 30), 1, 5, seed=5).estimates()
+    constant = studentise(averages(np.full((60, 1), 4.0), group, 30)).estimates()
+    assert constant == [Estimate(4.0)]
+    assert expanded_percentile(0.5, np.full(10, np.nan), 30) == Estimate(0.5)
+    nothing = Contributions(np.array([np.nan]), np.zeros((30, 1)), np.zeros(1))
+    assert studentise(nothing).estimates() == [UNDEFINED]
+
+
+@pytest.fixture
+def jurors(tmp_path: Path) -> list[Path]:
+    """Three judges of the same rows; the third thinks the opposite."""
+    score, human = noisy(60)
+    rng = np.random.default_rng(9)
+    near = np.clip(np.array(score) + rng.integers(0, 2, 60), 1, 5)
+    for name, own in (("first", score), ("second", near.tolist()), ("third", [6 - value for value in score])):
+        adopt([str(write(tmp_path / f"{name}.jsonl", rows(own, human)))], tmp_path / name, ["wit"], judge=name)
+    return [tmp_path / name for name in ("first", "second", "third")]
+
+
+def test_a_jury_names_the_odd_one_and_the_rows_it_splits_on(jurors: list[Path]) -> None:
+    found = convene(jurors, splits=3, resamples=FEW)
+    assert found.odd == "third"
+    table = np.array([[line["wit"] for line in read_lines(juror)] for juror in jurors])
+    aspect = found.aspects["wit"]
+    assert aspect.mean.value == pytest.approx(table.mean(), **EXACT)
+    assert aspect.spread == pytest.approx(table.std(axis=0, ddof=1).mean(), **EXACT)
+    assert aspect.alpha_ordinal.value == pytest.approx(
+        textbook_alpha(table.T.astype(float).tolist(), True), **EXACT
+    )
+    assert aspect.split == np.mean(np.ptp(table, axis=0) >= 2)
+    assert len(found.splits) == 3
+    for row in found.splits:
+        assert row.scores["wit"] == tuple(table[:, int(row.id[1:])])
+    third = found.jurors[2]
+    rest = table[:2].mean(axis=0)
+    assert third.with_rest["wit"] == pytest.approx(stats.spearmanr(table[2], rest).statistic, **EXACT)
+    assert third.bias["wit"] == pytest.approx((table[2] - rest).mean(), **EXACT)
+    assert convene(jurors[:2], resamples=FEW).odd is None
+
+
+def test_the_jurys_scores_are_a_run_that_the_other_commands_read(
+    jurors: list[Path], tmp_path: Path, cli: Cli
+) -> None:
+    out = tmp_path / "jury"
+    assert cli("jury", *jurors, "--out", out, "--resamples", FEW).code == 0
+    lines = list(read_lines(out))
+    each = [list(read_lines(juror)) for juror in jurors]
+    for line, *own in zip(lines, *each, strict=True):
+        given = [one["wit"] for one in own]
+        assert from_line(line, ("wit",)).status == "judged"
+        assert line["wit"] == median(given)
+        assert line["wit_expected"] == pytest.approx(np.mean(given))
+        assert line["columns"]["jury"] == {
+            name: {"wit": value} for name, value in zip(("first", "second", "third"), given, strict=True)
+        }
+    assert read_scores([out]).group.tolist() == read_scores([jurors[0]]).group.tolist()
+    assert "jury" in json.loads((out / "run.json").read_text())
+    labels = tmp_path / "first.jsonl"
+    for command in (
+        ("show", out), ("rank", out), ("agree", out, "--labels", labels, "--map", "human=wit"),
+    ):  # fmt: skip
+        ended = cli(*command)
+        assert (ended.code, ended.err) == (0, "")
+    again = cli("jury", *jurors, "--out", out, "--resamples", FEW)
+    assert (again.code, "holds something already" in again.err) == (2, True)
+
+
+def test_a_row_that_one_juror_failed_is_a_failure_of_the_jury(tmp_path: Path) -> None:
+    score, human = noisy(10)
+    for name, own in (("one", score), ("two", [None, *score[1:]])):
+        adopt([str(write(tmp_path / f"{name}.jsonl", rows(own, human)))], tmp_path / name, ["wit"], judge=name)
+    both = [tmp_path / "one", tmp_path / "two"]
+    summary = write_jury(both, tmp_path / "jury")
+    assert (summary.judged, summary.failed) == (9, 1)
+    first = from_line(next(read_lines(tmp_path / "jury")), ("wit",))
+    assert isinstance(first, Failure)
+    assert first.error.startswith("juror two failed:")
+    found = convene(both, resamples=FEW)
+    assert (found.rows, found.not_shared) == (9, 1)
+
+
+def test_a_jury_judges_the_same_rows(tmp_path: Path) -> None:
+    score, human = noisy(6)
+    adopt([str(write(tmp_path / "one.jsonl", rows(score, human)))], tmp_path / "one", ["wit"])
+    other = [{**row, "instruction": "Another?"} for row in rows(score, human)]
+    adopt([str(write(tmp_path / "two.jsonl", other))], tmp_path / "two", ["wit"])
+    with pytest.raises(UsageError, match="'r0' has another instruction or reference"):
+        convene([tmp_path / "one", tmp_path / "two"])
+    with pytest.raises(UsageError, match="takes two runs or more"):
+        convene([tmp_path / "one"])
+
+
+def test_a_majority_is_more_than_half_and_a_median_is_a_score() -> None:
+    assert [majority(given) for given in ([1, 1, 2], [1, 2], [1, 2, 3], [4])] == [1, None, None, 4]
+    assert [median(given) for given in ([1, 5, 4], [1, 2], [1, 3, 5, 5], [1, 1, 3, 5])] == [4, 1, 3, 3]
+
+
+def pooled(label: Sequence[float]) -> list[float]:
+    """The nearest sequence that never falls, by pooling adjacent violators (Barlow and others 1972)."""
+    blocks: list[list[float]] = []
+    for value in label:
+        blocks.append([value])
+        while len(blocks) > 1 and np.mean(blocks[-2]) >= np.mean(blocks[-1]):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    return [float(np.mean(block)) for block in blocks for _ in block]
+
+
+def calibrated(run: Path, file: Path) -> tuple[Scores, Labels, Calibration]:
+    scores = read_scores([run])
+    labels = read_labels([str(file)], scores, {"human": "wit"})
+    return scores, labels, fit(scores, labels, resamples=FEW)
+
+
+def test_a_calibration_is_the_nearest_map_that_never_falls(judged: Callable[..., tuple[Path, Path]]) -> None:
+    score, human = noisy(200)
+    squeezed = [3 + (value - 3) / 4 + n / 1000 for n, value in enumerate(score)]
+    scores, _, found = calibrated(*judged(squeezed, human))
+    order = np.argsort(squeezed, kind="stable")
+    expected = pooled([float(human[place]) for place in order])
+    mapped = found.apply("wit", scores.column("wit", "expected"))
+    assert mapped[order].tolist() == pytest.approx(expected, **EXACT)
+    aspect = found.aspects["wit"]
+    assert aspect.gain.low is not None
+    assert aspect.gain.low > 0
+    assert aspect.before is not None
+    assert aspect.after is not None
+    assert aspect.before > aspect.after
+
+
+def test_a_calibration_that_gains_nothing_says_so(judged: Callable[..., tuple[Path, Path]], cli: Cli) -> None:
+    rng = np.random.default_rng(0)
+    run, file = judged(rng.integers(3, 5, 60).tolist(), rng.integers(3, 5, 60).tolist())
+    ended = cli("calibrate", run, "--labels", file, "--map", "human=wit", "--out", run / "map.json")
+    assert ended.code == 0
+    gain = Calibration.load(run / "map.json").aspects["wit"].gain
+    assert gain.low is not None
+    assert (gain.low <= 0) == ("No gain is shown for wit" in ended.out)
+    flat, file = judged([3] * 10, [1, 2] * 5, name="flat")
+    with pytest.raises(UsageError, match="nothing to fit"):
+        calibrated(flat, file)
+
+
+def test_a_calibration_changes_reports_and_no_stored_score(
+    judged: Callable[..., tuple[Path, Path]], tmp_path: Path, cli: Cli
+) -> None:
+    score, human = noisy(80)
+    run, file = judged([max(1, value - 1) for value in score], human)
+    labels = ("--labels", file, "--map", "human=wit")
+    before = (run / "judgements.jsonl").read_bytes()
+    assert cli("calibrate", run, *labels, "--out", tmp_path / "map.json").code == 0
+    ended = cli("agree", run, *labels, "--calibration", tmp_path / "map.json", "--json")
+    found = json.loads(ended.out)["aspects"]["wit"]["comparisons"]
+    assert abs(found["calibrated"]["bias"]["value"]) < abs(found["integer"]["bias"]["value"])
+    assert "these very labels" in ended.err
+    plain, mapped = (
+        json.loads(cli("rank", run, "--json", *more).out)["systems"][0]["means"]["wit"]["value"]
+        for more in ((), ("--calibration", tmp_path / "map.json"))
+    )
+    assert mapped > plain
+    assert (run / "judgements.jsonl").read_bytes() == before
+    adopt([str(file)], tmp_path / "other", ["wit"], judge="another")
+    refused = cli("rank", tmp_path / "other", "--calibration", tmp_path / "map.json")
+    assert (refused.code, "fitted for elsewhere" in refused.err) == (2, True)
+    (tmp_path / "map.json").write_text('{"format": 2}')
+    assert cli("rank", run, "--calibration", tmp_path / "map.json").code == 2
+
+
+def test_scores_made_elsewhere_become_a_run(tmp_path: Path, cli: Cli) -> None:
+    file = write(tmp_path / "rows.jsonl", rows([1.5, 4, None, 5], [1] * 4))
+    made = cli("import", file, "--out", tmp_path / "run", "--aspect", "wit", "--judge", "people")
+    assert (made.code, "3 judged, 1 failed" in made.err) == (0, True)
+    lines = list(read_lines(tmp_path / "run"))
+    assert [line["wit"] for line in lines] == [2, 4, None, 5]
+    assert [line["wit_expected"] for line in lines] == [1.5, 4, None, 5]
+    assert lines[2]["error"].endswith("rows.jsonl:3: no score of wit")
+    for bad, message in (
+        (("--aspect", "wit", "--scale", "5"), "write LOWEST-HIGHEST"),
+        (("--aspect", "wit", "--scale", "1-4"), "wit is 5, off the scale 1 to 4"),
+        (("--aspect", "Wit"), "is no column name"),
+        (("--aspect", "tact"), "no row has a score of tact"),
+    ):
+        ended = cli("import", file, "--out", tmp_path / "bad", *bad)
+        assert (ended.code, message in ended.err) == (2, True)
+    assert not list(tmp_path.glob("bad*"))
+
+
+def test_json_has_no_number_where_nothing_is_defined(
+    judged: Callable[..., tuple[Path, Path]], cli: Cli
+) -> None:
+    run, file = judged([4] * 12, [4] * 12)
+
+    def refuse(name: str) -> None:
+        raise AssertionError(name)
+
+    for command in (
+        ("agree", run, "--labels", file, "--map", "human=wit"),
+        ("rank", run, "--labels", file, "--map", "human=wit"),
+        ("rank", run),
+    ):
+        json.loads(cli(*command, "--json").out, parse_constant=refuse)
+        ended = cli(*command)
+        assert ended.code == 0
+        assert "nan" not in ended.out.lower().replace("finance", "")
+
+
+def test_tables_fit_a_terminal_and_show_text_as_text(tmp_path: Path, cli: Cli) -> None:
+    score, human = noisy(40)
+    names = ("safety", "engagement", "clarity", "factuality", "depth", "helpfulness")
+    wide = [
+        {
+            **row,
+            "system": f"[red]a\x1b[31m{row['system']}",
+            "scores": dict.fromkeys(names, row["scores"]["wit"]),
+        }
+        for row in rows(score, human)
+    ]
+    file = write(tmp_path / "rows.jsonl", wide)
+    aspects = [word for name in names for word in ("--aspect", name)]
+    assert cli("import", file, "--out", tmp_path / "run", *aspects).code == 0
+    for command in (("rank",), ("agree", "--labels", file, "--map", "human=depth")):
+        ended = cli(command[0], tmp_path / "run", *command[1:])
+        assert ended.code == 0
+        assert "\x1b" not in ended.out
+        assert max(map(len, ended.out.splitlines())) <= 120
+    assert "[red]a" in cli("rank", tmp_path / "run").out
+
+
+def test_a_missing_library_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localjudge.trust._LIBRARIES", ("scipy", "no_such_library"))
+    with pytest.raises(UsageError, match=r"no no_such_library here: pip install 'localjudge\[trust\]'"):
+        require_libraries()
