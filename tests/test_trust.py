@@ -341,6 +341,51 @@ def test_means_differences_and_wins_are_those_of_the_rows(judged: Callable[..., 
     assert math.fsum(share for share in shares.values() if share is not None) == pytest.approx(1.5)
 
 
+def test_systems_of_real_rows_have_the_means_and_differences_of_their_columns(
+    shared: Path, tmp_path: Path
+) -> None:
+    file = shared / "data" / "topicalchat_usr.jsonl"
+    names = ("understandability", "naturalness", "coherence", "engagingness", "groundedness", "overall")
+    aspects = (*names[:5], "liking")
+    adopt([str(file)], tmp_path / "run", aspects, judge="people", mapping={"scores.overall": "liking"})
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    found = ranked(read_scores([tmp_path / "run"]))
+    assert len(found.systems) == 6
+    own: dict[str, dict[str, list[float]]] = {}
+    for record in records:
+        of = own.setdefault(record["system"], {})
+        of[record["id"].split("-")[1]] = [record["scores"][name] for name in names]
+    for system in found.systems:
+        table = list(own[system.name].values())
+        for place, aspect in enumerate(aspects):
+            expected = math.fsum(row[place] for row in table) / len(table)
+            assert system.means[aspect].value == pytest.approx(expected, **EXACT)
+        overall = math.fsum(map(math.fsum, table)) / len(table) / 6
+        assert system.means["overall"].value == pytest.approx(overall, **EXACT)
+    generated = [pair for pair in found.pairs if "Original Ground Truth" not in (pair.first, pair.second)]
+    for pair in generated:
+        place = (*aspects, "overall").index(pair.column)
+        between = [
+            (math.fsum(first) / 6 if place == 6 else first[place])
+            - (math.fsum(second) / 6 if place == 6 else second[place])
+            for first, second in zip(own[pair.first].values(), own[pair.second].values(), strict=True)
+        ]
+        assert pair.instructions == 11
+        assert pair.difference.value == pytest.approx(math.fsum(between) / 11, **EXACT)
+        test = stats.ttest_1samp(between, 0) if len(set(between)) > 1 else None
+        if test is not None and test.pvalue < 1e-6:
+            assert pair.p is not None
+            assert pair.p < 0.05
+    apart = [
+        pair
+        for pair in found.pairs
+        if pair.column == "overall" and "Original Ground Truth" in (pair.first, pair.second)
+    ]
+    # Its rows have no reference, the others' have, so they share no instruction with them.
+    assert {pair.instructions for pair in apart} == {0}
+    assert {pair.p for pair in apart} == {None}
+
+
 def test_length_is_held_equal_by_the_regression_with_a_dummy_for_each_instruction_and_system(
     judged: Callable[..., tuple[Path, Path]],
 ) -> None:
