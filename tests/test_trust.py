@@ -26,13 +26,14 @@ from localjudge.trust.agreement import AspectAgreement, agree
 from localjudge.trust.calibration import Calibration, fit
 from localjudge.trust.estimate import UNDEFINED, Estimate
 from localjudge.trust.existing import adopt
-from localjudge.trust.jury import convene, majority, median, write_jury
+from localjudge.trust.jury import convene, majority
 from localjudge.trust.labels import Labels, read_labels
 from localjudge.trust.ppi import power, prediction_powered
 from localjudge.trust.ranking import rank
 from localjudge.trust.resampling import Contributions, averages, expanded_percentile, studentise
 from localjudge.trust.scores import Scores, read_scores
 from localjudge.trust.texts import measure, word_overlap
+from localjudge.trust.verdict import median, write_jury
 
 EXACT = {"rel": 1e-9, "abs": 1e-9}
 FEW = 200
@@ -498,6 +499,22 @@ def test_a_few_labels_move_the_means_to_the_human_score(judged: Callable[..., tu
         assert judged_mean.low > truth
 
 
+def test_aspects_without_labels_are_ranked_by_the_judge(tmp_path: Path, cli: Cli) -> None:
+    score, human = noisy(40)
+    both = [{**row, "scores": {"wit": n, "tact": n}} for row, n in zip(rows(score, human), score, strict=True)]
+    file = write(tmp_path / "rows.jsonl", both)
+    adopt([str(file)], tmp_path / "run", ["wit", "tact"])
+    ended = cli(
+        "rank", tmp_path / "run", "--labels", file, "--map", "human=wit", "--map", "gone=tact", "--json"
+    )
+    found = json.loads(ended.out)
+    assert found["basis"] == "judge"
+    assert "no labels of tact, overall: there the judge's scores decide" in found["notes"]
+    for system in found["systems"]:
+        assert system["human"]["wit"]["low"] is not None
+        assert system["human"]["tact"] == system["human"]["overall"] == UNDEFINED.as_dict()
+
+
 def test_an_interval_depends_on_its_seed_alone_and_a_constant_has_none() -> None:
     column = np.array(noisy(60)[0], dtype=float)[:, None]
     group = np.repeat(np.arange(30), 2)
@@ -590,6 +607,10 @@ def test_a_jury_judges_the_same_rows(tmp_path: Path) -> None:
     adopt([str(write(tmp_path / "two.jsonl", other))], tmp_path / "two", ["wit"])
     with pytest.raises(UsageError, match="'r0' has another instruction or reference"):
         convene([tmp_path / "one", tmp_path / "two"])
+    adopt([str(write(tmp_path / "three.jsonl", rows(score, human)))], tmp_path / "three", ["wit"], (1, 9))
+    for refuse in (lambda runs: convene(runs), lambda runs: write_jury(runs, tmp_path / "jury")):
+        with pytest.raises(UsageError, match="judged on wit from 1 to 9, and"):
+            refuse([tmp_path / "one", tmp_path / "three"])
     with pytest.raises(UsageError, match="takes two runs or more"):
         convene([tmp_path / "one"])
 

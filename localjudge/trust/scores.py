@@ -108,21 +108,14 @@ def read_scores(folders: Sequence[Path], inputs: Sequence[str] = (), by_run: boo
     from localjudge.trust.texts import rows_again
 
     manifests = [read_manifest(folder) for folder in folders]
-    rubrics = [Rubric.model_validate(manifest["rubric"]) for manifest in manifests]
-    first = rubrics[0]
-    for folder, rubric in zip(folders, rubrics, strict=True):
-        if (rubric.aspects, rubric.scale) != (first.aspects, first.scale):
-            raise UsageError(
-                f"{folder}: judged on {_described(rubric)}, and {folders[0]} on {_described(first)}; "
-                "runs are read together where these agree"
-            )
-    reading = _Reading(first.aspects)
+    rubric = common_rubric(folders, manifests)
+    reading = _Reading(rubric.aspects)
     for number, (folder, name) in enumerate(zip(folders, run_names(folders), strict=True)):
         for line in read_lines(folder):
             reading.add(line, number, name if by_run and len(folders) > 1 else UNNAMED)
     if not reading.ids:
         raise UsageError(f"{', '.join(map(str, folders))}: no row was judged")
-    scores = reading.scores(folders, manifests, first)
+    scores = reading.scores(folders, manifests, rubric)
     if reading.grouped:
         return scores
     digests = {row: read.group for row, read in rows_again(scores, inputs)}
@@ -137,6 +130,23 @@ def read_scores(folders: Sequence[Path], inputs: Sequence[str] = (), by_run: boo
             "(--inputs names the files)",
         ),
     )
+
+
+def common_rubric(folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> Rubric:
+    """The first run's rubric.
+
+    Raises:
+        UsageError: another run's has other aspects or another scale.
+    """
+    rubrics = [Rubric.model_validate(manifest["rubric"]) for manifest in manifests]
+    first = rubrics[0]
+    for folder, rubric in zip(folders, rubrics, strict=True):
+        if (rubric.aspects, rubric.scale) != (first.aspects, first.scale):
+            raise UsageError(
+                f"{folder}: judged on {_described(rubric)}, and {folders[0]} on {_described(first)}; "
+                "runs are read together where these agree"
+            )
+    return first
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
