@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,9 @@ import numpy as np
 import report
 from scipy.stats import norm
 
-from localjudge.trust.agreement import agree
+from localjudge.trust.agreement import Comparison, agree
 from localjudge.trust.labels import Labels, Marks
 from localjudge.trust.ppi import prediction_powered
-from localjudge.trust.ranking import rank
 from localjudge.trust.resampling import Contributions, averages, draws, studentise
 from localjudge.trust.scores import Scores
 
@@ -50,22 +49,30 @@ REQUIRED = (
 )
 """Kinds whose coverage is to be within 93 and 97 %."""
 
-Interval = tuple[float, float]
-Found = Iterator[tuple[str, float, dict[str, Interval]]]
-"""What was estimated, its true value, and each method's interval."""
+TOGETHER = 50
+"""Data sets that share their resamples, to save time."""
+
+Found = Iterator[tuple[str, float, tuple[float, float], Contributions, Contributions | None]]
+"""What is estimated, its true value and what that must lie between, estimates from 50 data sets, and the same
+from the labels alone."""
+
+Held = tuple[str, str, np.ndarray, np.ndarray, float]
+"""What was estimated, the method, the ends of the intervals, and the truth."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sets", type=int, default=1000, help="simulated data sets of each kind")
+    parser.add_argument(
+        "--agreement-sets", type=int, default=200, help="data sets for the agreement statistics"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--results", type=Path, default=report.RESULTS)
     options = parser.parse_args()
     found = []
     for population in CUTS:
         for size in SIZES:
-            for simulate in (means, rankings, predictions, agreements):
-                found += _count(simulate, population, size, options)
+            found += _count(population, size, options)
     ours = [
         one
         for one in found
@@ -84,68 +91,89 @@ def main() -> None:
     report.write("coverage", content, options.results)
 
 
-def means(rng: np.random.Generator, population: str, size: int, number: int) -> Found:
+def means(rng: np.random.Generator, population: str, size: int) -> Found:
     """Means over one row an instruction, and over one to four."""
     truth = _mean(population, 0)
-    score = _scores(rng, population, np.arange(size), 0)
-    yield "mean", truth, _methods(averages(score[:, None], np.arange(size), size), number, 1, 5)
-    group = np.repeat(np.arange(size), rng.integers(1, 5, size))
-    score = _scores(rng, population, group, 0)
-    yield "mean, 1 to 4 rows each", truth, _methods(averages(score[:, None], group, size), number, 1, 5)
+    one = np.arange(size)
+    yield "mean", truth, (1, 5), averages(_sets(rng, population, one, 0), one, size), None
+    group = np.repeat(one, rng.integers(1, 5, size))
+    several = averages(_sets(rng, population, group, 0), group, size)
+    yield "mean, 1 to 4 rows each", truth, (1, 5), several, None
 
 
-def rankings(rng: np.random.Generator, population: str, size: int, number: int) -> Found:
-    """The paired difference of two systems, as `rank` finds it; and how often two equal ones are told apart."""
-    group = np.tile(np.arange(size), 2)
-    system = np.repeat([0, 1], size)
-    score = _scores(rng, population, group, STEP * system)
-    found = rank(_as_scores(score, group, system), resamples=1000, seed=number)
-    pair = found.pairs[0].difference
-    between = score[:size] - score[size:]
-    others = _methods(averages(between[:, None], np.arange(size), size), number, -4, 4)
-    others["ours"] = (_end(pair.low), _end(pair.high))
-    yield "paired difference", _mean(population, 0) - _mean(population, STEP), others
+def differences(rng: np.random.Generator, population: str, size: int) -> Found:
+    """The paired difference of two systems."""
+    one = np.arange(size)
+    first, second = np.split(_sets(rng, population, np.tile(one, 2), STEP * np.repeat([0, 1], size)), 2)
+    truth = _mean(population, 0) - _mean(population, STEP)
+    yield "paired difference", truth, (-4, 4), averages(first - second, one, size), None
 
 
-def predictions(rng: np.random.Generator, population: str, size: int, number: int) -> Found:
-    """The human mean of two systems, and their difference, from labels of a quarter of the instructions."""
-    group = np.arange(4 * size)
-    labelled = group < size
-    both = _pair(rng, population, np.tile(group, 2), STEP * np.repeat([0, 1], len(group)))
-    (human, human_2), (judged, judged_2) = (np.split(column, 2) for column in both)
-    first = prediction_powered(judged, labelled, human[labelled], group, len(group))
-    second = prediction_powered(judged_2, labelled, human_2[labelled], group, len(group))
-    alone = averages(human[labelled][:, None], group[labelled], size)
-    truth = _mean(population, 0)
-    methods = _methods(first, number, 1, 5, percentile=False)
-    methods["labels alone"] = _ours(alone, number, 1, 5)
-    yield "prediction-powered", truth, methods
-    systems = Contributions(
-        np.concatenate([first.value, second.value]),
-        np.concatenate([first.shares, second.shares], axis=1),
-        np.concatenate([first.units, second.units]),
+def predictions(rng: np.random.Generator, population: str, size: int) -> Found:
+    """The human mean of a system, and the difference of two, from labels of a quarter of the instructions."""
+    every = np.arange(4 * size)
+    known = every < size
+    systems, alone = [], []
+    for _ in range(TOGETHER):
+        both = _pair(rng, population, np.tile(every, 2), STEP * np.repeat([0, 1], len(every)))
+        for human, judged in zip(*(np.split(column, 2) for column in both), strict=True):
+            systems.append(prediction_powered(judged, known, human[known], every, len(every)))
+            alone.append(human[known])
+    estimates = Contributions(
+        np.concatenate([each.value for each in systems]),
+        np.concatenate([each.shares for each in systems], axis=1),
+        np.concatenate([each.units for each in systems]),
     )
-    difference = systems.contrast(np.array([0]), np.array([1]))
-    methods = _methods(difference, number, -4, 4, percentile=False)
-    alone = averages((human - human_2)[labelled][:, None], group[labelled], size)
-    methods["labels alone"] = _ours(alone, number, -4, 4)
-    yield "prediction-powered difference", truth - _mean(population, STEP), methods
+    labels = averages(np.column_stack(alone), every[known], size)
+    truth, first, second = _mean(population, 0), np.arange(TOGETHER) * 2, np.arange(TOGETHER) * 2 + 1
+    nothing = np.full(len(first), 2 * TOGETHER)
+    padded, bare = (_with_zero(each) for each in (estimates, labels))
+    yield "prediction-powered", truth, (1, 5), padded.contrast(first, nothing), bare.contrast(first, nothing)
+    shift = truth - _mean(population, STEP)
+    pairs = estimates.contrast(first, second), labels.contrast(first, second)
+    yield "prediction-powered difference", shift, (-4, 4), *pairs
 
 
-def agreements(rng: np.random.Generator, population: str, size: int, number: int) -> Found:
-    """What `agree` says of a judge's integers, two rows an instruction; half as many sets."""
-    if number % 2:
-        return
+def _with_zero(estimates: Contributions) -> Contributions:
+    """One more estimate, of nothing."""
+    return Contributions(
+        np.append(estimates.value, 0.0),
+        np.column_stack([estimates.shares, np.zeros(len(estimates.shares))]),
+        np.append(estimates.units, np.inf),
+    )
+
+
+def agreements(rng: np.random.Generator, population: str, size: int, number: int) -> Iterator[Held]:
+    """What `agree` says of a judge's integers, two rows an instruction."""
     group = np.repeat(np.arange(size), 2)
     human, judged = _pair(rng, population, group, 0)
-    judged = np.clip(np.round(judged), 1, 5)
-    rows = np.arange(len(group), dtype=np.int32)
-    labels = Labels({"aspect": Marks(rows, np.zeros_like(rows), human)}, ("one",), (), ())
-    scores = _as_scores(judged, group, np.zeros_like(group))
-    found = agree(scores, labels, resamples=1000, seed=number).aspects["aspect"].comparisons["integer"]
+    found = _agree(human, judged, group, 1000, number)
     for name, truth in _agreement_truth(population).items():
         estimate = getattr(found, name)
-        yield name, truth, {"ours": (_end(estimate.low), _end(estimate.high))}
+        low, high = _end(estimate.low), _end(estimate.high)
+        yield name, "ours", np.array([low]), np.array([high]), truth
+
+
+def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: int, seed: int) -> Comparison:
+    rows = np.arange(len(group), dtype=np.int32)
+    labels = Labels({"aspect": Marks(rows, np.zeros_like(rows), human)}, ("one",), (), ())
+    scores = Scores(
+        aspects=("aspect",),
+        lowest=1,
+        highest=5,
+        folders=(Path("simulated"),),
+        manifests=({"settings": {}},),
+        ids=[""] * len(group),
+        keys=[""] * len(group),
+        run=np.zeros(len(group), dtype=np.int32),
+        systems=("one",),
+        system=np.zeros(len(group), dtype=np.int32),
+        group=group.astype(np.int32),
+        integer=np.clip(np.round(judged), 1, 5)[:, None].astype(np.int32),
+        expected=None,
+        failed=0,
+    )
+    return agree(scores, labels, resamples=resamples, seed=seed).aspects["aspect"].comparisons["integer"]
 
 
 _TRUTHS: dict[str, dict[str, float]] = {}
@@ -155,12 +183,7 @@ def _agreement_truth(population: str) -> dict[str, float]:
     """From two hundred thousand rows."""
     if population not in _TRUTHS:
         group = np.arange(200_000)
-        human, judged = _pair(np.random.default_rng(99), population, group, 0)
-        judged = np.clip(np.round(judged), 1, 5)
-        rows = np.arange(len(group), dtype=np.int32)
-        labels = Labels({"aspect": Marks(rows, np.zeros_like(rows), human)}, ("one",), (), ())
-        scores = _as_scores(judged, group, np.zeros_like(group))
-        found = agree(scores, labels, resamples=0).aspects["aspect"].comparisons["integer"]
+        found = _agree(*_pair(np.random.default_rng(99), population, group, 0), group, 0, 0)
         names = ("pearson", "spearman", "kendall", "kappa", "exact", "mae", "bias")
         _TRUTHS[population] = {name: getattr(found, name).value for name in names}
     return _TRUTHS[population]
@@ -172,8 +195,10 @@ def _normal(rng: np.random.Generator, group: np.ndarray) -> np.ndarray:
     return np.sqrt(0.5) * (of_group[group] + rng.standard_normal(len(group)))
 
 
-def _scores(rng: np.random.Generator, population: str, group: np.ndarray, shift: Any) -> np.ndarray:
-    return 1.0 + np.searchsorted(CUTS[population], _normal(rng, group) + shift)
+def _sets(rng: np.random.Generator, population: str, group: np.ndarray, shift: Any) -> np.ndarray:
+    """The scores of several data sets, a column each."""
+    each = [_normal(rng, group) + shift for _ in range(TOGETHER)]
+    return 1.0 + np.searchsorted(CUTS[population], np.column_stack(each))
 
 
 def _pair(rng: np.random.Generator, population: str, group: np.ndarray, shift: Any) -> tuple[np.ndarray, ...]:
@@ -190,84 +215,68 @@ def _mean(population: str, shift: float) -> float:
     return float(1 + norm.sf(CUTS[population] - shift).sum())
 
 
-def _as_scores(score: np.ndarray, group: np.ndarray, system: np.ndarray) -> Scores:
-    return Scores(
-        aspects=("aspect",),
-        lowest=1,
-        highest=5,
-        folders=(Path("simulated"),),
-        manifests=({"settings": {}},),
-        ids=[""] * len(score),
-        keys=[""] * len(score),
-        run=np.zeros(len(score), dtype=np.int32),
-        systems=("first", "second")[: int(system.max()) + 1],
-        system=system.astype(np.int32),
-        group=group.astype(np.int32),
-        integer=score[:, None].astype(np.int32),
-        expected=None,
-        failed=0,
-    )
-
-
-def _ours(estimates: Contributions, seed: int, lowest: float, highest: float) -> Interval:
-    found = studentise(estimates, lowest, highest, symmetric=lowest == -highest, seed=seed)
-    return float(found.low[0]), float(found.high[0])
-
-
-def _methods(
-    estimates: Contributions, seed: int, lowest: float, highest: float, percentile: bool = True
-) -> dict[str, Interval]:
-    """Our interval, and those that one could have picked."""
-    value, shares, units = estimates.value[0], estimates.shares[:, 0], estimates.units[0]
-    error = np.sqrt((shares**2).sum() * units / (units - 1))
-    found = {
-        "ours": _ours(estimates, seed, lowest, highest),
-        "normal": (value - 1.96 * error, value + 1.96 * error),
-    }
-    if percentile:
-        drawn = np.concatenate([weights @ shares for weights in draws(len(shares), 1000, seed)])
-        low, high = np.quantile(value + drawn, [0.025, 0.975])
-        found["percentile"] = (float(low), float(high))
-    return found
+def _intervals(
+    kind: str,
+    truth: float,
+    ends: tuple[float, float],
+    estimates: Contributions,
+    alone: Contributions | None,
+    seed: int,
+) -> Iterator[Held]:
+    """Our intervals, and those that one could have picked."""
+    ours = studentise(estimates, *ends, symmetric=ends[0] < 0, seed=seed)
+    yield kind, "ours", ours.low, ours.high, truth
+    error = np.sqrt((estimates.shares**2).sum(axis=0) * estimates.units / (estimates.units - 1))
+    error[error == 0] = np.nan
+    yield kind, "normal", estimates.value - 1.96 * error, estimates.value + 1.96 * error, truth
+    if alone is not None:
+        labels = studentise(alone, *ends, symmetric=ends[0] < 0, seed=seed)
+        yield kind, "labels alone", labels.low, labels.high, truth
+        return
+    drawn = np.concatenate([weights @ estimates.shares for weights in draws(len(estimates.shares), 1000, seed)])
+    low, high = estimates.value + np.quantile(drawn, [0.025, 0.975], axis=0)
+    low[np.isnan(error)] = np.nan
+    yield kind, "percentile", low, high, truth
 
 
 def _end(value: float | None) -> float:
     return float("nan") if value is None else value
 
 
-def _count(
-    simulate: Callable[..., Found], population: str, size: int, options: argparse.Namespace
-) -> list[dict[str, Any]]:
+def _held(population: str, size: int, options: argparse.Namespace) -> Iterator[Held]:
+    rng = np.random.default_rng([options.seed, size, list(CUTS).index(population)])
+    for batch in range(options.sets // TOGETHER):
+        for simulate in (means, differences, predictions):
+            for found in simulate(rng, population, size):
+                yield from _intervals(*found, seed=batch)
+    for number in range(options.agreement_sets if population != STRESS else 0):
+        yield from agreements(rng, population, size, number)
+
+
+def _count(population: str, size: int, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Coverage and mean width of each method. Sets without an interval are counted apart."""
-    held: dict[tuple[str, str], list[tuple[bool, float]]] = defaultdict(list)
-    without: dict[tuple[str, str], int] = defaultdict(int)
-    seed = np.random.SeedSequence([options.seed, size, list(CUTS).index(population), len(simulate.__name__)])
-    rng = np.random.default_rng(seed)
-    for number in range(options.sets):
-        for kind, truth, intervals in simulate(rng, population, size, number):
-            for method, (low, high) in intervals.items():
-                if np.isfinite(low) and np.isfinite(high):
-                    held[kind, method].append((low <= truth <= high, high - low))
-                else:
-                    without[kind, method] += 1
+    held: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
+    for kind, method, low, high, truth in _held(population, size, options):
+        held[kind, method].append(np.column_stack([(low <= truth) & (truth <= high), high - low]))
     found = []
     for (kind, method), each in held.items():
-        inside, widths = np.array(each, dtype=np.float64).T
+        whole = np.concatenate(each)
+        defined = whole[np.isfinite(whole[:, 1])]
         found.append(
             {
                 "population": population,
                 "instructions": size,
                 "kind": kind,
                 "method": method,
-                "sets": len(each),
-                "undefined": without[kind, method],
-                "coverage": round(float(inside.mean()), 4),
-                "width": round(float(widths.mean()), 4),
+                "sets": len(defined),
+                "undefined": len(whole) - len(defined),
+                "coverage": round(float(defined[:, 0].mean()), 4),
+                "width": round(float(defined[:, 1].mean()), 4),
             }
         )
     rows = [[one["kind"], one["method"], one["coverage"], one["width"], one["undefined"]] for one in found]
     columns = ["interval", "method", "coverage", "width", "undefined"]
-    report.table(f"{population}, {size} instructions, {options.sets} sets", columns, rows)
+    report.table(f"{population}, {size} instructions", columns, rows)
     return found
 
 

@@ -20,6 +20,9 @@ HEAVY = {
     "typer",
     "outlines_core",
     "pyarrow",
+    "scipy",
+    "sklearn",
+    "krippendorff",
     "vllm",
 }
 

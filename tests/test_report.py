@@ -47,8 +47,9 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def score(rows: Path, out: Path, model: Path, rubric: Path, **settings: Any) -> Path:
     judge = Judge(model, rubric=rubric, max_rationale_tokens=3, **settings)
-    with Plan(judge, read_rows([str(rows)])) as plan, Run(out, judge, [str(rows)]) as run:
-        assert run.score(plan).failed == (1 if rubric.stem == "short" else 0)
+    with Run(out) as run, Plan(judge, read_rows([str(rows)])) as plan:
+        run.begin(judge, plan, [str(rows)])
+        assert run.score().failed == (1 if rubric.stem == "short" else 0)
     return out
 
 

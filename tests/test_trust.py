@@ -26,13 +26,14 @@ from localjudge.trust.agreement import AspectAgreement, agree
 from localjudge.trust.calibration import Calibration, fit
 from localjudge.trust.estimate import UNDEFINED, Estimate
 from localjudge.trust.existing import adopt
-from localjudge.trust.jury import convene, majority, median, write_jury
+from localjudge.trust.jury import convene, majority
 from localjudge.trust.labels import Labels, read_labels
 from localjudge.trust.ppi import power, prediction_powered
 from localjudge.trust.ranking import rank
 from localjudge.trust.resampling import Contributions, averages, expanded_percentile, studentise
 from localjudge.trust.scores import Scores, read_scores
 from localjudge.trust.texts import measure, word_overlap
+from localjudge.trust.verdict import median, write_jury
 
 EXACT = {"rel": 1e-9, "abs": 1e-9}
 FEW = 200
@@ -294,8 +295,9 @@ def test_a_judged_run_knows_its_instructions_and_texts(model: Path, short_rubric
     records = [json.loads(line) for line in file.read_text().splitlines()]
     write(file, ({**record, "instruction": f"Question {n // 2}?"} for n, record in enumerate(records)))
     judge = Judge(model, rubric=short_rubric, max_rationale_tokens=2)
-    with Plan(judge, read_rows([str(file)])) as plan, Run(tmp_path / "run", judge, [str(file)]) as run:
-        run.score(plan)
+    with Run(tmp_path / "run") as run, Plan(judge, read_rows([str(file)])) as plan:
+        run.begin(judge, plan, [str(file)])
+        run.score()
     scores = read_scores([tmp_path / "run"])
     assert (scores.groups, scores.systems, scores.failed, scores.notes) == (6, ("a", "b"), 0, ())
     assert scores.best == "expected"
@@ -339,6 +341,51 @@ def test_means_differences_and_wins_are_those_of_the_rows(judged: Callable[..., 
         )
     shares = {system.name: system.win_rate["wit"] for system in found.systems}
     assert math.fsum(share for share in shares.values() if share is not None) == pytest.approx(1.5)
+
+
+def test_systems_of_real_rows_have_the_means_and_differences_of_their_columns(
+    shared: Path, tmp_path: Path
+) -> None:
+    file = shared / "data" / "topicalchat_usr.jsonl"
+    names = ("understandability", "naturalness", "coherence", "engagingness", "groundedness", "overall")
+    aspects = (*names[:5], "liking")
+    adopt([str(file)], tmp_path / "run", aspects, judge="people", mapping={"scores.overall": "liking"})
+    records = [json.loads(line) for line in file.read_text().splitlines()]
+    found = ranked(read_scores([tmp_path / "run"]))
+    assert len(found.systems) == 6
+    own: dict[str, dict[str, list[float]]] = {}
+    for record in records:
+        of = own.setdefault(record["system"], {})
+        of[record["id"].split("-")[1]] = [record["scores"][name] for name in names]
+    for system in found.systems:
+        table = list(own[system.name].values())
+        for place, aspect in enumerate(aspects):
+            expected = math.fsum(row[place] for row in table) / len(table)
+            assert system.means[aspect].value == pytest.approx(expected, **EXACT)
+        overall = math.fsum(map(math.fsum, table)) / len(table) / 6
+        assert system.means["overall"].value == pytest.approx(overall, **EXACT)
+    generated = [pair for pair in found.pairs if "Original Ground Truth" not in (pair.first, pair.second)]
+    for pair in generated:
+        place = (*aspects, "overall").index(pair.column)
+        between = [
+            (math.fsum(first) / 6 if place == 6 else first[place])
+            - (math.fsum(second) / 6 if place == 6 else second[place])
+            for first, second in zip(own[pair.first].values(), own[pair.second].values(), strict=True)
+        ]
+        assert pair.instructions == 11
+        assert pair.difference.value == pytest.approx(math.fsum(between) / 11, **EXACT)
+        test = stats.ttest_1samp(between, 0) if len(set(between)) > 1 else None
+        if test is not None and test.pvalue < 1e-6:
+            assert pair.p is not None
+            assert pair.p < 0.05
+    apart = [
+        pair
+        for pair in found.pairs
+        if pair.column == "overall" and "Original Ground Truth" in (pair.first, pair.second)
+    ]
+    # Its rows have no reference, the others' have, so they share no instruction with them.
+    assert {pair.instructions for pair in apart} == {0}
+    assert {pair.p for pair in apart} == {None}
 
 
 def test_length_is_held_equal_by_the_regression_with_a_dummy_for_each_instruction_and_system(
@@ -453,6 +500,22 @@ def test_a_few_labels_move_the_means_to_the_human_score(judged: Callable[..., tu
         assert judged_mean.low > truth
 
 
+def test_aspects_without_labels_are_ranked_by_the_judge(tmp_path: Path, cli: Cli) -> None:
+    score, human = noisy(40)
+    both = [{**row, "scores": {"wit": n, "tact": n}} for row, n in zip(rows(score, human), score, strict=True)]
+    file = write(tmp_path / "rows.jsonl", both)
+    adopt([str(file)], tmp_path / "run", ["wit", "tact"])
+    ended = cli(
+        "rank", tmp_path / "run", "--labels", file, "--map", "human=wit", "--map", "gone=tact", "--json"
+    )
+    found = json.loads(ended.out)
+    assert found["basis"] == "judge"
+    assert "no labels of tact, overall: there the judge's scores decide" in found["notes"]
+    for system in found["systems"]:
+        assert system["human"]["wit"]["low"] is not None
+        assert system["human"]["tact"] == system["human"]["overall"] == UNDEFINED.as_dict()
+
+
 def test_an_interval_depends_on_its_seed_alone_and_a_constant_has_none() -> None:
     column = np.array(noisy(60)[0], dtype=float)[:, None]
     group = np.repeat(np.arange(30), 2)
@@ -545,6 +608,10 @@ def test_a_jury_judges_the_same_rows(tmp_path: Path) -> None:
     adopt([str(write(tmp_path / "two.jsonl", other))], tmp_path / "two", ["wit"])
     with pytest.raises(UsageError, match="'r0' has another instruction or reference"):
         convene([tmp_path / "one", tmp_path / "two"])
+    adopt([str(write(tmp_path / "three.jsonl", rows(score, human)))], tmp_path / "three", ["wit"], (1, 9))
+    for refuse in (lambda runs: convene(runs), lambda runs: write_jury(runs, tmp_path / "jury")):
+        with pytest.raises(UsageError, match="judged on wit from 1 to 9, and"):
+            refuse([tmp_path / "one", tmp_path / "three"])
     with pytest.raises(UsageError, match="takes two runs or more"):
         convene([tmp_path / "one"])
 

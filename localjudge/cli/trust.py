@@ -143,8 +143,9 @@ def jury(
 ) -> None:
     """Put judges together, or samples of one: what they agree on, who is the odd one, their scores as a run."""
     _ready()
-    from localjudge.trust.jury import convene, write_jury
+    from localjudge.trust.jury import convene
     from localjudge.trust.tables import jury_tables
+    from localjudge.trust.verdict import write_jury
 
     found = convene(runs, splits, resamples, seed)
     _print(found.as_dict(), jury_tables(found), as_json)

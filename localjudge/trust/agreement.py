@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.trust import weighted
+from localjudge.trust.alpha import alphas
 from localjudge.trust.calibration import Calibration
 from localjudge.trust.estimate import UNDEFINED, Estimate
 from localjudge.trust.labels import Labels, Marks
@@ -339,46 +339,3 @@ def _part(rest: _Against, chosen: NDArray[np.bool_]) -> _Against:
         single_row=rest.single_row[single],
         single_group=rest.single_group[single],
     )
-
-
-def alphas(marks: Marks, group: Integers, resamples: int, seed: int) -> tuple[Estimate, Estimate]:
-    """Krippendorff's alpha, ordinal and interval, over rows that have two labels or more."""
-    domain, value = np.unique(marks.value, return_inverse=True)
-    rows, row = np.unique(marks.row, return_inverse=True)
-    counts = np.zeros((len(rows), len(domain)))
-    np.add.at(counts, (row, value), 1)
-    present, numbered = np.unique(group[rows], return_inverse=True)
-    members = [np.flatnonzero(numbered == number) for number in range(len(present))]
-    drawn = [(np.nan, np.nan)]  # left out of the intervals, and there where nothing is drawn
-    for block in draws(len(present), min(resamples, 500), seed):
-        for weights in block:
-            repeated = [members[g] for g in np.repeat(np.arange(len(present)), weights.astype(int))]
-            again = counts[np.concatenate(repeated)]
-            drawn.append((alpha(again, domain, "ordinal"), alpha(again, domain, "interval")))
-    ordinal, interval = np.array(drawn).T
-    return (
-        expanded_percentile(alpha(counts, domain, "ordinal"), ordinal, len(present)),
-        expanded_percentile(alpha(counts, domain, "interval"), interval, len(present)),
-    )
-
-
-def alpha(counts: Floats, domain: Floats, level: str) -> float:
-    """Krippendorff's alpha; NaN where no label differs from another.
-
-    Args:
-        counts: how many labellers gave each unit each value, [units, values].
-        domain: the values in their order.
-        level: "ordinal" or "interval".
-    """
-    import krippendorff
-
-    used = counts.sum(axis=0) > 0
-    if used.sum() < 2:
-        return float("nan")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return float(
-            krippendorff.alpha(
-                value_counts=counts[:, used].astype(int), value_domain=domain[used], level_of_measurement=level
-            )
-        )

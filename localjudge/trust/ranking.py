@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.errors import UsageError
-from localjudge.trust.estimate import Estimate
+from localjudge.trust.estimate import UNDEFINED, Estimate
 from localjudge.trust.labels import Labels
 from localjudge.trust.length import held_equal
 from localjudge.trust.ppi import prediction_powered
@@ -71,8 +71,9 @@ class Ranking:
     """Systems from the best overall to the worst.
 
     `of` says which scores; `basis`, whose differences decide the ranks, the pairs and the groups of systems
-    that cannot be told apart: the judge's, or with labels the human score's. `length_explains` is the share of
-    a column's variance within instructions that the length explains.
+    that cannot be told apart in the last column: the judge's, or with labels the human score's (in a column
+    without labels, always the judge's). `length_explains` is the share of a column's variance within
+    instructions that the length explains.
     """
 
     columns: tuple[str, ...]
@@ -152,10 +153,12 @@ def rank(
         notes.append(
             "human: prediction-powered means; they hold if the labelled rows are a random sample of all rows"
         )
+        if lacking := [name for name in columns if not human.get(name)]:
+            notes.append(f"no labels of {', '.join(lacking)}: there the judge's scores decide")
     return Ranking(
         columns=columns,
         of=of,
-        basis="judge" if human is None else "human",
+        basis="human" if human and human.get(columns[-1]) else "judge",
         systems=systems,
         pairs=tuple(pair for column in found for pair in column.pairs),
         groups={column.name: column.groups(order) for column in found},
@@ -183,7 +186,7 @@ class _Column:
         judged = _means(scores, values)
         self.means = studentise(judged, *ends, resamples=resamples, seed=seed).estimates()
         self.deciding = judged
-        self.human: list[Estimate] = []
+        self.human = [UNDEFINED] * count
         if human is not None:
             self.deciding = _human_means(scores, values, *human)
             self.human = studentise(self.deciding, *ends, resamples=resamples, seed=seed).estimates()

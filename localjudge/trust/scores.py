@@ -105,6 +105,22 @@ def read_scores(folders: Sequence[Path], by_run: bool = True) -> Scores:
         UsageError: a folder is no run, holds no judgement, or the runs' aspects or scales differ.
     """
     manifests = [read_manifest(folder) for folder in folders]
+    rubric = common_rubric(folders, manifests)
+    reading = _Reading(rubric.aspects)
+    for number, (folder, name) in enumerate(zip(folders, run_names(folders), strict=True)):
+        for line in read_lines(folder):
+            reading.add(line, number, name if by_run and len(folders) > 1 else UNNAMED)
+    if not reading.ids:
+        raise UsageError(f"{', '.join(map(str, folders))}: no row was judged")
+    return reading.scores(folders, manifests, rubric)
+
+
+def common_rubric(folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> Rubric:
+    """The first run's rubric.
+
+    Raises:
+        UsageError: another run's has other aspects or another scale.
+    """
     rubrics = [Rubric.model_validate(manifest["rubric"]) for manifest in manifests]
     first = rubrics[0]
     for folder, rubric in zip(folders, rubrics, strict=True):
@@ -113,13 +129,7 @@ def read_scores(folders: Sequence[Path], by_run: bool = True) -> Scores:
                 f"{folder}: judged on {_described(rubric)}, and {folders[0]} on {_described(first)}; "
                 "runs are read together where these agree"
             )
-    reading = _Reading(first.aspects)
-    for number, (folder, name) in enumerate(zip(folders, run_names(folders), strict=True)):
-        for line in read_lines(folder):
-            reading.add(line, number, name if by_run and len(folders) > 1 else UNNAMED)
-    if not reading.ids:
-        raise UsageError(f"{', '.join(map(str, folders))}: no row was judged")
-    return reading.scores(folders, manifests, first)
+    return first
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:

@@ -62,27 +62,35 @@ def agreement_tables(agreement: Agreement) -> Group:
 def ranking_tables(ranking: Ranking) -> Group:
     """The systems' means; the same at equal length and for the human score; what cannot be told apart."""
     last = ranking.columns[-1]
-    main = _table("system", *ranking.columns, "rank", "wins", "length")
+    main = _table("system", last, "rank", "wins", "length", "rows", "instructions")
     for system in ranking.systems:
         best, worst = system.ranks[last]
         wins = system.win_rate[last]
         main.add_row(
-            *_named(system, system.means),
+            Text(printable(system.name)),
+            _stacked(system.means[last]),
             str(best) if best == worst else f"{best}-{worst}",
             _NOTHING if wins is None else f"{wins:.0%}",
             _NOTHING if system.length is None else f"{system.length:.0f}",
+            str(system.rows),
+            str(system.instructions),
         )
-    parts: list[RenderableType] = [_title(f"{ranking.of} scores"), main]
+    parts: list[RenderableType] = [_title(f"Systems, by their {ranking.of} scores"), main]
+    if len(ranking.columns) > 1:
+        means = _table("system", *ranking.columns[:-1])
+        for system in ranking.systems:
+            means.add_row(*_named(system, {name: system.means[name] for name in ranking.columns[:-1]}))
+        parts += [_title("Aspects"), means]
     for title, kind in (
         ("The human score, prediction-powered", "human"),
         ("With length held equal", "length_held"),
     ):
         figures = [getattr(system, kind) for system in ranking.systems]
-        if any(each.value is not None for means in figures if means for each in means.values()):
+        if any(one.value is not None for each in figures if each for one in each.values()):
             parts.append(_title(title))
             table = _table("system", *ranking.columns)
-            for system, means in zip(ranking.systems, figures, strict=True):
-                table.add_row(*_named(system, means))
+            for system, each in zip(ranking.systems, figures, strict=True):
+                table.add_row(*_named(system, each))
             if kind == "length_held":
                 explained = [_short(ranking.length_explains[column]) for column in ranking.columns]
                 table.add_section()
@@ -168,7 +176,7 @@ def _table(*headings: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column(headings[0], overflow="fold", min_width=8)
     for heading in headings[1:]:
-        table.add_column(heading, justify="right", overflow="fold")
+        table.add_column(heading, justify="right", no_wrap=True)
     return table
 
 

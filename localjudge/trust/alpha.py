@@ -1,0 +1,55 @@
+"""Krippendorff's alpha of labellers or judges, and its interval."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from localjudge.trust.estimate import Estimate
+from localjudge.trust.labels import Marks
+from localjudge.trust.resampling import draws, expanded_percentile
+from localjudge.trust.scores import Floats, Integers
+
+
+def alphas(marks: Marks, group: Integers, resamples: int, seed: int) -> tuple[Estimate, Estimate]:
+    """Krippendorff's alpha, ordinal and interval, over rows that have two labels or more."""
+    domain, value = np.unique(marks.value, return_inverse=True)
+    rows, row = np.unique(marks.row, return_inverse=True)
+    counts = np.zeros((len(rows), len(domain)))
+    np.add.at(counts, (row, value), 1)
+    present, numbered = np.unique(group[rows], return_inverse=True)
+    members = [np.flatnonzero(numbered == number) for number in range(len(present))]
+    drawn = [(np.nan, np.nan)]  # left out of the intervals, and there where nothing is drawn
+    for block in draws(len(present), min(resamples, 500), seed):
+        for weights in block:
+            repeated = [members[g] for g in np.repeat(np.arange(len(present)), weights.astype(int))]
+            again = counts[np.concatenate(repeated)]
+            drawn.append((alpha(again, domain, "ordinal"), alpha(again, domain, "interval")))
+    ordinal, interval = np.array(drawn).T
+    return (
+        expanded_percentile(alpha(counts, domain, "ordinal"), ordinal, len(present)),
+        expanded_percentile(alpha(counts, domain, "interval"), interval, len(present)),
+    )
+
+
+def alpha(counts: Floats, domain: Floats, level: str) -> float:
+    """Krippendorff's alpha; NaN where no label differs from another.
+
+    Args:
+        counts: how many labellers gave each unit each value, [units, values].
+        domain: the values in their order.
+        level: "ordinal" or "interval".
+    """
+    import krippendorff
+
+    used = counts.sum(axis=0) > 0
+    if used.sum() < 2:
+        return float("nan")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return float(
+            krippendorff.alpha(
+                value_counts=counts[:, used].astype(int), value_domain=domain[used], level_of_measurement=level
+            )
+        )
