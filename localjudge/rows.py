@@ -182,6 +182,8 @@ def _parse_json(line: bytes) -> Record:
 def _is_deeper(record: Any, most: int) -> bool:
     layer = [record]
     for _ in range(most + 1):
+        if not layer:
+            return False
         values = (each.values() if isinstance(each, dict) else each for each in layer)
         layer = [inner for each in values for inner in each if isinstance(inner, dict | list)]
     return bool(layer)

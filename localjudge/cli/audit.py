@@ -11,13 +11,21 @@ import typer
 from localjudge.cli.options import (
     AsJson,
     ColumnNames,
+    Deterministic,
+    EngineArgs,
     EngineFloat,
     EngineInt,
+    EngineName,
     EngineText,
     Inputs,
     ModelName,
+    OnOverflow,
+    RationaleTokens,
     RubricName,
-    assignments,
+    Temperature,
+    ThinkingBudget,
+    TopP,
+    engine_options,
     print_table,
     settle_environment,
 )
@@ -46,42 +54,22 @@ def audit(
         ),
     ] = None,
     model: ModelName = None,
-    engine: Annotated[
-        str, typer.Option(metavar="auto|vllm|transformers", help="What runs the model.")
-    ] = "auto",
+    engine: EngineName = "auto",
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
-    max_rationale_tokens: Annotated[
-        int, typer.Option(metavar="N", help="The most tokens of a rationale.")
-    ] = 256,
-    temperature: Annotated[float, typer.Option(metavar="T", help="0 takes the likeliest token.")] = 0.0,
-    top_p: Annotated[
-        float, typer.Option(metavar="P", help="The share of the probability to sample from.")
-    ] = 1.0,
+    max_rationale_tokens: RationaleTokens = 256,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
     seed: Annotated[int, typer.Option(metavar="S", help="Of the rows, their perturbations and the judge.")] = 0,
-    thinking_budget: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Let a reasoning model think for up to N tokens.", show_default=False),
-    ] = None,
-    on_overflow: Annotated[
-        str,
-        typer.Option(
-            metavar="fail|truncate-candidate", help="What becomes of a row longer than the model's context."
-        ),
-    ] = "fail",
-    deterministic: Annotated[
-        bool,
-        typer.Option("--deterministic", help="Ask vLLM for results that do not depend on the batch."),
-    ] = False,
+    thinking_budget: ThinkingBudget = None,
+    on_overflow: OnOverflow = "fail",
+    deterministic: Deterministic = False,
     tensor_parallel_size: EngineInt = None,
     max_model_len: EngineInt = None,
     gpu_memory_utilization: EngineFloat = None,
     dtype: EngineText = None,
     quantization: EngineText = None,
-    engine_arg: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Any other option of the engine's own, such as batch_size=8."),
-    ] = None,
+    engine_arg: EngineArgs = None,
     as_json: AsJson = False,
 ) -> None:
     """Put the judge on trial: perturb rows in ways whose effect is known, and see what it makes of them."""
@@ -89,7 +77,6 @@ def audit(
     from localjudge.audit import draw, hold, read_audit
     from localjudge.audit.perturbations import PERTURBATIONS
     from localjudge.judge import Judge
-    from localjudge.model import BUNDLED_NOTICE
     from localjudge.progress import Progress
     from localjudge.rows import find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
@@ -97,13 +84,16 @@ def audit(
     least = _thresholds(threshold or (), [each.name for each in PERTURBATIONS])
     columns = parse_columns(column or ())
     files = find_inputs(inputs)
-    own_options = {
-        "tensor_parallel_size": tensor_parallel_size,
-        "max_model_len": max_model_len,
-        "gpu_memory_utilization": gpu_memory_utilization,
-        "dtype": dtype,
-        "quantization": quantization,
-    }
+    engine_args = engine_options(
+        {
+            "tensor_parallel_size": tensor_parallel_size,
+            "max_model_len": max_model_len,
+            "gpu_memory_utilization": gpu_memory_utilization,
+            "dtype": dtype,
+            "quantization": quantization,
+        },
+        engine_arg,
+    )
 
     def make_judge(by: Rubric) -> Judge:
         return Judge(
@@ -116,8 +106,7 @@ def audit(
             seed=seed,
             thinking_budget=thinking_budget,
             on_overflow=on_overflow,
-            engine_args={name: str(value) for name, value in own_options.items() if value is not None}
-            | assignments(engine_arg or ()),
+            engine_args=engine_args,
         )
 
     judged_by = Rubric.load(rubric)
@@ -125,8 +114,8 @@ def audit(
     progress = Progress()
     judge = make_judge(judged_by)
     progress.say(f"model {judge.model.name} · rubric {judged_by.name} · {len(drawn.rows)} rows → {out}")
-    if judge.model.is_bundled:
-        progress.warn(BUNDLED_NOTICE)
+    if judge.notice:
+        progress.warn(judge.notice)
     hold(drawn, judge, make_judge, out, seed)
     found = read_audit(out, drawn, seed, least)
     if as_json:

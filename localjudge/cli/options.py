@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -44,6 +45,31 @@ EngineText = Annotated[str | None, typer.Option(metavar="NAME", help="As vLLM's.
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N rows.", show_default=False)
 ]
+EngineName = Annotated[
+    str, typer.Option("--engine", metavar="auto|vllm|transformers|dry-run", help="What runs the model.")
+]
+RationaleTokens = Annotated[
+    int, typer.Option("--max-rationale-tokens", metavar="N", help="The most tokens of a rationale.")
+]
+Temperature = Annotated[float, typer.Option(metavar="T", help="0 takes the likeliest token.")]
+TopP = Annotated[float, typer.Option(metavar="P", help="The share of the probability to sample from.")]
+ThinkingBudget = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Let a reasoning model think for up to N tokens.", show_default=False),
+]
+OnOverflow = Annotated[
+    str,
+    typer.Option(
+        metavar="fail|truncate-candidate", help="What becomes of a row longer than the model's context."
+    ),
+]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="Ask vLLM for results that do not depend on the batch.")
+]
+EngineArgs = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY=VALUE", help="Any other option of the engine's own, such as batch_size=8."),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="The same as JSON, for programs.")]
 
@@ -54,14 +80,15 @@ def print_table(table: object) -> None:
     Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
 
 
-def assignments(options: list[str] | tuple[()]) -> dict[str, str]:
-    assigned = {}
-    for option in options:
+def engine_options(named: Mapping[str, object], others: Sequence[str] | None) -> dict[str, str]:
+    """The engine's own options: those that have a flag each, as far as they are given, and `--engine-arg`'s."""
+    given = {name: str(value) for name, value in named.items() if value is not None}
+    for option in others or ():
         key, equals, value = option.partition("=")
         if not equals or not key:
             raise UsageError(f"--engine-arg {option}: write KEY=VALUE")
-        assigned[key] = value
-    return assigned
+        given[key] = value
+    return given
 
 
 def settle_environment(deterministic: bool = False) -> None:

@@ -14,15 +14,23 @@ from localjudge.cli.options import (
     FAILED_ROWS,
     AsJson,
     ColumnNames,
+    Deterministic,
+    EngineArgs,
     EngineFloat,
     EngineInt,
+    EngineName,
     EngineText,
     Inputs,
     Limit,
     ModelName,
+    OnOverflow,
+    RationaleTokens,
     RubricName,
     RunFolder,
-    assignments,
+    Temperature,
+    ThinkingBudget,
+    TopP,
+    engine_options,
     print_table,
     settle_environment,
 )
@@ -33,9 +41,7 @@ def score(
     inputs: Inputs,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", show_default=False)],
     model: ModelName = None,
-    engine: Annotated[
-        str, typer.Option(metavar="auto|vllm|transformers|dry-run", help="What runs the model.")
-    ] = "auto",
+    engine: EngineName = "auto",
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
     system_from: Annotated[
@@ -43,25 +49,13 @@ def score(
         typer.Option(metavar="filename", help="Each file holds one system's rows.", show_default=False),
     ] = None,
     limit: Limit = None,
-    max_rationale_tokens: Annotated[
-        int, typer.Option(metavar="N", help="The most tokens of a rationale.")
-    ] = 256,
-    temperature: Annotated[float, typer.Option(metavar="T", help="0 takes the likeliest token.")] = 0.0,
-    top_p: Annotated[
-        float, typer.Option(metavar="P", help="The share of the probability to sample from.")
-    ] = 1.0,
+    max_rationale_tokens: RationaleTokens = 256,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
     seed: Annotated[int, typer.Option(metavar="S", help="Of the sampling.")] = 0,
-    thinking_budget: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Let a reasoning model think for up to N tokens.", show_default=False),
-    ] = None,
+    thinking_budget: ThinkingBudget = None,
     keep_thoughts: Annotated[bool, typer.Option("--keep-thoughts", help="Keep what it thought.")] = False,
-    on_overflow: Annotated[
-        str,
-        typer.Option(
-            metavar="fail|truncate-candidate", help="What becomes of a row longer than the model's context."
-        ),
-    ] = "fail",
+    on_overflow: OnOverflow = "fail",
     shard: Annotated[
         str | None,
         typer.Option(metavar="I/N", help="Only part I of N, or 'slurm' for this task's.", show_default=False),
@@ -69,10 +63,7 @@ def score(
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Judge rows again that failed at an earlier start.")
     ] = False,
-    deterministic: Annotated[
-        bool,
-        typer.Option("--deterministic", help="Ask vLLM for results that do not depend on the batch."),
-    ] = False,
+    deterministic: Deterministic = False,
     ray: Annotated[
         str | None,
         typer.Option(
@@ -96,10 +87,7 @@ def score(
     gpu_memory_utilization: EngineFloat = None,
     dtype: EngineText = None,
     quantization: EngineText = None,
-    engine_arg: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Any other option of the engine's own, such as batch_size=8."),
-    ] = None,
+    engine_arg: EngineArgs = None,
 ) -> None:
     """Judge every row and write a run directory. The same command again continues a run."""
     from localjudge.cluster import Cluster
@@ -121,13 +109,16 @@ def score(
     part = Shard.parse(shard, os.environ)
     cluster = Cluster.parse(ray, num_workers, gpus_per_worker)
     settle_environment(deterministic)
-    own_options = {
-        "tensor_parallel_size": tensor_parallel_size,
-        "max_model_len": max_model_len,
-        "gpu_memory_utilization": gpu_memory_utilization,
-        "dtype": dtype,
-        "quantization": quantization,
-    }
+    engine_args = engine_options(
+        {
+            "tensor_parallel_size": tensor_parallel_size,
+            "max_model_len": max_model_len,
+            "gpu_memory_utilization": gpu_memory_utilization,
+            "dtype": dtype,
+            "quantization": quantization,
+        },
+        engine_arg,
+    )
     judge = Judge(
         model,
         rubric=rubric,
@@ -139,8 +130,7 @@ def score(
         thinking_budget=thinking_budget,
         keep_thoughts=keep_thoughts,
         on_overflow=on_overflow,
-        engine_args={name: str(value) for name, value in own_options.items() if value is not None}
-        | assignments(engine_arg or ()),
+        engine_args=engine_args,
         cluster=cluster,
     )
     progress = Progress()
