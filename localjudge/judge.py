@@ -18,7 +18,7 @@ from localjudge.errors import ModelError, UsageError
 from localjudge.grammar import cache_folder, stretch_for, token_table
 from localjudge.manifest import row_key, settings_digest
 from localjudge.model import BUNDLED_NOTICE, Model
-from localjudge.prompt import Prompt
+from localjudge.prompt import Halt, Prompt
 from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.rows import as_row
 from localjudge.rubric import DEFAULT_RUBRIC, Rubric
@@ -347,7 +347,11 @@ class _Feed:
 
     def __iter__(self) -> Iterator[Prompt]:
         while len(self._failures) < _MOST_WAITING:
-            task = next(self._tasks, None)
+            try:
+                task = next(self._tasks, None)
+            except Halt:
+                self.exhausted = True
+                raise
             if task is None:
                 self.exhausted = True
                 return

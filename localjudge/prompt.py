@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,18 @@ class Prompt:
     tag: int
     tokens: list[int]
     seed: int
+
+
+class Halt(Exception):  # noqa: N818 (no error)
+    """Raised by an iterator of prompts: nothing more is to be begun, and what is begun is to be finished."""
+
+
+def until_halt(prompts: Iterable[Prompt]) -> Iterator[Prompt]:
+    """The prompts, with a halt as their end: for engines whose answers do not hang on what comes together."""
+    try:
+        yield from prompts
+    except Halt:
+        return
 
 
 class PromptEncoder:

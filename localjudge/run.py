@@ -31,6 +31,7 @@ from localjudge.journal import Journal, read_journal, to_bytes
 from localjudge.judge import Judge, Task
 from localjudge.manifest import FORMAT, MANIFEST, changes, new_start, read_manifest, write_json
 from localjudge.plan import Plan
+from localjudge.prompt import Halt
 from localjudge.records import Failure, Outcome, Row, given_to, to_line
 from localjudge.rows import EXAMPLES, STDIN, Columns
 from localjudge.shard import WHOLE, Shard
@@ -183,7 +184,7 @@ class Run(AbstractContextManager["Run"]):
         for number, task in self._plan:
             if stop():
                 self._stopped = True
-                return
+                raise Halt
             row = task if isinstance(task, Failure) else task.row
             key = row.key if isinstance(row, Failure) else self._judge.key(row)
             # Equal rows come one after the other: the others wait with the first, or find it done at the end.

@@ -79,6 +79,8 @@ class Engine(Protocol):
     def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
         """Answers to all prompts, each exactly once, in lists of those that finished together.
 
+        At a `Halt` of the prompts it finishes what it has begun, as it would have without one.
+
         Raises:
             EngineError: the engine broke; the prompts not yet answered are lost to it.
         """

@@ -6,7 +6,7 @@ import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from localjudge.prompt import Prompt
+from localjudge.prompt import Halt, Prompt
 
 # Prompts are padded to the next of these lengths, a quarter of an octave apart: at most 19 % of padding.
 _LENGTHS = [int(32 * 2 ** (step / 4)) for step in range(60)]
@@ -19,14 +19,17 @@ def longest_prompt(context: int | None, max_tokens: int) -> int:
 
 def batches(prompts: Iterable[Prompt], size: int, longest: int) -> Iterator[tuple[int, list[Prompt]]]:
     """The next `size` prompts of one padded length, in the order they came, with that length; whole batches
-    as soon as they are, what is left at the end.
+    as soon as they are, what is left at the end; and nothing more at a halt.
 
     What a batch holds does not change when whole batches have been taken away.
     """
     waiting: dict[int, list[Prompt]] = defaultdict(list)
-    for prompt in prompts:
-        length = min(_LENGTHS[bisect.bisect_left(_LENGTHS, len(prompt.tokens))], longest)
-        waiting[length].append(prompt)
-        if len(waiting[length]) == size:
-            yield length, waiting.pop(length)
+    try:
+        for prompt in prompts:
+            length = min(_LENGTHS[bisect.bisect_left(_LENGTHS, len(prompt.tokens))], longest)
+            waiting[length].append(prompt)
+            if len(waiting[length]) == size:
+                yield length, waiting.pop(length)
+    except Halt:
+        return
     yield from sorted(waiting.items())

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from localjudge.engines import Completion, Decoding, completion
 from localjudge.errors import UsageError
 from localjudge.model import Model
-from localjudge.prompt import Prompt
+from localjudge.prompt import Prompt, until_halt
 
 _POOL, _AT_ONCE = 48, 64
 _TYPICAL = 60
@@ -56,7 +56,7 @@ class DryRunEngine:
         return {"prompt_tokens": self._prompt_tokens, "rate": self._rate}
 
     def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
-        waiting = iter(prompts)
+        waiting = until_halt(prompts)
         while batch := list(islice(waiting, _AT_ONCE)):
             self._prompt_tokens += sum(len(prompt.tokens) for prompt in batch)
             yield [self._complete(prompt) for prompt in batch]

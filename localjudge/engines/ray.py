@@ -34,7 +34,7 @@ from localjudge.engines.ray_stream import CALLS, Stream, StreamEndedError
 from localjudge.engines.ray_worker import WorkerSettings, pack_chunk
 from localjudge.errors import EngineError, UsageError
 from localjudge.model import Model
-from localjudge.prompt import Prompt
+from localjudge.prompt import Prompt, until_halt
 
 _PLACEMENT_SECONDS = 600.0
 """How long a cluster may take to find room for the first worker."""
@@ -153,7 +153,7 @@ class RayEngine:
             for _, batch in batches(prompts, size, self._longest):
                 yield batch
             return
-        waiting = iter(prompts)
+        waiting = until_halt(prompts)
         size = -(-about.get("max_num_seqs", 256) // 8)
         while chunk := list(islice(waiting, size)):
             yield chunk

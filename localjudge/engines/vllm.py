@@ -37,7 +37,7 @@ from localjudge.engines.output import output_to
 from localjudge.engines.vllm_worker import KEY, WorkerSettings
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.model import Model
-from localjudge.prompt import Prompt
+from localjudge.prompt import Prompt, until_halt
 
 _MOST_DEATHS = 3
 """Deaths in a row, with no row finished between them, after which the engine is given up."""
@@ -137,7 +137,7 @@ class VllmEngine:
         }
 
     def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
-        waiting = iter(prompts)
+        waiting = until_halt(prompts)
         suspects: deque[_Flight] = deque()
         deaths = 0
         while True:
