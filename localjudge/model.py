@@ -19,9 +19,10 @@ BUNDLED = "bundled"
 # The tokens between which models think.
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
 BUNDLED_NOTICE = (
-    "These scores come from the small bundled model. It shows that the path works; what it says of a response "
-    "means nothing more.\nName a real judge with --model, a model directory or an id in the local cache, such "
-    "as --model Qwen/Qwen3-8B"
+    "These scores come from the small bundled model. They mean no more than this: which words of the reference "
+    "the response has, changes or lacks, and how it is written. It knows nothing.\n"
+    "Name a real judge with --model, a model directory or an id in the local cache, such as "
+    "--model Qwen/Qwen3-8B"
 )
 
 
