@@ -20,7 +20,7 @@ BUNDLED = "bundled"
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
 BUNDLED_NOTICE = (
     "These scores come from the small bundled model. They mean no more than this: which words of the reference "
-    "the response has, changes or lacks, and how it is written. It knows nothing.\n"
+    "it finds kept, changed or missing in the response, and how that is written. It errs, and knows nothing.\n"
     "Name a real judge with --model, a model directory or an id in the local cache, such as "
     "--model Qwen/Qwen3-8B"
 )

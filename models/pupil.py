@@ -27,7 +27,11 @@ class Size:
     cores: int = 800
     pool: int = 512
     batch_tokens: int = 2048
+    # The rate falls towards step `horizon` until step `held`, stays, and falls to nothing in the `last` steps.
     peak_rate: float = 4e-3
+    horizon: int = 4500
+    held: int = 3200
+    last: int = 1050
     # Weights of the losses beside the answers': the candidates' tokens, and what their tags say.
     candidate: float = 0.2
     tags: float = 0.5

@@ -37,10 +37,18 @@ from localjudge.rubric import Rubric
 
 FULL = Size(
     drills=((500, 6), (400, 12), (300, 24)),
-    stages=((900, 1), (800, 2), (700, 4), (500, 10), (300, 30), (100, 80)),
+    stages=((900, 1), (800, 2), (700, 4), (900, 10), (900, 30), (250, 80)),
 )
 QUICK = Size(
-    drills=((12, 6),), stages=((12, 1), (4, 8)), layers=2, hidden=64, heads=2, inner=128, cores=400, pool=64
+    drills=((12, 6),),
+    stages=((12, 1), (4, 8)),
+    layers=2,
+    hidden=64,
+    heads=2,
+    inner=128,
+    cores=400,
+    pool=64,
+    last=10,
 )
 
 
@@ -104,7 +112,7 @@ class Training:
             _, *start = self.next if self.next[0] == stage else (stage, 0, 0)
             course = Course(self.encoder, self.world, self.size, f"{self.seed}:train", stage)
             for pool, place, made in course.batches(*start):
-                losses = self._learn(made, self.step / steps)
+                losses = self._learn(made, steps - self.step)
                 self.step, since = self.step + 1, since + 1
                 sums = {name: sums.get(name, 0.0) + loss for name, loss in losses.items()}
                 self.minutes = (time.monotonic() - began) / 60
@@ -122,9 +130,11 @@ class Training:
                 if self.step == last:
                     break
 
-    def _learn(self, made: Batch, done: float) -> dict[str, float]:
+    def _learn(self, made: Batch, left: int) -> dict[str, float]:
         size = self.size
-        rate = size.peak_rate * min(1.0, (self.step + 1) / 50) * (0.02 + 0.98 * min(1.0, 1.5 * (1 - done)))
+        gone = min(self.step, size.held) / size.horizon
+        rate = size.peak_rate * min(1.0, (self.step + 1) / 50) * (0.02 + 0.98 * min(1.0, 1.5 * (1 - gone)))
+        rate *= min(1.0, left / size.last)
         with torch.autocast("cpu", torch.bfloat16):
             losses = self.pupil.losses(made)
         whole = losses["answer"] + size.candidate * losses["candidate"]

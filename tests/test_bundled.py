@@ -164,6 +164,24 @@ def test_the_script_makes_a_judge_from_nothing_in_a_minute(tmp_path: Path) -> No
     assert sorted(file.name for file in tmp_path.iterdir()) == ["quick", "quick.json"]
 
 
+def test_the_judge_that_ships_tells_a_true_copy_from_one_with_swapped_facts(world: World) -> None:
+    spoiler, rows = Spoiler(world, HELD_OUT), []
+    for n in range(12):
+        random = Random(f"ships:{n}")
+        subject, claims = spoiler.topic(random, 2, "claims")
+        state = random.getstate()
+        for name, spoilings in (("true", []), ("false", ["swapped"])):
+            random.setstate(state)
+            made = spoiler.spoiled(random, subject, claims, spoilings)
+            rows.append(Row(made.instruction, made.candidate, made.reference, id=f"{n} {name}"))
+    found = {outcome.id: outcome for outcome in Judge(engine="transformers").score(rows)}
+    better = [
+        found[f"{n} true"].expected["factuality"] > found[f"{n} false"].expected["factuality"]
+        for n in range(12)
+    ]
+    assert sum(better) >= 10
+
+
 def test_a_plea_is_not_a_spoiling(world: World) -> None:
     for row in made_rows(world, 100):
         if "empty" in row.made.spoilings:
