@@ -19,9 +19,10 @@ BUNDLED = "bundled"
 # The tokens between which models think.
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
 BUNDLED_NOTICE = (
-    "These scores come from the small bundled model. It shows that the path works; what it says of a response "
-    "means nothing more.\nName a real judge with --model, a model directory or an id in the local cache, such "
-    "as --model Qwen/Qwen3-8B"
+    "These scores come from the small bundled model. They mean no more than this: which words of the reference "
+    "it finds kept, changed or missing in the response, and how that is written. It errs, and knows nothing.\n"
+    "Name a real judge with --model, a model directory or an id in the local cache, such as "
+    "--model Qwen/Qwen3-8B"
 )
 
 

@@ -1,9 +1,11 @@
-"""Makes the bundled judge from nothing: its text (world.py), its tokenizer, its training, its card.
+"""Makes the bundled judge from nothing: its text, its tokenizer, its training.
 
-    python models/train_bundled.py --out models/bundled        the model that ships, half an hour on 2 cores
+    python models/train_bundled.py --out models/bundled        the model that ships, within an hour on 2 cores
     python models/train_bundled.py --out /tmp/quick --quick    the same path in a minute, its answers noise
 
-The same command on the same machine and versions gives the same file, byte for byte.
+Killed, the same command goes on from its last checkpoint, in `OUT.checkpoint`. The same command on the same
+machine and versions gives the same file, byte for byte, killed or not. What it made and how goes to `OUT.json`;
+`evaluate_bundled.py` measures the model and writes its card.
 """
 
 from __future__ import annotations
@@ -11,345 +13,173 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import math
-import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import torch
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from torch.nn.functional import cross_entropy
-from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-from world import ASPECTS, CONTENTS, Example, World, fill
+import transformers
+from drill import drill
+from pupil import Pupil, Size
+from spoiling import Spoiler
+from tokens import CONTEXT, Batch, Encoder, Vocabulary, batch, grouped, make_vocabulary
+from transformers import GenerationConfig, LlamaForCausalLM
+from verdict import judge
+from world import World
 
-from localjudge.records import Row
 from localjudge.rubric import Rubric
 
-TURN, END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
-CHAT_TEMPLATE = (
-    "{% for message in messages %}"
-    "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
-    "{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+FULL = Size(
+    drills=((500, 6), (400, 12), (300, 24)),
+    stages=((900, 1), (800, 2), (700, 4), (900, 10), (900, 30), (250, 80)),
 )
-# As GPT-2 splits text, but a digit stands alone and a quote begins a piece: a score is one token of its own.
-PIECES = (
-    r"""'(?:s|t|re|ve|m|ll|d)\b| ?\p{L}+|\p{N}|"[:,{}"]*| ?[^\s\p{L}\p{N}"]+[\r\n]*"""
-    r"""|\s*[\r\n]+|\s+(?!\S)|\s+"""
-)
-CANDIDATE_WEIGHT = 0.3
-
-
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How much of everything: `stages` are (steps, sentences of the longest reference)."""
-
-    stages: tuple[tuple[int, int], ...]
-    layers: int = 4
-    hidden: int = 192
-    heads: int = 6
-    inner: int = 512
-    vocabulary: int = 4096
-    texts: int = 12_000
-    held_out: int = 520
-    batch_tokens: int = 4096
-    peak_rate: float = 3e-3
-
-
-FULL = Size(stages=((1200, 3), (600, 8), (350, 24), (250, 80)))
 QUICK = Size(
-    stages=((60, 3), (10, 8)),
+    drills=((12, 6),),
+    stages=((12, 1), (4, 8)),
     layers=2,
     hidden=64,
     heads=2,
     inner=128,
-    vocabulary=1536,
-    texts=600,
-    held_out=26,
+    cores=400,
+    pool=64,
+    last=10,
 )
 
 
-def answer(example: Example) -> str:
-    """The one true answer: compact JSON, the rationale first."""
-    scores = {aspect: str(example.scores[aspect]) for aspect in ASPECTS}
-    return json.dumps(
-        {"rationale": example.rationale, "scores": scores}, ensure_ascii=False, separators=(",", ":")
-    )
+class Course:
+    """The batches of a stage, pool after pool, from any place on."""
 
+    def __init__(self, encoder: Encoder, world: World, size: Size, name: str, rank: int) -> None:
+        self.encoder, self.world, self.size, self.name = encoder, world, size, f"{name}:{rank}"
+        _, self.longest = (*size.drills, *size.stages)[rank]
+        self.row = partial(drill, world) if rank < len(size.drills) else Spoiler(world).row
 
-def prompt(rubric: Rubric, example: Example) -> str:
-    return rubric.text(Row(example.instruction, example.candidate, example.reference))
-
-
-def examples(world: World, name: str, longest: int) -> Iterator[Example]:
-    """Examples without end; the n-th of a name is always the same."""
-    n = 0
-    while True:
-        yield world.example(Random(f"{name}:{n}"), longest)
-        n += 1
-
-
-def take(world: World, name: str, longest: int, count: int) -> list[Example]:
-    return [example for example, _ in zip(examples(world, name, longest), range(count), strict=False)]
-
-
-def make_tokenizer(world: World, rubric: Rubric, size: Size, seed: int) -> PreTrainedTokenizerFast:
-    """A byte-level BPE in which each section of the rubric is one token, so that the prompt is short."""
-    marked = prompt(rubric, Example("\0", "\0", "\0", "", {}, ("same", "plain")))
-    sections = [
-        re.sub(r"\s*\0[^#]*", "", section).rstrip()
-        for section in re.split(r"^(?=#)", marked, flags=re.MULTILINE)
-        if section
-    ]
-    sections.sort(key=len, reverse=True)
-    tokenizer = Tokenizer(models.BPE(ignore_merges=True))
-    bytes_of_text = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Split(Regex(PIECES), "isolated"), bytes_of_text]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    text = [
-        part
-        for made in take(world, f"{seed}:text", 6, size.texts)
-        for part in (made.instruction, made.reference, answer(made))
-    ]
-    words = " ".join(" ".join(group) for group in world.words.values())
-    text += [marked, words, f" {words.title()}"] * (size.texts // 200)
-    tokenizer.train_from_iterator(
-        text,
-        trainers.BpeTrainer(
-            vocab_size=size.vocabulary - len(sections),
-            special_tokens=[AddedToken(token, special=True, normalized=False) for token in (PAD, TURN, END)],
-            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-            show_progress=False,
-        ),
-    )
-    made = json.loads(tokenizer.to_str())
-    vocabulary = made["model"]["vocab"]
-    for section in sections:
-        vocabulary.setdefault(bytes_of_text.pre_tokenize_str(section)[0][0], len(vocabulary))
-    split = made["pre_tokenizer"]["pretokenizers"][0]
-    split["pattern"]["Regex"] = "|".join([*map(re.escape, sections), PIECES])
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(json.dumps(made)),
-        eos_token=END,
-        pad_token=PAD,
-        model_max_length=8192,
-    )
-    tokenizer.chat_template = CHAT_TEMPLATE
-    return tokenizer
-
-
-def make_model(tokenizer: PreTrainedTokenizerFast, size: Size) -> LlamaForCausalLM:
-    return LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=size.vocabulary,
-            hidden_size=size.hidden,
-            intermediate_size=size.inner,
-            num_hidden_layers=size.layers,
-            num_attention_heads=size.heads,
-            num_key_value_heads=size.heads,
-            max_position_embeddings=8192,
-            tie_word_embeddings=True,
-            initializer_range=0.02,
-            bos_token_id=None,
-            eos_token_id=tokenizer.eos_token_id,
-            pad_token_id=tokenizer.pad_token_id,
-        )
-    )
-
-
-class Encoder:
-    """Rows to token ids, as an engine sends them: the template's tokens around the content's text."""
-
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, rubric: Rubric) -> None:
-        self.rubric = rubric
-        self.tokenizer = tokenizer
-        plain = json.loads(tokenizer.backend_tokenizer.to_str())
-        plain["added_tokens"] = []
-        self.plain = Tokenizer.from_str(json.dumps(plain))
-        around = tokenizer.apply_chat_template(
-            [{"role": "user", "content": "\0"}], add_generation_prompt=True, tokenize=False
-        )
-        self.before, self.after = (
-            tokenizer.encode(part, add_special_tokens=False) for part in str(around).split("\0")
-        )
-
-        *_, last = prompt(rubric, Example("", "", "\0", "", {}, ("same", "plain"))).split("\0")
-        self.last = len(last)
-
-    def prompt(self, example: Example) -> list[int]:
-        content = self.plain.encode(prompt(self.rubric, example), add_special_tokens=False).ids
-        return [*self.before, *content, *self.after]
-
-    def row(self, example: Example) -> Lesson:
-        text = prompt(self.rubric, example)
-        content = self.plain.encode(text, add_special_tokens=False)
-        end = len(text) - self.last
-        candidate = [
-            len(self.before) + place
-            for place, (begin, close) in enumerate(content.offsets)
-            if end - len(example.candidate) <= begin and close <= end
-        ]
-        asked = [*self.before, *content.ids, *self.after]
-        said = [*self.plain.encode(answer(example)).ids, self.tokenizer.eos_token_id]
-        return Lesson(asked + said, candidate, range(len(asked), len(asked) + len(said)))
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """The token ids of a prompt and its answer, and where in them the candidate and the answer stand."""
-
-    ids: list[int]
-    candidate: Sequence[int]
-    answer: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Ids (rows, tokens), padded at the right; of each learned token its row, place, and if of an answer."""
-
-    ids: torch.Tensor
-    row: torch.Tensor
-    place: torch.Tensor
-    answer: torch.Tensor
-
-
-def batches(encoder: Encoder, world: World, name: str, longest: int, size: Size) -> Iterator[Batch]:
-    """Batches of rows of like length, from pools of a few hundred rows; endless."""
-    source = examples(world, name, longest)
-    pool_order = Random(f"{name}:order")
-    while True:
-        pool = [encoder.row(example) for example, _ in zip(source, range(512), strict=False)]
-        pool.sort(key=lambda row: len(row.ids))
-        groups: list[list[Lesson]] = [[]]
-        for row in pool:
-            if groups[-1] and (len(groups[-1]) + 1) * len(row.ids) > size.batch_tokens:
-                groups.append([])
-            groups[-1].append(row)
-        pool_order.shuffle(groups)
-        yield from map(batch, groups)
-
-
-def batch(rows: Sequence[Lesson]) -> Batch:
-    ids = torch.zeros(len(rows), max(len(row.ids) for row in rows), dtype=torch.long)
-    learned = []
-    for n, row in enumerate(rows):
-        ids[n, : len(row.ids)] = torch.tensor(row.ids)
-        learned += [(n, place, 0) for place in row.candidate] + [(n, place, 1) for place in row.answer]
-    row_of, place, answer = torch.tensor(learned).unbind(1)
-    return Batch(ids, row_of, place, answer.bool())
-
-
-def train(model: LlamaForCausalLM, encoder: Encoder, world: World, size: Size, seed: int) -> None:
-    """Learns the answers' tokens, on references that grow by stages.
-
-    A little of the loss is on the candidates' tokens: many of them repeat the reference, and to foretell
-    those is what teaches a small model to copy and to compare. From the answers alone it learns that late.
-    """
-    hidden = [weight for name, weight in model.named_parameters() if weight.ndim == 2 and "embed" not in name]
-    others = [weight for name, weight in model.named_parameters() if weight.ndim != 2 or "embed" in name]
-    optimizers = [
-        torch.optim.Muon(hidden, lr=size.peak_rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
-        torch.optim.AdamW(others, lr=size.peak_rate, betas=(0.9, 0.98), weight_decay=0.0),
-    ]
-    steps = sum(steps for steps, _ in size.stages)
-    step, started, losses = 0, time.monotonic(), []
-    for stage, (stage_steps, longest) in enumerate(size.stages):
-        source = batches(encoder, world, f"{seed}:train:{stage}", longest, size)
-        for _ in range(stage_steps):
-            rate = (
-                size.peak_rate * min(1.0, (step + 1) / 100) * (0.02 + 0.98 * min(1.0, 1.6 * (1 - step / steps)))
+    def batches(self, pool: int, place: int) -> Iterator[tuple[int, int, Batch]]:
+        """(pool, place, batch) without end, from the batch at `place` of `pool`."""
+        while True:
+            rows = (
+                self.row(Random(f"{self.name}:{pool}:{n}"), self.longest)
+                for n in range(max(16, self.size.pool // max(1, self.longest // 4)))
             )
-            made = next(source)
-            states = model.model(made.ids, use_cache=False).last_hidden_state[made.row, made.place - 1]
-            each = cross_entropy(model.lm_head(states), made.ids[made.row, made.place], reduction="none")
-            loss = each[made.answer].mean()
-            (loss + CANDIDATE_WEIGHT * each[~made.answer].sum() / made.answer.sum()).backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            for optimizer in optimizers:
-                for group in optimizer.param_groups:
-                    group["lr"] = rate
-                optimizer.step()
-                optimizer.zero_grad()
-            losses.append(loss.item())
-            step += 1
-            if step % 20 == 0 or step == steps:
-                mean, minutes = math.fsum(losses) / len(losses), (time.monotonic() - started) / 60
-                print(
-                    f"step {step}/{steps} longest {longest} loss {mean:.4f} minutes {minutes:.1f}", flush=True
-                )
-                losses.clear()
+            lessons = [self.encoder.lesson(judge(self.world, row)) for row in rows]
+            lessons = [lesson for lesson in lessons if len(lesson.ids) <= CONTEXT // 2]
+            groups = grouped(lessons, self.size.batch_tokens)
+            Random(f"{self.name}:{pool}:order").shuffle(groups)
+            for n in range(place, len(groups)):
+                yield pool, n, batch(groups[n])
+            pool, place = pool + 1, 0
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A held-out row and what the model said to it, greedily and with no grammar; `scores` if it is valid."""
+class Training:
+    """A pupil, its optimizers, and how far it has come; `checkpoint` holds all of it."""
 
-    example: Example
-    text: str
-    scores: dict[str, int] | None
+    def __init__(self, size: Size, seed: int, checkpoint: Path) -> None:
+        self.size, self.seed, self.checkpoint = size, seed, checkpoint
+        torch.manual_seed(seed)
+        self.world, rubric = World(), Rubric.load()
+        self.vocabulary = make_vocabulary(self.world, rubric, size.cores, seed)
+        self.encoder = Encoder(self.vocabulary.tokenizer, rubric)
+        self.pupil = Pupil(self.vocabulary, size)
+        matrices = [weight for weight in self.pupil.llama.model.layers.parameters() if weight.ndim == 2]
+        kept = {id(weight) for weight in (*matrices, self.pupil.llama.model.embed_tokens.weight)}
+        others = [weight for weight in self.pupil.parameters() if id(weight) not in kept]
+        self.learned = [*matrices, *others]
+        rate = size.peak_rate
+        self.optimizers = [
+            torch.optim.Muon(matrices, lr=rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.98), weight_decay=0.0),
+        ]
+        self.step, self.minutes = 0, 0.0
+        # The next batch: its stage, pool and place.
+        self.next = (0, 0, 0)
+
+    def steps(self) -> Iterator[int]:
+        """Learns, from the checkpoint on where there is one; yields the number of each step taken."""
+        self._resume()
+        plan = (*self.size.drills, *self.size.stages)
+        steps, sums, since = sum(steps for steps, _ in plan), {}, 0
+        began = time.monotonic() - 60 * self.minutes
+        for stage, (_, longest) in enumerate(plan):
+            last = sum(steps for steps, _ in plan[: stage + 1])
+            if self.step >= last:
+                continue
+            _, *start = self.next if self.next[0] == stage else (stage, 0, 0)
+            course = Course(self.encoder, self.world, self.size, f"{self.seed}:train", stage)
+            for pool, place, made in course.batches(*start):
+                losses = self._learn(made, steps - self.step)
+                self.step, since = self.step + 1, since + 1
+                sums = {name: sums.get(name, 0.0) + loss for name, loss in losses.items()}
+                self.minutes = (time.monotonic() - began) / 60
+                if self.step % 50 == 0 or self.step == steps:
+                    means = " ".join(f"{name} {total / since:.4f}" for name, total in sums.items())
+                    print(
+                        f"step {self.step}/{steps} longest {longest} {means} minutes {self.minutes:.1f}",
+                        flush=True,
+                    )
+                    sums, since = {}, 0
+                self.next = (stage, pool, place + 1)
+                if self.step % self.size.saved_every == 0:
+                    self._save()
+                yield self.step
+                if self.step == last:
+                    break
+
+    def _learn(self, made: Batch, left: int) -> dict[str, float]:
+        size = self.size
+        gone = min(self.step, size.held) / size.horizon
+        rate = size.peak_rate * min(1.0, (self.step + 1) / 50) * (0.02 + 0.98 * min(1.0, 1.5 * (1 - gone)))
+        rate *= min(1.0, left / size.last)
+        with torch.autocast("cpu", torch.bfloat16):
+            losses = self.pupil.losses(made)
+        whole = losses["answer"] + size.candidate * losses["candidate"]
+        (whole + size.tags * (losses["known"] + losses["kinds"])).backward()
+        torch.nn.utils.clip_grad_norm_(self.learned, 1.0)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
+            optimizer.zero_grad()
+        return {name: loss.item() for name, loss in losses.items()}
+
+    @property
+    def _plan(self) -> dict[str, Any]:
+        return {**asdict(self.size), "seed": self.seed, "threads": torch.get_num_threads()}
+
+    def _save(self) -> None:
+        state = {
+            "plan": self._plan,
+            "pupil": self.pupil.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "step": self.step,
+            "next": self.next,
+            "minutes": self.minutes,
+        }
+        scratch = self.checkpoint.with_suffix(".partial")
+        torch.save(state, scratch)
+        scratch.replace(self.checkpoint)
+
+    def _resume(self) -> None:
+        if not self.checkpoint.is_file():
+            return
+        state = torch.load(self.checkpoint, weights_only=True)
+        if state["plan"] != self._plan:
+            raise SystemExit(f"{self.checkpoint}: of another plan; remove it to begin anew")
+        self.pupil.load_state_dict(state["pupil"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.step, self.next, self.minutes = state["step"], tuple(state["next"]), state["minutes"]
+        print(f"goes on from step {self.step}", flush=True)
 
 
-@torch.inference_mode()
-def answered(model: LlamaForCausalLM, encoder: Encoder, rows: Sequence[Example]) -> list[Answered]:
-    model.eval()
-    pad = model.config.pad_token_id
-    found: dict[int, Answered] = {}
-    asked = sorted(
-        ((encoder.prompt(example), n) for n, example in enumerate(rows)), key=lambda row: len(row[0])
-    )
-    for start in range(0, len(asked), 16):
-        group = asked[start : start + 16]
-        width = len(group[-1][0])
-        ids = torch.tensor([[pad] * (width - len(prompt)) + prompt for prompt, _ in group])
-        said = model.generate(
-            input_ids=ids, attention_mask=(ids != pad).long(), max_new_tokens=160, do_sample=False
-        )
-        for (_, n), tokens in zip(group, said[:, width:], strict=True):
-            text = encoder.tokenizer.decode(tokens, skip_special_tokens=True)
-            found[n] = Answered(rows[n], text, scores_of(text))
-    return [found[n] for n in range(len(rows))]
-
-
-def scores_of(text: str) -> dict[str, int] | None:
-    try:
-        scores = {aspect: int(json.loads(text)["scores"][aspect]) for aspect in ASPECTS}
-    except (ValueError, KeyError, TypeError):
-        return None
-    return scores if all(1 <= score <= 5 for score in scores.values()) else None
-
-
-def held_out_table(rows: Sequence[Answered]) -> str:
-    """Markdown: for each content its rows, its valid answers, and each aspect's mean given (and deserved)."""
-    lines = [
-        "| response | rows | valid | " + " | ".join(ASPECTS) + " |",
-        "|---|---|---|" + "---|" * len(ASPECTS),
-    ]
-    for content in (*CONTENTS, "harmful"):
-        of_kind = [row for row in rows if row.example.made[0] == content]
-        valid = [row for row in of_kind if row.scores is not None]
-        if not valid:
-            continue
-        means = []
-        for aspect in ASPECTS:
-            given = sum(row.scores[aspect] for row in valid if row.scores) / len(valid)
-            deserved = sum(row.example.scores[aspect] for row in valid) / len(valid)
-            means.append(f"{given:.1f} ({deserved:.1f})")
-        lines.append(f"| {content} | {len(of_kind)} | {len(valid)} | " + " | ".join(means) + " |")
-    return "\n".join(lines)
-
-
-def save(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, figures: dict[str, str], out: Path
-) -> str:
-    """Writes the model and its card beside `out` and moves them into place; returns the weights' digest."""
-    out.parent.mkdir(parents=True, exist_ok=True)
+def save(model: LlamaForCausalLM, vocabulary: Vocabulary, out: Path) -> str:
+    """Writes the model's folder beside `out` and moves it into place; returns the weights' digest."""
+    tokenizer = vocabulary.tokenizer
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as work:
         made = Path(work) / out.name
         model.generation_config = GenerationConfig(
@@ -360,8 +190,6 @@ def save(
         weights = made / "model.safetensors"
         weights.chmod(0o644)
         digest = hashlib.sha256(weights.read_bytes()).hexdigest()
-        card = Path(__file__).with_name("card.md").read_text("utf-8")
-        (made / "README.md").write_text(fill(card, {**figures, "digest": digest}), encoding="utf-8")
         if out.exists():
             shutil.rmtree(out)
         made.rename(out)
@@ -375,34 +203,29 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tiny model and few steps, to try the path")
     parser.add_argument("--threads", type=int, default=2, help="torch threads; the file depends on it")
     options = parser.parse_args()
-    size = QUICK if options.quick else FULL
-    started = time.monotonic()
-    torch.manual_seed(options.seed)
     torch.set_num_threads(options.threads)
     torch.use_deterministic_algorithms(True)
-
-    world, rubric = World(), Rubric.load()
-    tokenizer = make_tokenizer(world, rubric, size, options.seed)
-    encoder = Encoder(tokenizer, rubric)
-    model = make_model(tokenizer, size)
-    train(model, encoder, world, size, options.seed)
-    minutes = (time.monotonic() - started) / 60
-    # Rounded so that bfloat16 holds the same weights, kept as float32, which a CPU computes faster; the zero
-    # half of each number packs to nothing in git and in a wheel.
-    model = model.to(torch.bfloat16).to(torch.float32)
-    rows = answered(model, encoder, take(world, f"{options.seed}:held out", 12, size.held_out))
-    figures = {
-        "parameters": f"{model.num_parameters() / 1e6:.1f} million",
-        "prompt_tokens": str(len(encoder.prompt(Example("", "", "", "", {}, ("same", "plain"))))),
-        "steps": str(sum(steps for steps, _ in size.stages)),
-        "minutes": f"{minutes:.0f}",
-        "versions": f"torch {torch.__version__}, seed {options.seed}, {options.threads} threads",
-        "valid": f"{sum(row.scores is not None for row in rows)} of {len(rows)}",
-        "table": held_out_table(rows),
-        "answers": "\n".join(f"- {row.example.made[0]}: `{row.text}`" for row in rows[:10]),
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    checkpoint = options.out.with_name(f"{options.out.name}.checkpoint")
+    training = Training(QUICK if options.quick else FULL, options.seed, checkpoint)
+    for _ in training.steps():
+        pass
+    model = training.pupil.finished()
+    digest = save(model, training.vocabulary, options.out)
+    made = {
+        "parameters": model.num_parameters(),
+        "steps": training.step,
+        "minutes": round(training.minutes, 1),
+        "seed": options.seed,
+        "threads": options.threads,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "sha256": digest,
     }
-    digest = save(model, tokenizer, figures, options.out)
-    print(figures["table"], figures["answers"], f"{options.out}: sha256 {digest}", sep="\n\n")
+    options.out.with_name(f"{options.out.name}.json").write_text(json.dumps(made, indent=2) + "\n")
+    checkpoint.unlink(missing_ok=True)
+    print(f"{options.out}: sha256 {digest}")
 
 
 if __name__ == "__main__":
