@@ -51,7 +51,7 @@ from localjudge.vocabulary import Vocabulary
 FAR = int(np.iinfo(np.int16).max)
 """The distance of a state from which no answer can be completed."""
 
-_FORMAT = "2"
+_FORMAT = "3"
 _SENTENCE_ENDS = tuple(mark.encode() for mark in (".", "!", "?", "…", "。", "！", "？", "।", "؟"))  # noqa: RUF001
 _DIGITS = frozenset(b"0123456789")
 
@@ -237,10 +237,10 @@ def _build(rubric: Rubric, vocabulary: Vocabulary) -> TokenTable:
         score_state.append(_walk(next_state, vocabulary, here, separator))
         here = _walk(next_state, vocabulary, score_state[-1], values[0])
     picks, score_token = _settle_scores(next_state, score_state, values, vocabulary)
-    distance = _distances(next_state, final, picks)
+    in_rationale = _reachability(next_state)[:, rationale]
+    distance = _distances(next_state, final, picks, sentence_end, in_rationale)
     if distance[start] >= FAR:
         raise ModelError("the tokenizer cannot spell an answer to this rubric")
-    in_rationale = _reachability(next_state)[:, rationale]
     for end in vocabulary.ends:
         next_state[final, end] = final
     return TokenTable(
@@ -392,9 +392,18 @@ def _reachability(next_state: NDArray[np.int16]) -> NDArray[np.bool_]:
         reach = further
 
 
-def _distances(next_state: NDArray[np.int16], final: list[int], picks: NDArray[np.bool_]) -> NDArray[np.int16]:
+def _distances(
+    next_state: NDArray[np.int16],
+    final: list[int],
+    picks: NDArray[np.bool_],
+    sentence_end: NDArray[np.bool_],
+    in_rationale: NDArray[np.bool_],
+) -> NDArray[np.int16]:
     """Tokens that suffice from each state: the fewest where the choice is free, the most over a score."""
     edges = _edges(next_state)
+    # A way back into the rationale asks for `stretch` more than it needs: from a sentence's end only the ways
+    # out of it suffice, even if a token that joins a word and the closing quote makes the way back shorter.
+    edges[np.ix_(sentence_end, in_rationale)] = False
     picked, free = edges & picks, edges & ~picks
     offers_score, offers_text = picked.any(axis=1), free.any(axis=1)
     distance = np.full(len(next_state), FAR, np.int32)

@@ -117,6 +117,16 @@ def test_every_answer_is_whole_within_any_limit_that_can_hold_one(data: st.DataO
         assert set(rubric.parse(text).scores) == set(rubric.aspects)
 
 
+def test_a_sentence_that_ends_at_the_limit_closes_even_if_another_word_would_close_sooner() -> None:
+    rubric = rubric_of(["a"], 0, 1, {"a": "key"})
+    vocabulary = vocabulary_of([b'word","scores":{"key":"'])
+    table = token_table(rubric, vocabulary)
+    stretch = stretch_for(52)
+    for limit in range(table.limit(1), table.limit(60)):
+        for seed in range(5):
+            assert len(answer_at_random(table, limit, stretch, Random(seed))) <= limit
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_limit_never_forbids_a_score(data: st.DataObject) -> None:
