@@ -170,15 +170,22 @@ def read_journal(file: Path) -> Iterator[dict[str, Any]]:
     Raises:
         RunMismatchError: a line in it is none of a run.
     """
+    return (line for _, line in lines_with_offsets(file))
+
+
+def lines_with_offsets(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The same, each with the byte at which it begins."""
     if not file.exists():
         return
+    offset = 0
     with file.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             if line.endswith(b"\n"):
                 try:
-                    yield json.loads(line)
+                    yield offset, json.loads(line)
                 except ValueError:
                     raise RunMismatchError(f"{file}:{number}: not a line of a run") from None
+            offset += len(line)
 
 
 def _digest(key: str) -> bytes:

@@ -38,6 +38,7 @@ class Plan(AbstractContextManager["Plan"]):
         shard: the part of the input that this run is to judge.
 
     Attributes:
+        shard: as given.
         input_rows: how many rows the whole input has, unreadable ones included.
         input_digest: of the whole input's rows, in their order, in hex.
         rows: how many of them are of this shard.
@@ -58,24 +59,23 @@ class Plan(AbstractContextManager["Plan"]):
     ) -> None:
         self.input_rows = self.too_long = self.prompt_tokens = self.longest = 0
         self._input_digest = hashlib.sha256()
-        self._offsets, self._numbers, groups = array("q"), array("q"), array("Q")
-        self._digests = bytearray()
+        self.shard = shard
+        self._offsets, self._numbers = array("q"), array("q")
+        self._groups, self._digests = array("Q"), bytearray()
         self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 (closed on exit)
         try:
-            for task in judge.tasks(self._part(rows, shard)):
+            for task in judge.tasks(self._part(rows)):
                 self._offsets.append(self._file.tell())
                 self._file.write(_dump(task))
-                self._digests += _digest(task)
-                groups.append(_group(task))
                 self._measure(task)
         except BaseException:
             self._file.close()
             raise
         self.rows = len(self._offsets)
         self.scratch_bytes = self._file.tell()
-        groups_of, digests = np.asarray(groups), np.frombuffer(self._digests, "S16")
-        self.groups, self.different = len(np.unique(groups_of)), len(np.unique(digests))
-        self._order = _order(groups_of, digests)
+        groups, digests = np.asarray(self._groups), np.frombuffer(self._digests, "S16")
+        self.groups, self.different = len(np.unique(groups)), len(np.unique(digests))
+        self._order = _order(groups, digests)
 
     def __exit__(self, *exception: object) -> None:
         self._file.close()
@@ -97,12 +97,15 @@ class Plan(AbstractContextManager["Plan"]):
     def input_digest(self) -> str:
         return self._input_digest.hexdigest()
 
-    def _part(self, rows: Iterable[Row | Failure], shard: Shard) -> Iterator[Row | Failure]:
+    def _part(self, rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
         for row in rows:
             self.input_rows += 1
-            self._input_digest.update(json.dumps([row.id, row.system]).encode() + _digest(row))
-            if shard.holds(_group(row)):
+            digest, group = _digest(row), _group(row)
+            self._input_digest.update(json.dumps([row.id, row.system]).encode() + digest)
+            if self.shard.holds(group):
                 self._numbers.append(self.input_rows)
+                self._groups.append(group)
+                self._digests += digest
                 yield row
 
     def _measure(self, task: Task | Failure) -> None:
@@ -124,18 +127,16 @@ def _first(values: NDArray[np.generic]) -> NDArray[np.int64]:
     return np.asarray(first[member], np.int64)
 
 
-def _digest(task: Task | Row | Failure) -> bytes:
-    """Equal for what is the same work, 16 bytes."""
-    if isinstance(task, Failure):
-        return hashlib.blake2b(task.key.encode(), digest_size=16).digest()
-    return task.row.digest if isinstance(task, Task) else task.digest
+def _digest(row: Row | Failure) -> bytes:
+    """Equal for rows that are the same work, 16 bytes."""
+    if isinstance(row, Failure):
+        return hashlib.blake2b(row.key.encode(), digest_size=16).digest()
+    return row.digest
 
 
-def _group(task: Task | Row | Failure) -> int:
+def _group(row: Row | Failure) -> int:
     """Equal for rows whose prompts begin alike, 64 bits."""
-    if isinstance(task, Failure):
-        return int.from_bytes(_digest(task)[:8])
-    return int((task.row if isinstance(task, Task) else task).group, 16)
+    return int.from_bytes(_digest(row)[:8]) if isinstance(row, Failure) else int(row.group, 16)
 
 
 def _dump(task: Task | Failure) -> bytes:

@@ -44,7 +44,6 @@ LOCK = ".lock"
 LEASE = 30.0
 """Seconds without a sign of life after which the writer of a run on another host counts as dead."""
 
-
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -100,7 +99,6 @@ class Run(AbstractContextManager["Run"]):
         plan: Plan,
         inputs: Iterable[str] = (),
         columns: Columns | None = None,
-        shard: Shard = WHOLE,
         retry_failed: bool = False,
     ) -> int:
         """Write down what the run is, and find what earlier starts have done.
@@ -110,7 +108,6 @@ class Run(AbstractContextManager["Run"]):
             plan: the rows.
             inputs: the names of the inputs, for the record.
             columns: the columns of fields that go by names of their own, for the record.
-            shard: the part of the input that the plan has.
             retry_failed: judge rows again that failed.
 
         Returns:
@@ -120,7 +117,7 @@ class Run(AbstractContextManager["Run"]):
             RunMismatchError: the folder holds another run, or something else.
         """
         self._judge, self._plan = judge, plan
-        described = judge.describe(judge.settings) | {"shard": _shard(shard)}
+        described = judge.describe(judge.settings) | {"shard": _shard(plan.shard)}
         manifest = self._compare(described) or {"format": FORMAT, **described, "starts": []}
         now = {
             **new_start([_absolute(name) for name in inputs], columns or {}),

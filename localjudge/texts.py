@@ -42,19 +42,18 @@ class Texts(AbstractContextManager["Texts"]):
     def __init__(
         self, manifest: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], moved: Iterable[str] = ()
     ) -> None:
-        self._manifest = manifest
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed on exit)
         self._offsets: dict[str, int] = {}
         self.problems: list[str] = []
-        wanted = {line["digest"] for line in lines}
-        for row in self._rows(list(moved)):
+        wanted = {line["digest"] for line in lines} - {None}
+        for row in rows_again(manifest, moved, self.problems):
             digest = row.digest.hex()
             if digest in wanted:
                 wanted.remove(digest)
                 self._offsets[digest] = self._file.tell()
                 self._file.write(json.dumps([row.instruction, row.reference, row.candidate]).encode() + b"\n")
-                if not wanted:
-                    break
+            if not wanted:
+                break
 
     def __exit__(self, *exception: object) -> None:
         self._file.close()
@@ -67,20 +66,28 @@ class Texts(AbstractContextManager["Texts"]):
         self._file.seek(offset)
         return Text(*json.loads(self._file.readline()))
 
-    def _rows(self, moved: list[str]) -> Iterator[Row]:
-        """The rows of every input of any start of the run, as far as it is there."""
-        inputs = {
-            (name, tuple(sorted(start.get("columns", {}).items())))
-            for start in self._manifest["starts"]
-            for name in (moved or start["inputs"])
-        }
-        for name, columns in sorted(inputs):
-            if name == STDIN:
-                self.problems.append("the rows came from stdin")
-                continue
-            try:
-                found = find_inputs([name])
-            except UsageError as error:
-                self.problems.append(str(error))
-                continue
-            yield from (row for row in read_rows(found, dict(columns)) if isinstance(row, Row))
+
+def rows_again(manifest: Mapping[str, Any], moved: Iterable[str], problems: list[str]) -> Iterator[Row]:
+    """The rows of every input of any start of a run, as far as it is there.
+
+    Args:
+        manifest: the run's `run.json`.
+        moved: where the rows are now, if not where they were when they were judged.
+        problems: gets a line for each input that cannot be read.
+    """
+    moved = list(moved)
+    inputs = {
+        (name, tuple(sorted(start["columns"].items())))
+        for start in manifest["starts"]
+        for name in (moved or start["inputs"])
+    }
+    for name, columns in sorted(inputs):
+        if name == STDIN:
+            problems.append("the rows came from stdin")
+            continue
+        try:
+            found = find_inputs([name])
+        except UsageError as error:
+            problems.append(str(error))
+            continue
+        yield from (row for row in read_rows(found, dict(columns)) if isinstance(row, Row))

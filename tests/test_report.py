@@ -219,7 +219,7 @@ def test_what_cannot_be_reported_ends_with_2_and_one_line(
     six = score(rows, tmp_path / "six", model, Path("no-reference"))
     for said, arguments in {
         "no run directory": [tmp_path, *out],
-        "differ": [run, six, *out],
+        "runs are read together where these agree": [run, six, *out],
         "not what `localjudge audit --json` prints": [run, *out, "--audit", tmp_path / "audit.json"],
         "No such file": [run, *out, "--audit", tmp_path / "none.json"],
         "No such file or directory": [run, "--out", tmp_path / "none" / "report.html"],

@@ -25,7 +25,6 @@ from localjudge.plan import Plan
 from localjudge.records import Outcome, from_line
 from localjudge.repeat import repeat
 from localjudge.run import Run, read_lines
-from localjudge.shard import WHOLE
 from localjudge.stop import Stop, Stopped
 
 Make = Callable[..., Judge]
@@ -63,8 +62,7 @@ def go(
         report()
 
     rows = list(read_rows([str(file)]) if isinstance(file, Path) else file)[:limit]
-    shard = begin.get("shard", WHOLE)
-    with Run(out) as run, Plan(judge, rows, shard=shard) as plan:
+    with Run(out) as run, Plan(judge, rows) as plan:
         run.begin(judge, plan, [str(file)] if isinstance(file, Path) else [], **begin)
         run.score(note)
     return list(read_lines(out))

@@ -299,7 +299,7 @@ def test_a_judged_run_knows_its_instructions_and_texts(model: Path, short_rubric
         run.begin(judge, plan, [str(file)])
         run.score()
     scores = read_scores([tmp_path / "run"])
-    assert (scores.groups, scores.systems, scores.failed, scores.notes) == (6, ("a", "b"), 0, ())
+    assert (scores.groups, scores.systems, scores.failed) == (6, ("a", "b"), 0)
     assert scores.best == "expected"
     lines = list(read_lines(tmp_path / "run"))
     assert scores.column("wit", "integer").tolist() == [line["wit"] for line in lines]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.trust import CalibrationFile, Mapping, MovedInputs, RunFolders
+from localjudge.cli.trust import CalibrationFile, LabelColumns, MovedInputs, RunFolders
 
 
 def report(
@@ -22,7 +22,7 @@ def report(
         list[str] | None,
         typer.Option("--labels", metavar="FILE", help="Labels to hold the judge against.", show_default=False),
     ] = None,
-    mapping: Mapping = None,
+    mapping: LabelColumns = None,
     calibration: CalibrationFile = None,
     audit: Annotated[
         Path | None,

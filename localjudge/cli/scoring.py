@@ -148,7 +148,7 @@ def score(
                     f"{plan.too_long} of {plan.rows} rows do not fit the model's context; they {what}"
                 )
             judge.expect(plan.longest, out / "engine.log")
-            done = run.begin(judge, plan, files, columns, part, retry_failed)
+            done = run.begin(judge, plan, files, columns, retry_failed)
             progress.say(judge.engine.headline())
             if deterministic and not judge.engine.describe().get("batch_invariant"):
                 progress.warn("--deterministic: not in force, this engine or hardware has no such execution")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from localjudge.cli.options import AsJson, ColumnNames, Inputs, RunFolder, print_table
 from localjudge.errors import UsageError
+from localjudge.trust import require_libraries
+
+if TYPE_CHECKING:
+    from localjudge.trust.scores import Of
 
 RunFolders = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Run directories.", show_default=False)
@@ -32,7 +36,7 @@ SomeLabelFiles = Annotated[
         show_default=False,
     ),
 ]
-Mapping = Annotated[
+LabelColumns = Annotated[
     list[str] | None,
     typer.Option(
         "--map", metavar="THEIRS=OURS", help="The aspect that a label column holds.", show_default=False
@@ -60,7 +64,7 @@ Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Of the resamples
 def agree(
     run: RunFolder,
     labels: LabelFiles,
-    mapping: Mapping = None,
+    mapping: LabelColumns = None,
     inputs: MovedInputs = None,
     calibration: CalibrationFile = None,
     resamples: Resamples = 1000,
@@ -68,7 +72,7 @@ def agree(
     as_json: AsJson = False,
 ) -> None:
     """Compare a run with labels: agreement, how far the labellers agree, and what length alone would reach."""
-    _ready()
+    require_libraries()
     from localjudge.trust.agreement import agree as compare
     from localjudge.trust.labels import parse_mapping, read_labels
     from localjudge.trust.scores import read_scores
@@ -85,7 +89,7 @@ def agree(
 def rank(
     runs: RunFolders,
     labels: SomeLabelFiles = None,
-    mapping: Mapping = None,
+    mapping: LabelColumns = None,
     inputs: MovedInputs = None,
     scores: Annotated[
         str | None,
@@ -101,7 +105,7 @@ def rank(
     as_json: AsJson = False,
 ) -> None:
     """Compare systems: means with intervals, which cannot be told apart, and what length has to do with it."""
-    _ready()
+    require_libraries()
     from localjudge.trust.labels import parse_mapping, read_labels
     from localjudge.trust.ranking import rank as compare
     from localjudge.trust.scores import read_scores
@@ -119,7 +123,7 @@ def rank(
         if scores == "integer":
             raise UsageError("--scores integer: calibrated scores are no integers; leave out one of the two")
         judged = applied.apply_to(judged)
-    found = compare(judged, measures, known, scores, resamples, seed)  # type: ignore[arg-type]
+    found = compare(judged, measures, known, cast("Of | None", scores), resamples, seed)
     _print(found.as_dict(), ranking_tables(found), as_json)
 
 
@@ -142,7 +146,7 @@ def jury(
     as_json: AsJson = False,
 ) -> None:
     """Put judges together, or samples of one: what they agree on, who is the odd one, their scores as a run."""
-    _ready()
+    require_libraries()
     from localjudge.trust.jury import convene
     from localjudge.trust.tables import jury_tables
     from localjudge.trust.verdict import write_jury
@@ -158,14 +162,14 @@ def calibrate(
     run: RunFolder,
     labels: LabelFiles,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The calibration.", show_default=False)],
-    mapping: Mapping = None,
+    mapping: LabelColumns = None,
     inputs: MovedInputs = None,
     resamples: Resamples = 1000,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Fit a monotone map from the judge's scores to people's, and say what it gains on unseen instructions."""
-    _ready()
+    require_libraries()
     from localjudge.trust.calibration import fit
     from localjudge.trust.labels import parse_mapping, read_labels
     from localjudge.trust.scores import read_scores
@@ -186,7 +190,7 @@ def import_scores(
     ],
     scale: Annotated[str, typer.Option("--scale", metavar="LOWEST-HIGHEST", help="The scale's ends.")] = "1-5",
     judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="Who judged.")] = "elsewhere",
-    mapping: Mapping = None,
+    mapping: LabelColumns = None,
     column: ColumnNames = None,
 ) -> None:
     """Write scores that were made elsewhere as a run, for the commands that read runs."""
@@ -208,12 +212,6 @@ def import_scores(
     )
     print_table(summary.table())
     typer.echo(f"{summary.judged} judged, {summary.failed} failed · {out}", err=True)
-
-
-def _ready() -> None:
-    from localjudge.trust import require_libraries
-
-    require_libraries()
 
 
 def _calibration(file: Path | None, labels: tuple[str, ...]) -> Any:

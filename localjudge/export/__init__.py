@@ -68,8 +68,7 @@ def lines_with_texts(folder: Path) -> Iterator[dict[str, Any]]:
     Raises:
         UsageError: the inputs are not there any more, or a row has changed.
     """
-    readable = (line for line in read_lines(folder) if line["digest"])
-    with Texts(read_manifest(folder), readable) as texts:
+    with Texts(read_manifest(folder), read_lines(folder)) as texts:
         if texts.problems:
             raise UsageError(f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}")
         for line in read_lines(folder):

@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.errors import UsageError
+from localjudge.journal import lines_with_offsets
 from localjudge.manifest import read_manifest
-from localjudge.rubric import Rubric
 from localjudge.run import JUDGEMENTS, read_lines
 from localjudge.texts import Text, Texts
-from localjudge.trust.scores import run_names
+from localjudge.trust.scores import common_rubric, run_names
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
 """The bits of a judgement's flags."""
@@ -94,7 +93,7 @@ class Judgements(AbstractContextManager["Judgements"]):
     def __init__(self, folders: Sequence[Path], moved: Sequence[str] = ()) -> None:
         self.folders = list(folders)
         self.manifests = [read_manifest(folder) for folder in folders]
-        self.rubric = self._shared_rubric()
+        self.rubric = common_rubric(folders, self.manifests)
         self._stack = ExitStack()
         self._texts: list[Texts] = []
         self._files = []
@@ -124,16 +123,6 @@ class Judgements(AbstractContextManager["Judgements"]):
         """How many judgements have the texts of their row."""
         return int((self.columns.length >= 0).sum())
 
-    def _shared_rubric(self) -> Rubric:
-        rubrics = [Rubric.model_validate(manifest["rubric"]) for manifest in self.manifests]
-        for folder, rubric in zip(self.folders, rubrics, strict=True):
-            if (rubric.aspects, rubric.scale) != (rubrics[0].aspects, rubrics[0].scale):
-                raise UsageError(
-                    f"{folder}: judged by the rubric {rubric.name}, whose aspects or scale differ from those "
-                    f"of {self.folders[0]} ({rubrics[0].name}); report them one by one"
-                )
-        return rubrics[0]
-
     def _read(self) -> None:
         aspects = self.rubric.aspects
         names: dict[tuple[int, str | None], int] = {}
@@ -144,7 +133,7 @@ class Judgements(AbstractContextManager["Judgements"]):
         length, flags = array("i"), array("B")
         lowest = self.rubric.scale.lowest
         for run, folder in enumerate(self.folders):
-            for offset, line in _lines_with_offsets(folder, self._files[run]):
+            for offset, line in lines_with_offsets(folder / JUDGEMENTS):
                 text = self._texts[run].get(line)
                 same = line["group"] or f"{folder}\0{line['source']}"
                 if same not in groups:
@@ -186,15 +175,6 @@ class Judgements(AbstractContextManager["Judgements"]):
         )
         for folder, texts in zip(self.folders, self._texts, strict=True):
             self.problems += [f"{folder}: {problem}" for problem in texts.problems]
-
-
-def _lines_with_offsets(folder: Path, file: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The lines of a run with where each begins."""
-    offset = 0
-    sizes = (len(raw) for raw in file)
-    for line, size in zip(read_lines(folder), sizes, strict=False):
-        yield offset, line
-        offset += size
 
 
 def _by_name(

@@ -119,7 +119,7 @@ def agree(
     """
     calibrated = calibration and calibration.apply_to(scores)
     aspects = {}
-    notes = [*scores.notes, *labels.notes]
+    notes = list(labels.notes)
     for aspect, marks in labels.marks.items():
         in_scale = bool(((marks.value >= scores.lowest) & (marks.value <= scores.highest)).all())
         if not in_scale:

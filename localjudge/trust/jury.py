@@ -79,7 +79,6 @@ class Jury:
     aspects: Mapping[str, JuryAspect]
     odd: str | None
     splits: tuple[SplitRow, ...]
-    notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -131,7 +130,6 @@ def convene(
         aspects=aspects,
         odd=_odd(table, group, [juror.name for juror in jurors], min(resamples, 200), seed),
         splits=_splits(table, places, scores, splits),
-        notes=scores.notes,
     )
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from localjudge.errors import UsageError
 from localjudge.rows import COLUMN_NAMES, find_inputs, read_records
 from localjudge.trust.scores import Floats, Integers, Scores
-from localjudge.trust.texts import rows_again
+from localjudge.trust.texts import judged_rows
 
 _LABELLER = ("labeller", "labeler", "annotator", "rater", "judge")
 _UNNAMED = "labeller"
@@ -221,7 +221,7 @@ class _Matching:
     def _texts(self) -> Mapping[bytes, list[int]]:
         if self._by_text is None:
             self._by_text = defaultdict(list)
-            for place, row in rows_again(self._scores, self._inputs):
+            for place, row in judged_rows(self._scores, self._inputs):
                 self._by_text[_digest(row.instruction, row.candidate)].append(place)
         return self._by_text
 

@@ -140,7 +140,7 @@ def rank(
         )
         for s in order
     )
-    notes = [*scores.notes, *(labels.notes if labels else ())]
+    notes = list(labels.notes) if labels else []
     if scores.failed:
         notes.append(f"{scores.failed} failed rows are left out")
     if measures is None:

@@ -31,8 +31,7 @@ class Scores:
 
     `group` numbers the rows' instructions from 0: equal instructions (and references) share a number, across
     systems and runs. It is the unit that intervals resample. `expected` is None unless every row has it.
-    `failed` counts the rows without scores, and `notes` holds what a reader of any figure made of these scores
-    has to know, a line each.
+    `failed` counts the rows without scores.
     """
 
     aspects: tuple[str, ...]
@@ -49,7 +48,6 @@ class Scores:
     integer: Integers  # [n, A]
     expected: Floats | None  # [n, A]
     failed: int
-    notes: tuple[str, ...] = ()
 
     @property
     def groups(self) -> int:

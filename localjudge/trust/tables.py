@@ -140,7 +140,7 @@ def jury_tables(jury: Jury) -> Group:
         parts.append(splits)
     if jury.not_shared:
         parts.append(Text(f"{_count(jury.not_shared, 'judgement')} of rows that not all have judged: left out"))
-    return Group(*_spaced(parts), *_notes(jury.notes))
+    return Group(*_spaced(parts))
 
 
 def calibration_table(calibration: Calibration) -> Group:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.errors import UsageError
 from localjudge.records import Row
-from localjudge.rows import STDIN, find_inputs, read_rows
+from localjudge.rows import find_inputs
+from localjudge.texts import rows_again
 from localjudge.trust.scores import Floats, Scores
 
 _WORD = re.compile(r"\w+")
@@ -31,8 +31,8 @@ class Measures:
     known: NDArray[np.bool_]
 
 
-def rows_again(scores: Scores, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
-    """The number of each judged row whose text is found, and the row; in the order of the inputs.
+def judged_rows(scores: Scores, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
+    """The number of each judged row whose text is found, and the row.
 
     Args:
         inputs: the files to read; without them, those that the runs name, as far as they are still there.
@@ -40,34 +40,27 @@ def rows_again(scores: Scores, inputs: Sequence[str] = ()) -> Iterator[tuple[int
     Raises:
         UsageError: one of `inputs` cannot be read.
     """
+    find_inputs(inputs)
     for number, manifest in enumerate(scores.manifests):
-        start = manifest["starts"][-1]
-        try:
-            names = find_inputs(inputs or [name for name in start["inputs"] if name != STDIN])
-        except UsageError:
-            if inputs:
-                raise
-            continue
         places: dict[str, list[int]] = defaultdict(list)
         for place in np.flatnonzero(scores.run == number).tolist():
             places[scores.digests[place]].append(place)
-        for row in read_rows(names, start["columns"]):
-            if isinstance(row, Row):
-                for place in places.pop(row.digest.hex(), ()):
-                    yield place, row
+        for row in rows_again(manifest, inputs, problems=[]):
+            for place in places.pop(row.digest.hex(), ()):
+                yield place, row
 
 
 def measure(scores: Scores, inputs: Sequence[str] = ()) -> Measures | None:
     """Length and overlap of the rows whose texts are found, or None where none is.
 
     Args:
-        inputs: as for `rows_again`.
+        inputs: as for `judged_rows`.
     """
     rows = len(scores.ids)
     length, overlap = np.zeros(rows), np.zeros(rows)
     known = np.zeros(rows, dtype=np.bool_)
     referenced = True
-    for place, row in rows_again(scores, inputs):
+    for place, row in judged_rows(scores, inputs):
         known[place] = True
         length[place] = len(row.candidate)
         if row.reference is None:

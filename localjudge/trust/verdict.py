@@ -44,7 +44,7 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
         },
         model=f"jury of {', '.join(names)}",
         inputs=start["inputs"],
-        columns=start.get("columns", {}),
+        columns=start["columns"],
         jury=[
             {"name": name, "run": str(folder.resolve()), "model": manifest["model"]["name"], "settings": own}
             for name, folder, manifest, own in zip(names, folders, manifests, settings, strict=True)

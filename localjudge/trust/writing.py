@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from localjudge.journal import to_bytes
 from localjudge.manifest import FORMAT, MANIFEST, new_start, write_json
 from localjudge.records import Outcome, to_line
 from localjudge.rubric import Rubric
-from localjudge.run import JUDGEMENTS, SUMMARY
+from localjudge.run import JUDGEMENTS, SUMMARY, written
 from localjudge.summary import Summary
 
 
@@ -62,13 +61,8 @@ def write_run(
     try:
         scratch.mkdir(parents=True)
         summary = Summary(rubric.aspects)
-        with (scratch / JUDGEMENTS).open("wb") as stream:
-            for number, outcome in enumerate(outcomes, 1):
-                line = to_line(outcome, rubric.aspects, number)
-                summary.add(line)
-                stream.write(to_bytes(line))
-            stream.flush()
-            os.fsync(stream.fileno())
+        lines = (to_line(outcome, rubric.aspects, number) for number, outcome in enumerate(outcomes, 1))
+        written(scratch / JUDGEMENTS, _counted(lines, summary)).replace(scratch / JUDGEMENTS)
         rows = summary.judged + summary.failed
         write_json(scratch / SUMMARY, {"complete": True, "planned": rows, **summary.as_dict()})
         write_json(scratch / MANIFEST, manifest)
@@ -79,3 +73,9 @@ def write_run(
         shutil.rmtree(scratch, ignore_errors=True)
         raise
     return summary
+
+
+def _counted(lines: Iterable[dict[str, Any]], summary: Summary) -> Iterator[bytes]:
+    for line in lines:
+        summary.add(line)
+        yield to_bytes(line)
