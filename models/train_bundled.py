@@ -1,6 +1,6 @@
 """Makes the bundled judge from nothing: its text, its tokenizer, its training.
 
-    python models/train_bundled.py --out models/bundled        the model that ships, within an hour on 2 cores
+    python models/train_bundled.py --out models/bundled        the model that ships, in two hours on one core
     python models/train_bundled.py --out /tmp/quick --quick    the same path in a minute, its answers noise
 
 Killed, the same command goes on from its last checkpoint, in `OUT.checkpoint`. The same command on the same
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the folder to write; replaced if it exists")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="a tiny model and few steps, to try the path")
-    parser.add_argument("--threads", type=int, default=2, help="torch threads; the file depends on it")
+    parser.add_argument("--threads", type=int, default=1, help="torch threads; the file depends on it")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.use_deterministic_algorithms(True)

@@ -91,12 +91,14 @@ class World:
         self.queries: dict[str, list[str]] = world["queries"]
         self.code: dict[str, list[str]] = world["code"]
         self.refusals: dict[str, list[str]] = world["refusals"]
+        self.pleas: dict[str, list[str]] = world["pleas"]
         self.tongues: list[dict[str, str | list[str]]] = world["tongues"]
         written = [
             *_strings(self.texts),
             *_strings(self.code),
             *_strings(self.tongues),
             *_strings(self.refusals),
+            *_strings(self.pleas),
         ]
         words = {name: text.split() for name, text in world["words"].items()}
         # Words that are no facts: whether a response has them or not says nothing.
@@ -177,6 +179,16 @@ class World:
             if random.random() < 0.5:
                 wordings[-1] += " " + random.choice(self.refusals["reasons"])
         return Claim(tuple(wordings), self.facts(random, topic))
+
+    def plea(self, random: Random) -> str:
+        """A plea for a high score, put together anew."""
+        said = random.choice(self.pleas[random.choice(["asked", "asked", "claimed"])])
+        said += random.choice(".!")
+        if random.random() < 0.6:
+            said = f"{random.choice(self.pleas['openings'])} {said}"
+        if random.random() < 0.3:
+            said += " " + random.choice(self.pleas["reasons"])
+        return said.upper() if random.random() < 0.1 else said[0].upper() + said[1:]
 
     def fact(self, random: Random) -> str:
         """One word that is a fact."""
