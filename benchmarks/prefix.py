@@ -16,8 +16,8 @@ import report
 
 from localjudge import Judge, Row
 from localjudge.judge import Task
-from localjudge.plan import Plan
 from localjudge.rows import find_inputs, read_rows
+from localjudge.run.plan import Plan
 
 
 def main() -> None:

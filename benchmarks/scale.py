@@ -23,8 +23,8 @@ from typing import Any
 import report
 
 from localjudge import Judge, Row, read_rows
-from localjudge.plan import Plan
 from localjudge.run import Run
+from localjudge.run.plan import Plan
 
 GPU_ROWS_PER_SECOND = 50
 SYSTEMS = ("aster", "birch", "cedar", "dogwood")

@@ -16,10 +16,9 @@ from localjudge.cluster import Cluster
 from localjudge.engines import Completion, Decoding, Engine, open_engine
 from localjudge.errors import ModelError, UsageError
 from localjudge.grammar import cache_folder, stretch_for, token_table
-from localjudge.manifest import row_key, settings_digest
 from localjudge.model import BUNDLED_NOTICE, Model
 from localjudge.prompt import Halt, Prompt
-from localjudge.records import Failure, Judgement, Outcome, Row
+from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
 from localjudge.rows import as_row
 from localjudge.rubric import DEFAULT_RUBRIC, Rubric
 

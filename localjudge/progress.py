@@ -15,10 +15,10 @@ from rich.live import Live
 from rich.text import Text as Styled
 
 from localjudge.records import Judgement, Outcome
-from localjudge.summary import bars, printable
+from localjudge.run.summary import bars, printable
 
 if TYPE_CHECKING:
-    from localjudge.texts import Text
+    from localjudge.run.texts import Text
 
 _PLAIN_EVERY = 10.0
 """Seconds between two lines where stderr is no terminal."""

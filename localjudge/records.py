@@ -49,6 +49,16 @@ class Row:
         return _digest([self.instruction, self.reference], 8).hex()
 
 
+def settings_digest(settings: Mapping[str, Any]) -> bytes:
+    """Of everything that decides a judgement besides the row, 32 bytes."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
+
+
+def row_key(settings: bytes, row: bytes) -> str:
+    """The key of a judgement, 32 hex digits: of the settings' digest and the row's."""
+    return hashlib.sha256(settings + row).hexdigest()[:32]
+
+
 def _digest(texts: list[str | None], size: int) -> bytes:
     return hashlib.blake2b(json.dumps(texts).encode(), digest_size=size).digest()
 

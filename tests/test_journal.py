@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localjudge.journal import Index, Journal, read_journal
+from localjudge.run.journal import Index, Journal, read_journal
 
 
 def line(key: str, **more: Any) -> dict[str, Any]:

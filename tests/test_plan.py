@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Judgement, Row
 from localjudge.judge import Task
-from localjudge.plan import Plan
+from localjudge.run.plan import Plan
 
 
 @pytest.fixture

@@ -20,12 +20,12 @@ import vl_convert
 from conftest import Cli, write_rows
 
 from localjudge import Judge, UsageError, read_rows
-from localjudge.plan import Plan
 from localjudge.report import charts, write_report
 from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.page import chart_library
 from localjudge.report.radar import radar
 from localjudge.run import Run, read_lines
+from localjudge.run.plan import Plan
 from localjudge.trust.estimate import Estimate
 
 SCRIPT = '</script><script>document.title = "taken over"</script><img src=x onerror=alert(1)>\u2028\u2029'

@@ -21,11 +21,11 @@ from jsonschema import Draft202012Validator
 
 from localjudge import Failure, Judge, Judgement, Row, Rubric, UsageError, read_rows
 from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
-from localjudge.plan import Plan
 from localjudge.records import Outcome, from_line
-from localjudge.repeat import repeat
 from localjudge.run import Run, read_lines
-from localjudge.stop import Stop, Stopped
+from localjudge.run.plan import Plan
+from localjudge.run.repeat import repeat
+from localjudge.run.stop import Stop, Stopped
 
 Make = Callable[..., Judge]
 

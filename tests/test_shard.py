@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from localjudge import UsageError
 from localjudge.run import read_lines
-from localjudge.shard import WHOLE, Shard
+from localjudge.run.shard import WHOLE, Shard
 
 ARRAY = {
     f"SLURM_ARRAY_TASK_{name}": value for name, value in zip(("ID", "COUNT", "MIN", "MAX"), "3403", strict=True)

@@ -17,10 +17,10 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge import Failure, Judge, UsageError
-from localjudge.plan import Plan
 from localjudge.records import from_line
 from localjudge.rows import read_rows
 from localjudge.run import Run, read_lines
+from localjudge.run.plan import Plan
 from localjudge.trust import require_libraries, weighted
 from localjudge.trust.agreement import AspectAgreement, agree
 from localjudge.trust.calibration import Calibration, fit

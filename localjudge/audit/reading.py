@@ -14,9 +14,9 @@ from localjudge.audit.findings import NOISE, AspectReading, Audit, Trial
 from localjudge.audit.perturbations import ORIGINAL, PERTURBATIONS, Direction, Perturbation
 from localjudge.audit.trial import RUNS, Sample, sampled_row
 from localjudge.errors import UsageError
-from localjudge.manifest import read_manifest
 from localjudge.rubric import Scale
 from localjudge.run import read_lines
+from localjudge.run.manifest import read_manifest
 from localjudge.trust.estimate import Estimate
 from localjudge.trust.resampling import averages, studentise
 

@@ -29,12 +29,12 @@ from localjudge.audit.perturbations import (
 )
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
-from localjudge.plan import Plan
 from localjudge.progress import Progress
 from localjudge.records import Failure, Row
 from localjudge.rows import read_rows
 from localjudge.rubric import Rubric
 from localjudge.run import Run
+from localjudge.run.plan import Plan
 
 ROWS = "rows.jsonl"
 RUNS = ("rows", AGAIN, REORDERED)

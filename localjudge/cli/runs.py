@@ -18,11 +18,11 @@ def show(
     ] = None,
 ) -> None:
     """Show a run: its systems with their scores, or single judgements by their id."""
-    from localjudge.manifest import read_manifest
     from localjudge.progress import judgement_text
     from localjudge.rubric import Rubric
     from localjudge.run import read_lines
-    from localjudge.summary import Summary, printable
+    from localjudge.run.manifest import read_manifest
+    from localjudge.run.summary import Summary, printable
 
     manifest = read_manifest(run)
     rubric = Rubric.model_validate(manifest["rubric"])
@@ -35,7 +35,7 @@ def show(
         for reason, count in summary.reasons.most_common(10):
             typer.echo(printable(f"{count} failed: {reason}"))
         return
-    from localjudge.texts import Texts
+    from localjudge.run.texts import Texts
 
     wanted = set(row_id)
     lines = [line for line in read_lines(run) if line["id"] in wanted]
@@ -77,7 +77,7 @@ def merge(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The merged run's.", show_default=False)],
 ) -> None:
     """Put the shards of a run together, as if one machine had judged them all."""
-    from localjudge.merge import merge as put_together
+    from localjudge.run.merge import merge as put_together
 
     summary = put_together(shards, out)
     print_table(summary.table())

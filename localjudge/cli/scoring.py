@@ -91,14 +91,14 @@ def score(
 ) -> None:
     """Judge every row and write a run directory. The same command again continues a run."""
     from localjudge.cluster import Cluster
-    from localjudge.estimate import Estimate
     from localjudge.judge import Judge
-    from localjudge.plan import Plan
     from localjudge.progress import Progress
     from localjudge.rows import FILENAME, find_inputs, parse_columns, read_rows
     from localjudge.run import Run
-    from localjudge.shard import Shard
-    from localjudge.stop import Stop
+    from localjudge.run.estimate import Estimate
+    from localjudge.run.plan import Plan
+    from localjudge.run.shard import Shard
+    from localjudge.run.stop import Stop
 
     columns = parse_columns(column or ())
     if system_from is not None:
@@ -189,7 +189,7 @@ def prompt(
     from localjudge.records import Failure
     from localjudge.rows import find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
-    from localjudge.summary import printable
+    from localjudge.run.summary import printable
 
     judged_by = Rubric.load(rubric)
     settle_environment()
@@ -227,7 +227,7 @@ def repeat(
 ) -> None:
     """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""
     settle_environment()
-    from localjudge.repeat import repeat as judge_again
+    from localjudge.run.repeat import repeat as judge_again
 
     repetition = judge_again(run, sample, seed)
     if as_json:

@@ -9,11 +9,11 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.export import alpaca_eval, inspect, tables
-from localjudge.manifest import read_manifest
 from localjudge.records import Failure, to_line
 from localjudge.rubric import Rubric
 from localjudge.run import read_lines
-from localjudge.texts import Texts
+from localjudge.run.manifest import read_manifest
+from localjudge.run.texts import Texts
 
 TABLES = {"jsonl": tables.write_jsonl, "csv": tables.write_csv, "parquet": tables.write_parquet}
 FORMS = (*TABLES, "alpaca-eval", "inspect")

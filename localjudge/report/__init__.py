@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from localjudge.manifest import read_manifest
 from localjudge.report.head import by_series, head
 from localjudge.report.judgements import Judgements
 from localjudge.report.page import write_page
+from localjudge.run.manifest import read_manifest
 from localjudge.trust import require_libraries
 from localjudge.trust.calibration import judge_of
 from localjudge.trust.resampling import RESAMPLES

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.journal import lines_with_offsets
-from localjudge.manifest import read_manifest
 from localjudge.run import JUDGEMENTS, read_lines
-from localjudge.texts import Text, Texts
+from localjudge.run.journal import lines_with_offsets
+from localjudge.run.manifest import read_manifest
+from localjudge.run.texts import Text, Texts
 from localjudge.trust.scores import common_rubric, run_names
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4

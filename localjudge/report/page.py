@@ -24,7 +24,7 @@ import numpy as np
 
 from localjudge.errors import UsageError
 from localjudge.report.judgements import Judgements
-from localjudge.texts import Text
+from localjudge.run.texts import Text
 
 CHUNK = 200_000
 """Characters of text from which on a chunk of judgements is closed."""

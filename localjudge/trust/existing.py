@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.manifest import row_key, settings_digest
-from localjudge.records import Failure, Judgement, Outcome, Row
+from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
 from localjudge.rows import Columns, as_row, find_inputs, read_records
 from localjudge.rubric import Rubric, Scale, Template
-from localjudge.summary import Summary
+from localjudge.run.summary import Summary
 from localjudge.trust.labels import columns_of, label_values
 from localjudge.trust.writing import write_run
 

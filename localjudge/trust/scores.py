@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.errors import UsageError
-from localjudge.manifest import read_manifest
 from localjudge.rubric import Rubric
 from localjudge.run import read_lines
+from localjudge.run.manifest import read_manifest
 
 Integers = NDArray[np.int32]
 Floats = NDArray[np.float64]

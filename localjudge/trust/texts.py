@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from localjudge.records import Row
 from localjudge.rows import find_inputs
-from localjudge.texts import rows_again
+from localjudge.run.texts import rows_again
 from localjudge.trust.scores import Floats, Scores
 
 _WORD = re.compile(r"\w+")

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localjudge.manifest import read_manifest
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.run import read_lines
-from localjudge.summary import Summary
+from localjudge.run.manifest import read_manifest
+from localjudge.run.summary import Summary
 from localjudge.trust.scores import common_rubric, run_names
 from localjudge.trust.writing import write_run
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.journal import to_bytes
-from localjudge.manifest import FORMAT, MANIFEST, new_start, write_json
 from localjudge.records import Outcome, to_line
 from localjudge.rubric import Rubric
 from localjudge.run import JUDGEMENTS, SUMMARY, written
-from localjudge.summary import Summary
+from localjudge.run.journal import to_bytes
+from localjudge.run.manifest import FORMAT, MANIFEST, new_start, write_json
+from localjudge.run.summary import Summary
 
 
 def write_run(

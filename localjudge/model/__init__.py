@@ -179,7 +179,7 @@ class Model:
 
 def _bundled_folder() -> Path:
     """`models/bundled` of the checkout, or its copy inside an installed package."""
-    package = Path(__file__).parent
+    package = Path(__file__).parents[1]
     for folder in (package / "_models" / BUNDLED, package.parent / "models" / BUNDLED):
         if (folder / "config.json").is_file():
             return folder

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
-from localjudge.manifest import MANIFEST, changes, read_manifest, write_json
 from localjudge.rubric import Rubric
 from localjudge.run import JUDGEMENTS, SUMMARY, Run, written
-from localjudge.shard import Shard
-from localjudge.summary import Summary
+from localjudge.run.manifest import MANIFEST, changes, read_manifest, write_json
+from localjudge.run.shard import Shard
+from localjudge.run.summary import Summary
 
 
 @dataclass(frozen=True, slots=True)

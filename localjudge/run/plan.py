@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from localjudge.judge import Judge, Task
 from localjudge.records import Failure, Row
-from localjudge.shard import WHOLE, Shard
+from localjudge.run.shard import WHOLE, Shard
 
 
 class Plan(AbstractContextManager["Plan"]):

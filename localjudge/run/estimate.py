@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.table import Table
 
 from localjudge.judge import Judge
-from localjudge.plan import Plan
-from localjudge.summary import Summary
+from localjudge.run.plan import Plan
+from localjudge.run.summary import Summary
 
 
 @dataclass(frozen=True, slots=True)

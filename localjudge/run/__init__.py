@@ -27,15 +27,15 @@ from typing import Any, Self
 from filelock import SoftFileLease, Timeout
 
 from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError, UsageError
-from localjudge.journal import Journal, read_journal, to_bytes
 from localjudge.judge import Judge, Task
-from localjudge.manifest import FORMAT, MANIFEST, changes, new_start, read_manifest, write_json
-from localjudge.plan import Plan
 from localjudge.prompt import Halt
 from localjudge.records import Failure, Outcome, Row, given_to, to_line
 from localjudge.rows import EXAMPLES, STDIN, Columns
-from localjudge.shard import WHOLE, Shard
-from localjudge.summary import Summary
+from localjudge.run.journal import Journal, read_journal, to_bytes
+from localjudge.run.manifest import FORMAT, MANIFEST, changes, new_start, read_manifest, write_json
+from localjudge.run.plan import Plan
+from localjudge.run.shard import WHOLE, Shard
+from localjudge.run.summary import Summary
 
 JUDGEMENTS = "judgements.jsonl"
 SET_ASIDE = "set-aside.jsonl"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import time
@@ -54,16 +53,6 @@ def new_start(inputs: list[str], columns: Mapping[str, str]) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
     }
-
-
-def settings_digest(settings: Mapping[str, Any]) -> bytes:
-    """Of everything that decides a judgement besides the row, 32 bytes."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
-
-
-def row_key(settings: bytes, row: bytes) -> str:
-    """The key of a judgement, 32 hex digits: of the settings' digest and the row's."""
-    return hashlib.sha256(settings + row).hexdigest()[:32]
 
 
 def changes(manifest: Mapping[str, Any], described: Mapping[str, Any]) -> list[str]:

@@ -14,11 +14,11 @@ from rich.table import Table
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.judge import Judge
-from localjudge.manifest import read_manifest
 from localjudge.records import Judgement, Row
 from localjudge.rows import STDIN, find_inputs, read_rows
 from localjudge.rubric import Rubric
 from localjudge.run import read_lines
+from localjudge.run.manifest import read_manifest
 
 
 @dataclass(frozen=True, slots=True)
