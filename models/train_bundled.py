@@ -26,6 +26,7 @@ from typing import Any
 import torch
 import transformers
 from drill import drill
+from muon import Muon
 from pupil import Pupil, Size
 from spoiling import Spoiler
 from tokens import CONTEXT, Batch, Encoder, Vocabulary, batch, grouped, make_vocabulary
@@ -92,7 +93,7 @@ class Training:
         self.learned = [*matrices, *others]
         rate = size.peak_rate
         self.optimizers = [
-            torch.optim.Muon(matrices, lr=rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+            Muon(matrices, lr=rate),
             torch.optim.AdamW(others, lr=rate, betas=(0.9, 0.98), weight_decay=0.0),
         ]
         self.step, self.minutes = 0, 0.0
@@ -135,8 +136,7 @@ class Training:
         gone = min(self.step, size.held) / size.horizon
         rate = size.peak_rate * min(1.0, (self.step + 1) / 50) * (0.02 + 0.98 * min(1.0, 1.5 * (1 - gone)))
         rate *= min(1.0, left / size.last)
-        with torch.autocast("cpu", torch.bfloat16):
-            losses = self.pupil.losses(made)
+        losses = self.pupil.losses(made)
         whole = losses["answer"] + size.candidate * losses["candidate"]
         (whole + size.tags * (losses["known"] + losses["kinds"])).backward()
         torch.nn.utils.clip_grad_norm_(self.learned, 1.0)

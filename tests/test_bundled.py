@@ -12,6 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+import torch
 
 from localjudge import Judge, Judgement, Row
 from localjudge.rubric import Rubric
@@ -19,6 +20,7 @@ from localjudge.rubric import Rubric
 MODELS = Path(__file__).parents[1] / "models"
 sys.path.insert(0, str(MODELS))
 
+from muon import Muon  # noqa: E402
 from spoiling import ASPECTS, HELD_OUT, SINGLE, TRAINED, WHOLE, Made, Spoiler  # noqa: E402
 from tokens import Encoder, make_vocabulary  # noqa: E402
 from train_bundled import QUICK, Training  # noqa: E402
@@ -180,6 +182,24 @@ def test_the_judge_that_ships_tells_a_true_copy_from_one_with_swapped_facts(worl
         for n in range(12)
     ]
     assert sum(better) >= 10
+
+
+def test_muon_takes_the_steps_of_torchs_own() -> None:
+    torch.manual_seed(0)
+    ours = [torch.nn.Parameter(torch.randn(shape)) for shape in ((16, 16), (16, 16), (40, 16), (16, 40))]
+    theirs = [torch.nn.Parameter(matrix.detach().clone()) for matrix in ours]
+    optimizers = (
+        Muon(ours, lr=0.01),
+        torch.optim.Muon(theirs, lr=0.01, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+    )
+    for _ in range(4):
+        for matrix, twin in zip(ours, theirs, strict=True):
+            matrix.grad = torch.randn_like(matrix)
+            twin.grad = matrix.grad.clone()
+        for optimizer in optimizers:
+            optimizer.step()
+    for matrix, twin in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(matrix, twin, atol=2e-3, rtol=0)  # torch's is rounded to bfloat16
 
 
 def test_a_plea_is_not_a_spoiling(world: World) -> None:
