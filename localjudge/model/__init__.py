@@ -7,6 +7,7 @@ import json
 import os
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -78,21 +79,41 @@ class Model:
         from transformers import AutoTokenizer
 
         try:
-            return AutoTokenizer.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError, KeyError) as error:
+            # Where mistral-common is installed, a tekken.json would be read by it: its tokenizer has no twin.
+            return AutoTokenizer.from_pretrained(
+                self.path, local_files_only=True, trust_remote_code=False, mistral_format=False
+            )
+        except (OSError, ValueError, KeyError, ImportError) as error:
             raise ModelError(
-                f"model {self.name}: its tokenizer cannot be loaded: {_first_line(error)}"
+                f"model {self.name}: its tokenizer cannot be loaded: {_first_line(error)}{self._missing_reader}"
             ) from None
+
+    @property
+    def _missing_reader(self) -> str:
+        """What to install, where a tokenizer has only the SentencePiece form and its libraries are absent."""
+        only_sentencepiece = (self.path / "tokenizer.model").is_file() and not (
+            self.path / "tokenizer.json"
+        ).is_file()
+        absent = [name for name in ("sentencepiece", "google.protobuf") if not _installed(name)]
+        if not (only_sentencepiece and absent):
+            return ""
+        return "; it has only a tokenizer.model: pip install 'localjudge[sentencepiece]'"
 
     @cached_property
     def prompts(self) -> PromptEncoder:
         """What puts the chat template around a text. A model that can do without thinking is asked to."""
-        return PromptEncoder(self.tokenizer)
+        return self._prompts(thinking=False)
 
     @cached_property
     def thinking_prompts(self) -> PromptEncoder:
         """The same, but a model that can think is asked to."""
-        return PromptEncoder(self.tokenizer, thinking=True)
+        return self._prompts(thinking=True)
+
+    def _prompts(self, *, thinking: bool) -> PromptEncoder:
+        try:
+            return PromptEncoder(self.tokenizer, thinking=thinking)
+        except ModelError as error:
+            raise ModelError(f"model {self.name}: {error}") from None
 
     @cached_property
     def thinking_tokens(self) -> tuple[int | None, int] | None:
@@ -227,6 +248,13 @@ def _digests(folder: Path) -> dict[str, str]:
         except OSError:
             scratch.unlink(missing_ok=True)
     return digests
+
+
+def _installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # of the package that it would be in
+        return False
 
 
 def _first_line(error: BaseException) -> str:
