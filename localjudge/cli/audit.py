@@ -17,6 +17,7 @@ from localjudge.cli.options import (
     EngineInt,
     EngineName,
     EngineText,
+    Guard,
     Inputs,
     ModelName,
     OnOverflow,
@@ -63,6 +64,7 @@ def audit(
     seed: Annotated[int, typer.Option(metavar="S", help="Of the rows, their perturbations and the judge.")] = 0,
     thinking_budget: ThinkingBudget = None,
     on_overflow: OnOverflow = "fail",
+    guard: Guard = False,
     deterministic: Deterministic = False,
     tensor_parallel_size: EngineInt = None,
     max_model_len: EngineInt = None,
@@ -109,7 +111,7 @@ def audit(
             engine_args=engine_args,
         )
 
-    judged_by = Rubric.load(rubric)
+    judged_by = Rubric.load(rubric, guard=guard)
     drawn = draw(read_rows(files, columns), sample, seed, judged_by)
     progress = Progress()
     judge = make_judge(judged_by)

@@ -24,6 +24,9 @@ Inputs = Annotated[
     ),
 ]
 RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric to judge by.")]
+Guard = Annotated[
+    bool, typer.Option("--guard", help="Fields cannot leave their fences, and show what is invisible in them.")
+]
 ModelName = Annotated[
     str | None,
     typer.Option(

@@ -20,6 +20,7 @@ from localjudge.cli.options import (
     EngineInt,
     EngineName,
     EngineText,
+    Guard,
     Inputs,
     Limit,
     ModelName,
@@ -56,6 +57,7 @@ def score(
     thinking_budget: ThinkingBudget = None,
     keep_thoughts: Annotated[bool, typer.Option("--keep-thoughts", help="Keep what it thought.")] = False,
     on_overflow: OnOverflow = "fail",
+    guard: Guard = False,
     shard: Annotated[
         str | None,
         typer.Option(metavar="I/N", help="Only part I of N, or 'slurm' for this task's.", show_default=False),
@@ -94,6 +96,7 @@ def score(
     from localjudge.judge import Judge
     from localjudge.progress import Progress
     from localjudge.rows import FILENAME, find_inputs, parse_columns, read_rows
+    from localjudge.rubric import Rubric
     from localjudge.run import Run
     from localjudge.run.estimate import Estimate
     from localjudge.run.plan import Plan
@@ -121,7 +124,7 @@ def score(
     )
     judge = Judge(
         model,
-        rubric=rubric,
+        rubric=Rubric.load(rubric, guard=guard),
         engine=engine,
         max_rationale_tokens=max_rationale_tokens,
         temperature=temperature,
@@ -134,7 +137,8 @@ def score(
         cluster=cluster,
     )
     progress = Progress()
-    progress.say(f"model {judge.model.name} · rubric {judge.rubric.name} · {len(files)} input(s) → {out}")
+    by = judge.rubric.name + ", guarded" * judge.rubric.prompt.guard
+    progress.say(f"model {judge.model.name} · rubric {by} · {len(files)} input(s) → {out}")
     if judge.notice:
         progress.warn(judge.notice)
     with Run(out, progress.say) as run:
@@ -179,6 +183,7 @@ def score(
 def prompt(
     inputs: Inputs,
     rubric: RubricName = "just-eval",
+    guard: Guard = False,
     column: ColumnNames = None,
     limit: Limit = None,
     model: ModelName = None,
@@ -191,7 +196,7 @@ def prompt(
     from localjudge.rubric import Rubric
     from localjudge.run.summary import printable
 
-    judged_by = Rubric.load(rubric)
+    judged_by = Rubric.load(rubric, guard=guard)
     settle_environment()
     encode = None
     if tokens:
