@@ -69,6 +69,7 @@ class Judge:
             `truncate-candidate`, which leaves out as much of the candidate's end as it must.
         engine_args: the engine's own options.
         cluster: a Ray cluster whose workers have such an engine each; None judges in this process.
+        allow_download: fetch a model that is not on this machine. Otherwise nothing is ever fetched.
 
     Raises:
         UsageError: what was asked for cannot be done, with the reason.
@@ -89,6 +90,7 @@ class Judge:
         on_overflow: str = "fail",
         engine_args: Mapping[str, str] | None = None,
         cluster: Cluster | None = None,
+        allow_download: bool = False,
     ) -> None:
         if not 0 <= temperature < float("inf"):
             raise UsageError(f"--temperature {temperature}: give 0 or more")
@@ -97,7 +99,7 @@ class Judge:
         if on_overflow not in ON_OVERFLOW:
             raise UsageError(f"--on-overflow {on_overflow}: there are {' and '.join(ON_OVERFLOW)}")
         self.rubric = rubric if isinstance(rubric, Rubric) else Rubric.load(rubric)
-        self.model = Model.find(model)
+        self.model = Model.find(model, allow_download=allow_download)
         self.seed = seed
         self._max_rationale_tokens = max_rationale_tokens
         self._engine_name = engine

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.options import (
+    AllowDownload,
     AsJson,
     ColumnNames,
     Deterministic,
@@ -55,6 +56,7 @@ def audit(
         ),
     ] = None,
     model: ModelName = None,
+    allow_download: AllowDownload = False,
     engine: EngineName = "auto",
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
@@ -75,7 +77,7 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Put the judge on trial: perturb rows in ways whose effect is known, and see what it makes of them."""
-    settle_environment(deterministic)
+    settle_environment(deterministic=deterministic, allow_download=allow_download)
     from localjudge.audit import draw, hold, read_audit
     from localjudge.audit.perturbations import PERTURBATIONS
     from localjudge.judge import Judge
@@ -109,6 +111,7 @@ def audit(
             thinking_budget=thinking_budget,
             on_overflow=on_overflow,
             engine_args=engine_args,
+            allow_download=allow_download,
         )
 
     judged_by = Rubric.load(rubric, guard=guard)

@@ -12,6 +12,7 @@ import typer
 
 from localjudge.cli.options import (
     FAILED_ROWS,
+    AllowDownload,
     AsJson,
     ColumnNames,
     Deterministic,
@@ -42,6 +43,7 @@ def score(
     inputs: Inputs,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", show_default=False)],
     model: ModelName = None,
+    allow_download: AllowDownload = False,
     engine: EngineName = "auto",
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
@@ -111,7 +113,7 @@ def score(
     files = find_inputs(inputs)
     part = Shard.parse(shard, os.environ)
     cluster = Cluster.parse(ray, num_workers, gpus_per_worker)
-    settle_environment(deterministic)
+    settle_environment(deterministic=deterministic, allow_download=allow_download)
     engine_args = engine_options(
         {
             "tensor_parallel_size": tensor_parallel_size,
@@ -135,6 +137,7 @@ def score(
         on_overflow=on_overflow,
         engine_args=engine_args,
         cluster=cluster,
+        allow_download=allow_download,
     )
     progress = Progress()
     by = judge.rubric.name + ", guarded" * judge.rubric.prompt.guard
@@ -187,6 +190,7 @@ def prompt(
     column: ColumnNames = None,
     limit: Limit = None,
     model: ModelName = None,
+    allow_download: AllowDownload = False,
     tokens: Annotated[bool, typer.Option("--tokens", help="With the token ids that the engine gets.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line a row: id, text, tokens.")] = False,
 ) -> None:
@@ -197,12 +201,12 @@ def prompt(
     from localjudge.run.summary import printable
 
     judged_by = Rubric.load(rubric, guard=guard)
-    settle_environment()
+    settle_environment(allow_download=allow_download)
     encode = None
     if tokens:
         from localjudge.model import Model
 
-        encode = Model.find(model).prompts.encode
+        encode = Model.find(model, allow_download=allow_download).prompts.encode
     failed = False
     for row in islice(read_rows(find_inputs(inputs), parse_columns(column or ())), limit):
         try:

@@ -19,6 +19,8 @@ from localjudge.vocabulary import Vocabulary, read_vocabulary
 BUNDLED = "bundled"
 # The tokens between which models think.
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
+# Of a model on the hub: what is read of it. Pickled weights and programs are not even fetched.
+_FETCHED = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "*.md", "LICENSE*"]
 BUNDLED_NOTICE = (
     "These scores come from the small bundled model. They mean no more than this: which words of the reference "
     "it finds kept, changed or missing in the response, and how that is written. It errs, and knows nothing.\n"
@@ -35,10 +37,12 @@ class Model:
     path: Path
 
     @classmethod
-    def find(cls, name: str | Path | None = None) -> Model:
+    def find(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
         """The model in a directory, in the local hub cache by its id, or the bundled one.
 
-        Nothing is downloaded.
+        Args:
+            name: a directory or an id; None is the bundled one.
+            allow_download: fetch a model that is not here from the hub. Otherwise nothing is ever fetched.
 
         Raises:
             ModelError: it is not there, or it is nothing that can be loaded safely.
@@ -47,7 +51,7 @@ class Model:
             return cls(BUNDLED, _bundled_folder())
         path = Path(name).expanduser()
         if not path.is_dir():
-            path = _cached_folder(str(name))
+            path = _cached_folder(str(name), allow_download)
         return cls(str(name), path.resolve())._checked()
 
     def _checked(self) -> Model:
@@ -207,7 +211,7 @@ def _bundled_folder() -> Path:
     raise ModelError("the bundled model is missing from this installation; name one with --model")
 
 
-def _cached_folder(name: str) -> Path:
+def _cached_folder(name: str, allow_download: bool) -> Path:
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise ModelError(f"model {name}: no such directory")
     from huggingface_hub import constants, snapshot_download
@@ -215,11 +219,20 @@ def _cached_folder(name: str) -> Path:
 
     try:
         return Path(snapshot_download(name, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError):
+    except (LocalEntryNotFoundError, HFValidationError) as error:
+        # Fetched without its pickles or its originals, a model is whole enough.
+        if incomplete := getattr(error, "snapshot_path", None):
+            return Path(incomplete)
+        looked = f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}"
+    if not allow_download:
         raise ModelError(
-            f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}; "
-            f"fetch it where there is a network: hf download {name}"
-        ) from None
+            f"{looked}; fetch it where there is a network: hf download {name}, or let this command, "
+            "with --allow-download"
+        )
+    try:
+        return Path(snapshot_download(name, allow_patterns=_FETCHED))
+    except Exception as error:  # the hub's, the network's and the disk's errors have no root in common
+        raise ModelError(f"{looked}; it cannot be fetched: {_first_line(error)}") from None
 
 
 def _digests(folder: Path) -> dict[str, str]:
