@@ -156,6 +156,14 @@ def test_a_chat_template_that_names_the_day_gives_the_same_prompt_tomorrow(model
     assert PromptEncoder(tokenizer).before == "Today is 01 January 2026. "
 
 
+def test_an_answer_in_harmony_format_stands_in_the_final_channel(shared: Path) -> None:
+    templates = json.loads((shared / "data" / "chat_templates.json").read_text())["templates"]
+    tokenizer = real_tokenizer(shared, "minimind", templates["openai-gpt-oss-120b"])
+    assert tokenizer.decode(PromptEncoder(tokenizer).encode("-")).endswith(
+        "<|message|>-<|end|><|start|>assistant<|channel|>final<|message|>"
+    )
+
+
 def test_without_a_chat_template_the_text_stands_after_what_the_tokenizer_puts_first(model: Path) -> None:
     backend = Tokenizer.from_file(str(model / "tokenizer.json"))
     start = backend.token_to_id("<|start|>")

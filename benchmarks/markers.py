@@ -1,0 +1,154 @@
+"""Text that spells a model's own tokens: how often it comes through as one, through every chat template.
+
+    python benchmarks/markers.py TOKENIZER TOKENIZER … --templates templates.json --rows rows.jsonl …
+
+Every added token of every tokenizer, special or not, in every field of a row, alone and inside a word, through
+every chat template and through none: by localjudge, by the whole tokenizer on the filled template, and by the
+same with `split_special_tokens`, the tokenizers' own switch against it. And ordinary rows: how many prompts
+localjudge encodes differently from the whole tokenizer. A TOKENIZER that has no tokenizer.json lends the tokens
+of its tokenizer_config.json to the first that has one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import report
+from transformers import PreTrainedTokenizerFast
+from transformers.utils import logging
+
+from localjudge import ModelError, Row, Rubric, read_rows
+from localjudge.prompt import PromptEncoder, markers
+from localjudge.rubric import FIELDS
+
+# A template's own markers are tokens of the model that it belongs to.
+_IN_TEMPLATE = re.compile(r"<[|\uff5c]?[\w/▁:.-]+[|\uff5c]?>|\[/?[A-Z_]+\]")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tokenizers", nargs="+", type=Path, help="folders that hold a tokenizer.json")
+    parser.add_argument("--templates", type=Path, required=True, help='{"templates": {name: template}}')
+    parser.add_argument("--rows", nargs="+", default=["examples"], help="files of ordinary rows")
+    parser.add_argument("--ordinary", type=int, default=10, help="how many of each file")
+    parser.add_argument("--results", type=Path, default=report.RESULTS)
+    options = parser.parse_args()
+    logging.set_verbosity_error()
+    rubric = Rubric.load()
+    templates = {"none": None, **json.loads(options.templates.read_text("utf-8"))["templates"]}
+    ordinary = [rubric.text(row) for row in ordinary_rows(options.rows, options.ordinary, rubric)]
+    count: Counter[str] = Counter()
+    refused = set()
+    for folder in options.tokenizers:
+        for name, template in templates.items():
+            tokenizer = tokenizer_of(folder, options.tokenizers, template)
+            try:
+                encoder = PromptEncoder(tokenizer)
+            except ModelError:
+                refused.add(name)
+                continue
+            hostile(tokenizer, encoder, rubric, count)
+            differences(tokenizer, encoder, ordinary, count)
+        print(f"{folder.name}: {dict(count)}", file=sys.stderr)
+    shown = ("tried", "ours", "switch", "whole", "ordinary", "different")
+    headings = [
+        "tried",
+        "came through: ours",
+        "with the switch",
+        "plain",
+        "ordinary prompts",
+        "encoded differently",
+    ]
+    report.table("markers", headings, [[count[name] for name in shown]])
+    found = {
+        "tokenizers": [folder.name for folder in options.tokenizers],
+        "templates": len(templates) - len(refused),
+        "templates_refused": sorted(refused),
+        **{name: count[name] for name in shown},
+    }
+    report.write("markers", found, options.results)
+    if count["ours"] or count["different"]:
+        sys.exit(1)
+
+
+def ordinary_rows(files: Sequence[str], most: int, rubric: Rubric) -> Iterator[Row]:
+    for file in files:
+        rows = (row for row in read_rows([file]) if isinstance(row, Row) and row.reference is not None)
+        yield from islice(rows, most)
+
+
+def tokenizer_of(folder: Path, others: Sequence[Path], template: str | None) -> Any:
+    file = folder / "tokenizer.json"
+    own = (
+        file if file.is_file() else next(other for other in others if (other / file.name).is_file()) / file.name
+    )
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(own))
+    config = folder / "tokenizer_config.json"
+    lent = json.loads(config.read_text("utf-8")).get("added_tokens_decoder", {}) if config.is_file() else {}
+    named = {*_IN_TEMPLATE.findall(template or ""), *(each["content"] for each in lent.values())}
+    known = {each.content for each in tokenizer.backend_tokenizer.get_added_tokens_decoder().values()}
+    tokenizer.add_special_tokens({"additional_special_tokens": sorted(named - known)})
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+def hostile(tokenizer: Any, encoder: PromptEncoder, rubric: Rubric, count: Counter[str]) -> None:
+    """Counts the prompts in which a row's text came through as a token of the model's own."""
+    own = markers(tokenizer.backend_tokenizer)
+    added = tokenizer.backend_tokenizer.get_added_tokens_decoder()
+    plain = Row("Which?", "This.", "That.")
+    expected = sum(token in own for token in encoder.encode(rubric.text(plain)))
+    texts = []
+    for token in own:
+        spelled = added[token].content
+        for field in FIELDS:
+            texts += [rubric.text(replace(plain, **{field: text})) for text in (spelled, f"a{spelled}b")]
+    count["tried"] += len(texts)
+    count["ours"] += sum(came_through(tokens, own, expected) for tokens in encoder.encode_all(texts))
+    around = [text_around(encoder, tokenizer, text) for text in texts]
+    backend = tokenizer.backend_tokenizer
+    for name, switch in (("whole", False), ("switch", True)):
+        backend.encode_special_tokens = switch
+        # The switch splits the template's own markers too.
+        (alone,) = backend.encode_batch([text_around(encoder, tokenizer, rubric.text(plain))])
+        least = sum(token in own for token in alone.ids)
+        count[name] += sum(came_through(each.ids, own, least) for each in backend.encode_batch(around))
+    backend.encode_special_tokens = False
+
+
+def came_through(tokens: Sequence[int], own: set[int], expected: int) -> bool:
+    return sum(token in own for token in tokens) > expected
+
+
+def differences(tokenizer: Any, encoder: PromptEncoder, ordinary: Sequence[str], count: Counter[str]) -> None:
+    own = markers(tokenizer.backend_tokenizer)
+    added = tokenizer.backend_tokenizer.get_added_tokens_decoder()
+    spelled = [added[token].content for token in own]
+    texts = [text for text in ordinary if not any(each in text for each in spelled)]
+    whole = [text_around(encoder, tokenizer, text) for text in texts]
+    encoded = tokenizer.backend_tokenizer.encode_batch(whole, add_special_tokens=not encoder.has_template)
+    count["ordinary"] += len(texts)
+    count["different"] += sum(
+        ours != theirs.ids for ours, theirs in zip(encoder.encode_all(texts), encoded, strict=True)
+    )
+
+
+def text_around(encoder: PromptEncoder, tokenizer: Any, text: str) -> str:
+    """The chat template's text with this content in its place, as it stands."""
+    head, tail = (
+        tokenizer.decode(part) if encoder.has_template else "" for part in (encoder.head, encoder.tail)
+    )
+    return str(head + encoder.before + text + encoder.after + tail)
+
+
+if __name__ == "__main__":
+    main()
