@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import ModelError
-from localjudge.grammar import cache_folder
+from localjudge.model.digests import decisive_digest, digests
 from localjudge.prompt import PromptEncoder, render
 from localjudge.vocabulary import Vocabulary, read_vocabulary
 
@@ -42,12 +40,22 @@ class Model:
         Raises:
             ModelError: it is not there, or it is nothing that can be loaded safely.
         """
+        model = cls.locate(name)
+        return model if model.is_bundled else model._checked()
+
+    @classmethod
+    def locate(cls, name: str | Path | None = None) -> Model:
+        """The same, whatever the directory holds.
+
+        Raises:
+            ModelError: it is not there.
+        """
         if name is None or str(name) == BUNDLED:
             return cls(BUNDLED, _bundled_folder())
         path = Path(name).expanduser()
         if not path.is_dir():
             path = _cached_folder(str(name))
-        return cls(str(name), path.resolve())._checked()
+        return cls(str(name), path.resolve())
 
     def _checked(self) -> Model:
         if not (self.path / "config.json").is_file():
@@ -69,7 +77,7 @@ class Model:
 
         try:
             config = AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # a file of a stranger's: the library raises anything
             raise ModelError(f"model {self.name}: {_first_line(error)}") from None
         return config.get_text_config()
 
@@ -79,7 +87,7 @@ class Model:
 
         try:
             return AutoTokenizer.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError, KeyError) as error:
+        except Exception as error:  # the same
             raise ModelError(
                 f"model {self.name}: its tokenizer cannot be loaded: {_first_line(error)}"
             ) from None
@@ -164,17 +172,12 @@ class Model:
     @cached_property
     def files(self) -> dict[str, str]:
         """SHA-256 of each file in the directory, in hex. Remembered in the cache while a file is unchanged."""
-        return _digests(self.path)
+        return digests(self.path)
 
     @property
     def digest(self) -> str:
         """SHA-256 over what decides the model's answers: weights, configuration, tokenizer, chat template."""
-        decisive = {
-            name: digest
-            for name, digest in self.files.items()
-            if name.endswith((".safetensors", ".json", ".jinja", ".model"))
-        }
-        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+        return decisive_digest(self.files)
 
 
 def _bundled_folder() -> Path:
@@ -199,34 +202,6 @@ def _cached_folder(name: str) -> Path:
             f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}; "
             f"fetch it where there is a network: hf download {name}"
         ) from None
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    memory_file = cache_folder() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:32]}.json"
-    try:
-        memory = json.loads(memory_file.read_text())
-    except (OSError, ValueError):
-        memory = {}
-    digests, remembered = {}, {}
-    for file in sorted(folder.iterdir()):
-        if not file.is_file() or file.name.startswith("."):
-            continue
-        status = file.stat()
-        stamp = f"{file.resolve()} {status.st_size} {status.st_mtime_ns}"
-        known = memory.get(stamp) if isinstance(memory, dict) else None
-        if known is None:
-            with file.open("rb") as stream:
-                known = hashlib.file_digest(stream, "sha256").hexdigest()
-        digests[file.name] = remembered[stamp] = known
-    if remembered != memory:
-        scratch = memory_file.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            memory_file.parent.mkdir(parents=True, exist_ok=True)
-            scratch.write_text(json.dumps(remembered))
-            scratch.replace(memory_file)
-        except OSError:
-            scratch.unlink(missing_ok=True)
-    return digests
 
 
 def _first_line(error: BaseException) -> str:
