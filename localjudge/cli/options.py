@@ -74,6 +74,22 @@ RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.
 AsJson = Annotated[bool, typer.Option("--json", help="The same as JSON, for programs.")]
 
 
+SWITCHES = {
+    # Threads that spin while they wait make a run on a busy machine ten times slower.
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "VLLM_NO_USAGE_STATS": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
+    "DO_NOT_TRACK": "1",
+}
+"""What `settle_environment` sets: no network and no chatter from the libraries below."""
+
+
 def print_table(table: object) -> None:
     from rich.console import Console
 
@@ -93,20 +109,6 @@ def engine_options(named: Mapping[str, object], others: Sequence[str] | None) ->
 
 def settle_environment(deterministic: bool = False) -> None:
     """No network and no chatter from the libraries below, unless the user has set it otherwise."""
-    settings = {
-        # Threads that spin while they wait make a run on a busy machine ten times slower.
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "HF_HUB_OFFLINE": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "TRANSFORMERS_VERBOSITY": "error",
-        "VLLM_NO_USAGE_STATS": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_BACKEND_LOG_LEVEL": "fatal",
-        "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
-        "DO_NOT_TRACK": "1",
-    }
-    if deterministic:
-        settings["VLLM_BATCH_INVARIANT"] = "1"
+    settings = SWITCHES | ({"VLLM_BATCH_INVARIANT": "1"} if deterministic else {})
     for name, value in settings.items():
         os.environ.setdefault(name, value)

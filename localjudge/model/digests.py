@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from localjudge.grammar import cache_folder
@@ -57,7 +58,8 @@ def digests(
             scratch.write_text(json.dumps(remembered))
             scratch.replace(memory_file)
         except OSError:
-            scratch.unlink(missing_ok=True)
+            with suppress(OSError):
+                scratch.unlink()
     return found
 
 
