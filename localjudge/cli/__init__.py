@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from localjudge.cli import audit, report, runs, scoring, trust
+from localjudge.cli import audit, models, report, runs, scoring, trust
 from localjudge.errors import LocalJudgeError
 
 app = typer.Typer(
@@ -34,6 +34,7 @@ for command in (
 ):
     app.command()(command)
 app.command("import")(trust.import_scores)
+app.add_typer(models.app, name="models")
 
 
 def main() -> None:
