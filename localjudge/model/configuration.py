@@ -270,6 +270,6 @@ class _Reader:
         heads, value = self._number("linear_num_value_heads"), self._number("linear_value_head_dim")
         kernel = self._number("linear_conv_kernel_dim")
         mixed = 2 * key_heads * key + heads * value
-        state = 4 * heads * key * value + 2 * mixed * (kernel - 1)
+        state = 4 * heads * key * value + BYTES[self._dtype()] * mixed * kernel
         weights = self._hidden * (mixed + 2 * heads * value + 2 * heads)
         return state, weights, mixed * kernel + 2 * heads + value

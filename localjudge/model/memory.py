@@ -261,7 +261,7 @@ def cpu_needs(shape: Shape, weights: int, use: Use, rows: int = CPU_BATCH) -> Cp
     row = shape.cached_values(padded + use.answer_tokens) * number + shape.state_bytes
     work = rows * padded * (3 * shape.intermediate + 2 * shape.hidden) * number
     return CpuNeeds(
-        weights=shape.parameters * number if shape.quantization else weights,
+        weights=shape.parameters * number if shape.quantization and shape.is_known else weights,
         cache=rows * row,
         work=work + GIB,
         rows=rows,

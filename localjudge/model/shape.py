@@ -119,8 +119,13 @@ class Shape:
         packed = linear + sum(each.experts for each in self.layers)
         return int(packed * self.quantization.bits / 8) + (self.parameters - packed) * self.element
 
+    @property
+    def is_known(self) -> bool:
+        """Whether all its layers are of kinds that are known here, so that its parameters can be counted."""
+        return all(layer.kind != "other" for layer in self.layers)
+
     def _known(self) -> None:
-        if any(layer.kind == "other" for layer in self.layers):
+        if not self.is_known:
             raise ModelError(
                 f"a model of the type {self.model_type} has layers that are not known here, so its parameters "
                 "cannot be counted; give a directory that holds its weights"
