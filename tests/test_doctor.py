@@ -355,6 +355,23 @@ def test_a_model_that_is_not_there_damaged_or_changed_is_red(cli: Cli, tmp_path:
     assert f"model {folder}: headers: model.safetensors is cut short" in said(folder)
 
 
+def test_a_model_larger_than_the_memory_here_is_red(cli: Cli, tmp_path: Path, model: Path) -> None:
+    size = 8 * 2**40
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    content = (folder / "model.safetensors").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header, held = json.loads(content[8 : 8 + length]), len(content) - 8 - length
+    header["more"] = {"dtype": "U8", "shape": [size], "data_offsets": [held, held + size]}
+    longer = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as stream:
+        stream.write(len(longer).to_bytes(8, "little") + longer + content[8 + length :])
+        stream.truncate(8 + len(longer) + held + size)  # a file of holes, which take no room
+    end = cli("doctor", "--model", folder)
+    (said,) = lines(end, "wrong")
+    assert (end.code, said.startswith("fit no: ")) == (1, True), said
+    assert said.endswith(f"→ take a smaller model, or more GPUs: localjudge models plan {folder}")
+
+
 def test_a_check_that_breaks_is_a_red_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> Check:
         raise RuntimeError("out of order\nand more of it")

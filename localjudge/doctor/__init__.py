@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from localjudge.checks import Check, is_sound, note, ok, wrong
-from localjudge.cluster import Cluster
+from localjudge.cluster import LOCAL, Cluster
 
 _FROM_SOURCE = "pip install 'localjudge[cpu]', or localjudge[vllm] where there is a GPU"
 
@@ -63,6 +63,7 @@ def examine(intent: Intent) -> list[Check]:
         ("offline", lambda: surroundings.offline(intent.switched)),
         ("hub cache", surroundings.hub_cache),
         ("model", lambda: _model(intent)),
+        *([("fit", lambda: _fit(intent.model))] if not cluster or cluster.address == LOCAL else []),
         *([("cluster", lambda: _cluster(cluster))] if cluster else []),
     ]
     return [check for name, look in looks for check in _settled(name, look)]
@@ -131,6 +132,27 @@ def _model(intent: Intent) -> list[Check]:
     about = {check.name: check.found for check in checks}
     context = about["context"].partition(":")[0]
     return [*told, ok("model", f"{model.name}: {about['files']}, context {context}, {verified}")]
+
+
+def _fit(name: str | None) -> list[Check]:
+    """The model and a row or more of its work fit the memory that is here."""
+    from localjudge.errors import ModelError
+    from localjudge.model import BUNDLED
+    from localjudge.model.machine import Machine
+    from localjudge.model.memory import GIB, Use
+    from localjudge.model.plan import Plan, Subject
+
+    name, machine = name or BUNDLED, Machine.here()
+    try:
+        plan = Plan.make(Subject.find(name), Use(), machine, gpu_memory=80 * GIB)
+    except ModelError:
+        return []  # found wrong where the model is looked at, or of a shape that says nothing
+    fits, how = plan.fits_here
+    if fits:
+        return [ok("fit", how)]
+    if machine.memory is None and not machine.gpus:
+        return [note("fit", how)]
+    return [wrong("fit", how, f"take a smaller model, or more GPUs: localjudge models plan {name}")]
 
 
 def _cluster(cluster: Cluster) -> list[Check]:

@@ -180,13 +180,20 @@ class Model:
         return decisive_digest(self.files)
 
 
-def _bundled_folder() -> Path:
-    """`models/bundled` of the checkout, or its copy inside an installed package."""
+def shipped_folder(name: str) -> Path | None:
+    """`models/NAME` of the checkout, or its copy inside an installed package; None where neither is there."""
     package = Path(__file__).parents[1]
-    for folder in (package / "_models" / BUNDLED, package.parent / "models" / BUNDLED):
-        if (folder / "config.json").is_file():
+    for folder in (package / "_models" / name, package.parent / "models" / name):
+        if folder.is_dir():
             return folder
-    raise ModelError("the bundled model is missing from this installation; name one with --model")
+    return None
+
+
+def _bundled_folder() -> Path:
+    folder = shipped_folder(BUNDLED)
+    if folder is None or not (folder / "config.json").is_file():
+        raise ModelError("the bundled model is missing from this installation; name one with --model")
+    return folder
 
 
 def _cached_folder(name: str) -> Path:
