@@ -155,7 +155,7 @@ def test_vllm_that_is_asked_for_and_not_there_is_red(cli: Cli) -> None:
     assert (
         "engine vLLM is not installed → pip install 'localjudge[vllm]', or give --engine transformers" in said
     )
-    assert any(line.startswith("gpus none, and vLLM needs one → ") for line in said)
+    assert any(line.startswith("gpus no GPU, and vLLM needs one → ") for line in said)
 
 
 def test_a_vllm_that_breaks_or_finds_no_device_is_red(installed_as: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from shlex import quote
 
 from localjudge.checks import Check, is_sound, note, ok, wrong
 from localjudge.cluster import LOCAL, Cluster
@@ -152,7 +153,7 @@ def _fit(name: str | None) -> list[Check]:
         return [ok("fit", how)]
     if machine.memory is None and not machine.gpus:
         return [note("fit", how)]
-    return [wrong("fit", how, f"take a smaller model, or more GPUs: localjudge models plan {name}")]
+    return [wrong("fit", how, f"take a smaller model, or more GPUs: localjudge models plan {quote(name)}")]
 
 
 def _cluster(cluster: Cluster) -> list[Check]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from localjudge.checks import Check, note, ok, wrong
 
-LEAST_MEMORY = 10**9
+LEAST_MEMORY = 2**30
 """Bytes below which Python, torch and the smallest model do not start."""
 
 _SMI_SECONDS = 30.0
@@ -76,10 +76,10 @@ def judge_gpus(found: Gpus, engine: str) -> Check:
         said, mend = f"{named}, but torch cannot use it", "see what nvidia-smi says, and load the driver again"
         return wrong("gpus", said, mend)
     else:
-        said, mend = "none", "give --engine transformers, or run this where there is a GPU"
+        said, mend = "no GPU", "give --engine transformers, or run this where there is a GPU"
     if engine == "vllm" and not _vllm_runs_on_cpus():
         return wrong("gpus", f"{said}, and vLLM needs one", mend)
-    return note("gpus", said, mend) if found.named else ok("gpus", "none; the model runs on CPUs")
+    return note("gpus", said, mend) if found.named else ok("gpus", "none, so the model runs on CPUs")
 
 
 def _major(version: str) -> int:

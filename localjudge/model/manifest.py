@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -130,12 +131,12 @@ def is_verified(model: Model, allow_changed: bool = False) -> bool:
             return False
         raise ModelError(
             f"model {model.name}: {error}; if its files are right: "
-            f"localjudge models verify {model.name} --renew"
+            f"localjudge models verify {quote(model.name)} --renew"
         ) from None
     if manifest and differences and not allow_changed:
         raise ModelError(
             f"model {model.name}: not what was verified on {manifest.created[:10]}: {in_words(differences)}; "
-            f"if that is meant: localjudge models verify {model.name} --renew, "
+            f"if that is meant: localjudge models verify {quote(model.name)} --renew, "
             "or --allow-changed-model for this run"
         )
     return manifest is not None and not differences

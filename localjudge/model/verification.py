@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Any
 
 from localjudge.checks import Check, is_sound, note, ok, wrong
@@ -62,7 +63,7 @@ def verify(
         look.at(
             "manifest",
             lambda: list(_manifest(model, write and sound, renew, read)),
-            f"if the files are right: localjudge models verify {model.name} --renew",
+            f"if the files are right: localjudge models verify {quote(model.name)} --renew",
         )
     return checks
 
@@ -123,7 +124,7 @@ class _Look:
             return wrong("files", f"{in_words(lost)}: links to files that are not there", _FETCH)
         files = model_files(folder)
         if pointers := [file.name for file in files if is_lfs_pointer(file)]:
-            mend = f"git -C {folder} lfs pull, or {_FETCH}"
+            mend = f"git -C {quote(str(folder))} lfs pull, or {_FETCH}"
             return wrong("files", f"{in_words(pointers)}: a Git LFS pointer, and not the file itself", mend)
         size = sum(file.stat().st_size for file in files)
         return ok("files", f"{len(files)} files, {size:,} bytes")
@@ -280,7 +281,7 @@ class _Look:
         least = Row(instruction="-", reference="-", candidate="-", id="-", source="-")
         prompt, answer = len(judge.prompts.encode(judge.rubric.text(least))), judge.decoding.max_tokens
         if judge.context is None:
-            return ok("context", f"the model names no bound; an answer takes up to {answer:,} tokens")
+            return ok("context", f"without bound: an answer takes up to {answer:,} tokens")
         left = -judge.excess(prompt)
         takes = f"{judge.context:,} tokens: {prompt:,} of the prompt's own, {answer:,} of the longest answer"
         if left <= 0:
@@ -305,7 +306,7 @@ def _manifest(model: Model, write: bool, renew: bool, read: Callable[[int], None
     was = None if renew else ModelManifest.read(model.path)
     if was is not None:
         for difference in was.differences(found):
-            mend = f"if that is meant: localjudge models verify {model.name} --renew"
+            mend = f"if that is meant: localjudge models verify {quote(model.name)} --renew"
             yield wrong("manifest", f"{difference} since {was.created[:10]}", mend)
         if not was.differences(found):
             yield ok("manifest", f"matches that of {was.created[:10]}: {about}")
