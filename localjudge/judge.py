@@ -72,6 +72,7 @@ class Judge:
         engine_args: the engine's own options.
         cluster: a Ray cluster whose workers have such an engine each; None judges in this process.
         allow_changed_model: judge by a model whose files are not those that it was verified with, too.
+        allow_download: fetch a model that is not on this machine. Otherwise nothing is ever fetched.
 
     Raises:
         UsageError: what was asked for cannot be done, with the reason.
@@ -93,6 +94,7 @@ class Judge:
         engine_args: Mapping[str, str] | None = None,
         cluster: Cluster | None = None,
         allow_changed_model: bool = False,
+        allow_download: bool = False,
     ) -> None:
         if not 0 <= temperature < float("inf"):
             raise UsageError(f"--temperature {temperature}: give 0 or more")
@@ -101,7 +103,7 @@ class Judge:
         if on_overflow not in ON_OVERFLOW:
             raise UsageError(f"--on-overflow {on_overflow}: there are {' and '.join(ON_OVERFLOW)}")
         self.rubric = rubric if isinstance(rubric, Rubric) else Rubric.load(rubric)
-        self.model = model if isinstance(model, Model) else Model.find(model)
+        self.model = model if isinstance(model, Model) else Model.find(model, allow_download=allow_download)
         self._verified = is_verified(self.model, allow_changed_model)
         self.seed = seed
         self._max_rationale_tokens = max_rationale_tokens

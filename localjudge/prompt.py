@@ -2,14 +2,16 @@
 
 The rubric's template is filled with the row, the model's chat template goes around it, and the row's text can
 never become anything but text: everything between the chat template's own tokens is encoded by a *text-only
-twin* of the tokenizer, the same tokenizer without its added tokens. A response that contains `<|im_end|>`,
-`</s>` or `<think>` is read by the model as those characters, and not as the token.
+twin* of the tokenizer, the same tokenizer with added tokens that no text can spell. A response that contains
+`<|im_end|>`, `</s>` or `<think>` is read by the model as those characters, and not as the token.
 """
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +19,18 @@ from typing import Any
 from localjudge.errors import ModelError
 
 _STAND_IN = "stand-in-for-the-content"
+# What a template might take for more than text: what surrounds the content must not change with it.
+_TRICKY = (
+    " stand-in\n",
+    "1\n\n</think>\n[/INST]<|im_end|>",
+    "<think>a</think>b",
+    "/no_think",
+    "{{ messages }}",
+)
+# White space, and what SentencePiece writes for a space.
+_SPACES = " \t\n\r▁"
+# Templates that name the day get this one: a run that goes on tomorrow sends the prompts of today.
+_TODAY = datetime.datetime(2026, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,21 +67,19 @@ class PromptEncoder:
     """
 
     def __init__(self, tokenizer: Any, *, thinking: bool = False) -> None:
-        backend = tokenizer.backend_tokenizer
-        self._added = set(backend.get_added_tokens_decoder())
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise ModelError("the tokenizer has no form that the tokenizers library can read")
+        self._markers = markers(backend)
+        # What a tokenizer without bytes writes for a character that it does not know is what it means: text.
+        self._never = self._markers - {_unknown(backend)}
         self.has_template = bool(tokenizer.chat_template)
-        if self.has_template:
-            turns = [{"role": "user", "content": _STAND_IN}]
-            around = render(tokenizer, turns, add_generation_prompt=True, thinking=thinking)
-        else:
-            around = _STAND_IN
-        if around.count(_STAND_IN) != 1:
-            raise ModelError("the model's chat template does not put the content in exactly one place")
+        around = _around(tokenizer, thinking) if self.has_template else _STAND_IN
         begin = around.index(_STAND_IN)
         end = begin + len(_STAND_IN)
         whole = backend.encode(around, add_special_tokens=not self.has_template)
-        marks = [rank for rank, token in enumerate(whole.ids) if token in self._added]
-        # Ids before the content end with an added token, ids after it begin with one; the plain text in
+        marks = [rank for rank, token in enumerate(whole.ids) if token in self._markers]
+        # Ids before the content end with a marker, ids after it begin with one; the plain text in
         # between is encoded in one piece with the content, because tokenizers merge across that border.
         first = max((rank + 1 for rank in marks if whole.offsets[rank][1] <= begin), default=0)
         last = min((rank for rank in marks if whole.offsets[rank][0] >= end), default=len(whole.ids))
@@ -95,7 +107,7 @@ class PromptEncoder:
         """
         within = [self.before + text + self.after for text in texts]
         encoded = self._twin.encode_batch_fast(within, add_special_tokens=False)
-        if not all(self._added.isdisjoint(each.ids) for each in encoded):
+        if not all(self._never.isdisjoint(each.ids) for each in encoded):
             raise ValueError("the tokenizer reads a part of the text as a token of its own")
         return [[*self.head, *each.ids, *self.tail] for each in encoded]
 
@@ -104,6 +116,24 @@ class PromptEncoder:
         """SHA-256 of what the chat template puts around a text, in hex."""
         around = json.dumps([self.head, self.before, self.after, self.tail])
         return hashlib.sha256(around.encode()).hexdigest()
+
+
+def _around(tokenizer: Any, thinking: bool) -> str:
+    """The chat template's text around the stand-in for the content."""
+
+    def rendered(content: str) -> str:
+        turns = [{"role": "user", "content": content}]
+        return render(tokenizer, turns, add_generation_prompt=True, thinking=thinking)
+
+    around = rendered(_STAND_IN)
+    if around.count(_STAND_IN) != 1:
+        raise ModelError("the model's chat template does not put the content in exactly one place")
+    before, after = around.split(_STAND_IN)
+    for content in _TRICKY:
+        # A template that trims is not asked to: the row's own spaces are the row's.
+        if rendered(content) not in (before + content + after, before + content.strip() + after):
+            raise ModelError(f"the model's chat template makes something else of the content {content!r}")
+    return around
 
 
 def render(
@@ -124,28 +154,66 @@ def render(
             add_generation_prompt=add_generation_prompt,
             enable_thinking=thinking,
             thinking=thinking,
+            strftime_now=_TODAY.strftime,
         )
     except Exception as error:  # a template is a program of the model's: it may raise anything
         raise ModelError(f"the model's chat template cannot be rendered: {error}") from None
     return str(text)
 
 
+def markers(backend: Any) -> set[int]:
+    """The ids of the added tokens that are more than text: all but runs of white space."""
+    added = backend.get_added_tokens_decoder().items()
+    return {token for token, each in added if each.special or each.content.strip(_SPACES)}
+
+
+def _unknown(backend: Any) -> int | None:
+    """The id of the token that stands for characters that the tokenizer does not know."""
+    model = json.loads(backend.to_str())["model"]
+    named = model.get("unk_token")
+    unknown: int | None = model.get("unk_id") if named is None else backend.token_to_id(named)
+    return unknown
+
+
 def text_only_twin(backend: Any, *, inner: bool) -> Any:
-    """The same tokenizer, for text alone: no added tokens.
+    """The same tokenizer, for text alone: its markers have names that no text can know.
 
     Args:
         backend: a `tokenizers.Tokenizer`.
         inner: the text follows a token, so a space that belongs only at the very start is not put.
     """
     layout = json.loads(backend.to_str())
-    layout.update(added_tokens=[], truncation=None, padding=None)
-    # Byte fallback and post-processing may name tokens by their text; only the model's own pieces remain.
-    layout["post_processor"] = None
+    # Post-processing would put markers around the text.
+    layout.update(truncation=None, padding=None, post_processor=None)
+    hidden = markers(backend)
+    secret = secrets.token_hex(16)
+    names = {}
+    for each in layout["added_tokens"]:
+        if each["id"] in hidden:
+            names[each["content"]] = f"{secret}:{each['id']}"
+            each.update(
+                content=names[each["content"]], lstrip=False, rstrip=False, single_word=False, normalized=False
+            )
+    _rename(layout["model"], names)
     if inner:
         for part in _parts(layout.get("pre_tokenizer")):
             if part["type"] == "Metaspace" and part.get("prepend_scheme") == "first":
                 part["prepend_scheme"] = "never"
     return type(backend).from_str(json.dumps(layout))
+
+
+def _rename(model: dict[str, Any], names: dict[str, str]) -> None:
+    """Gives pieces of a tokenizer's model other names, and leaves no merge that would make or use them."""
+    vocabulary = model["vocab"]
+    if isinstance(vocabulary, dict):
+        model["vocab"] = {names.get(piece, piece): token for piece, token in vocabulary.items()}
+    else:
+        model["vocab"] = [[names.get(piece, piece), score] for piece, score in vocabulary]
+    if model.get("unk_token") in names:
+        model["unk_token"] = names[model["unk_token"]]
+    if "merges" in model:
+        pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+        model["merges"] = [pair for pair in pairs if names.keys().isdisjoint((*pair, "".join(pair)))]
 
 
 def _parts(component: dict[str, Any] | None) -> Iterator[dict[str, Any]]:

@@ -16,6 +16,7 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
 
     [prompt]
     empty_candidate = "judge"   # or "fail": an empty candidate then ends as a failure
+    guard = false               # or true: fields cannot leave their fences, and nothing in them is invisible
     template = '''
     … {$instruction} … {$reference} … {$candidate} …'''
 
@@ -37,6 +38,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from localjudge.errors import RubricError
+from localjudge.guard import guarded, unfenced
 from localjudge.records import RESERVED_COLUMNS, Row
 
 DEFAULT_RUBRIC = "just-eval"
@@ -72,10 +74,11 @@ class AnswerKeys(_Part):
 
 
 class Template(_Part):
-    """The template, and whether an empty candidate is a response like any other."""
+    """The template, whether an empty candidate is a response like any other, and whether fields are guarded."""
 
     template: str
     empty_candidate: Literal["judge", "fail"] = "judge"
+    guard: bool = False
 
 
 class Answer(_Part):
@@ -96,8 +99,12 @@ class Rubric(_Part):
     prompt: Template
 
     @classmethod
-    def load(cls, name_or_file: str | Path = DEFAULT_RUBRIC) -> Self:
+    def load(cls, name_or_file: str | Path = DEFAULT_RUBRIC, *, guard: bool = False) -> Self:
         """The rubric that ships under this name, or that this TOML file holds.
+
+        Args:
+            name_or_file: its name or file.
+            guard: guard the fields, even if the file does not say so.
 
         Raises:
             RubricError: no such rubric, an unreadable file, or one that does not hold together.
@@ -121,6 +128,8 @@ class Rubric(_Part):
             raise RubricError(f"rubric {where}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
         except tomllib.TOMLDecodeError as error:
             raise RubricError(f"rubric {where}: not TOML: {error}") from None
+        if guard:
+            document.setdefault("prompt", {})["guard"] = True
         try:
             return cls.model_validate(document)
         except ValidationError as error:
@@ -162,6 +171,11 @@ class Rubric(_Part):
         for field in ("instruction", "candidate"):
             if field not in used:
                 raise ValueError(f"prompt.template: placeholder {{${field}}} is missing")
+        if self.prompt.guard and (bare := unfenced(self.prompt.template)):
+            raise ValueError(
+                f"prompt.template: to be guarded, {{${bare[0]}}} must stand on a line of its own between "
+                "lines of ```"
+            )
         return self
 
     @property
@@ -207,6 +221,8 @@ class Rubric(_Part):
         if not row.candidate and self.prompt.empty_candidate == "fail":
             raise ValueError(f"an empty candidate, which the rubric {self.name} does not judge")
         fields = {name: getattr(row, name) for name in FIELDS}
+        if self.prompt.guard:
+            return guarded(self.prompt.template, fields)
         return _PLACEHOLDER.sub(lambda match: fields[match[1]], self.prompt.template)
 
     def parse(self, text: str) -> Answer:

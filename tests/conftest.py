@@ -29,6 +29,12 @@ template = "Q: {$instruction} R: {$reference} A: {$candidate}"
 """
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--hostile-rows", type=int, default=300, help="How many of test_hostile.py's rows to judge."
+    )
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test reads or writes the user's cache, nor the network, nor crowds a busy machine."""

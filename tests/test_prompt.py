@@ -138,6 +138,9 @@ def test_an_end_of_turn_in_a_response_does_not_end_the_turn(model: Path) -> None
         "nothing of the message",
         "{{ messages[0].content }} and {{ messages[0].content }}",
         "{{ messages[0].content | upper }}",
+        "{{ messages[0].content.split('</think>')[-1] }}",
+        "{% if '/no_think' in messages[0].content %}Do not think. {% endif %}{{ messages[0].content }}",
+        "{{ messages[0].content | replace('\n', ' ') }}",
     ],
 )
 def test_a_chat_template_that_cannot_hold_the_content_is_refused(model: Path, template: str) -> None:
@@ -145,6 +148,12 @@ def test_a_chat_template_that_cannot_hold_the_content_is_refused(model: Path, te
     tokenizer.chat_template = template
     with pytest.raises(ModelError, match="chat template"):
         PromptEncoder(tokenizer)
+
+
+def test_a_chat_template_that_names_the_day_gives_the_same_prompt_tomorrow(model: Path) -> None:
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"))
+    tokenizer.chat_template = "Today is {{ strftime_now('%d %B %Y') }}. {{ messages[0].content }}"
+    assert PromptEncoder(tokenizer).before == "Today is 01 January 2026. "
 
 
 def test_without_a_chat_template_the_text_stands_after_what_the_tokenizer_puts_first(model: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.options import (
+    AllowDownload,
     AsJson,
     ColumnNames,
     Deterministic,
@@ -17,6 +18,7 @@ from localjudge.cli.options import (
     EngineInt,
     EngineName,
     EngineText,
+    Guard,
     Inputs,
     ModelName,
     OnOverflow,
@@ -54,6 +56,7 @@ def audit(
         ),
     ] = None,
     model: ModelName = None,
+    allow_download: AllowDownload = False,
     engine: EngineName = "auto",
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
@@ -63,6 +66,7 @@ def audit(
     seed: Annotated[int, typer.Option(metavar="S", help="Of the rows, their perturbations and the judge.")] = 0,
     thinking_budget: ThinkingBudget = None,
     on_overflow: OnOverflow = "fail",
+    guard: Guard = False,
     deterministic: Deterministic = False,
     tensor_parallel_size: EngineInt = None,
     max_model_len: EngineInt = None,
@@ -73,7 +77,7 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Put the judge on trial: perturb rows in ways whose effect is known, and see what it makes of them."""
-    settle_environment(deterministic)
+    settle_environment(deterministic=deterministic, allow_download=allow_download)
     from localjudge.audit import draw, hold, read_audit
     from localjudge.audit.perturbations import PERTURBATIONS
     from localjudge.judge import Judge
@@ -107,9 +111,10 @@ def audit(
             thinking_budget=thinking_budget,
             on_overflow=on_overflow,
             engine_args=engine_args,
+            allow_download=allow_download,
         )
 
-    judged_by = Rubric.load(rubric)
+    judged_by = Rubric.load(rubric, guard=guard)
     drawn = draw(read_rows(files, columns), sample, seed, judged_by)
     progress = Progress()
     judge = make_judge(judged_by)

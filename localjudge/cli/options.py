@@ -24,6 +24,9 @@ Inputs = Annotated[
     ),
 ]
 RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric to judge by.")]
+Guard = Annotated[
+    bool, typer.Option("--guard", help="Fields cannot leave their fences, and show what is invisible in them.")
+]
 ModelName = Annotated[
     str | None,
     typer.Option(
@@ -32,6 +35,9 @@ ModelName = Annotated[
         help="A model directory or the id of a model in the local cache.  [default: the small bundled one]",
         show_default=False,
     ),
+]
+AllowDownload = Annotated[
+    bool, typer.Option("--allow-download", help="Fetch the model from the hub if it is not on this machine.")
 ]
 ColumnNames = Annotated[
     list[str] | None,
@@ -78,10 +84,12 @@ SWITCHES = {
     # Threads that spin while they wait make a run on a busy machine ten times slower.
     "OMP_WAIT_POLICY": "PASSIVE",
     "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TRANSFORMERS_VERBOSITY": "error",
     "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_DO_NOT_TRACK": "1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
@@ -107,8 +115,13 @@ def engine_options(named: Mapping[str, object], others: Sequence[str] | None) ->
     return given
 
 
-def settle_environment(deterministic: bool = False) -> None:
-    """No network and no chatter from the libraries below, unless the user has set it otherwise."""
+def settle_environment(*, deterministic: bool = False, allow_download: bool = False) -> None:
+    """No network and no chatter from the libraries below, unless the user has set it otherwise.
+
+    They read these when they are imported, so it comes first.
+    """
     settings = SWITCHES | ({"VLLM_BATCH_INVARIANT": "1"} if deterministic else {})
+    if allow_download:
+        os.environ |= {"HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0"}
     for name, value in settings.items():
         os.environ.setdefault(name, value)

@@ -12,6 +12,7 @@ import typer
 
 from localjudge.cli.options import (
     FAILED_ROWS,
+    AllowDownload,
     AsJson,
     ColumnNames,
     Deterministic,
@@ -20,6 +21,7 @@ from localjudge.cli.options import (
     EngineInt,
     EngineName,
     EngineText,
+    Guard,
     Inputs,
     Limit,
     ModelName,
@@ -41,6 +43,7 @@ def score(
     inputs: Inputs,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", show_default=False)],
     model: ModelName = None,
+    allow_download: AllowDownload = False,
     engine: EngineName = "auto",
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
@@ -56,6 +59,7 @@ def score(
     thinking_budget: ThinkingBudget = None,
     keep_thoughts: Annotated[bool, typer.Option("--keep-thoughts", help="Keep what it thought.")] = False,
     on_overflow: OnOverflow = "fail",
+    guard: Guard = False,
     shard: Annotated[
         str | None,
         typer.Option(metavar="I/N", help="Only part I of N, or 'slurm' for this task's.", show_default=False),
@@ -97,6 +101,7 @@ def score(
     from localjudge.judge import Judge
     from localjudge.progress import Progress
     from localjudge.rows import FILENAME, find_inputs, parse_columns, read_rows
+    from localjudge.rubric import Rubric
     from localjudge.run import Run
     from localjudge.run.estimate import Estimate
     from localjudge.run.plan import Plan
@@ -111,7 +116,7 @@ def score(
     files = find_inputs(inputs)
     part = Shard.parse(shard, os.environ)
     cluster = Cluster.parse(ray, num_workers, gpus_per_worker)
-    settle_environment(deterministic)
+    settle_environment(deterministic=deterministic, allow_download=allow_download)
     engine_args = engine_options(
         {
             "tensor_parallel_size": tensor_parallel_size,
@@ -124,7 +129,7 @@ def score(
     )
     judge = Judge(
         model,
-        rubric=rubric,
+        rubric=Rubric.load(rubric, guard=guard),
         engine=engine,
         max_rationale_tokens=max_rationale_tokens,
         temperature=temperature,
@@ -136,9 +141,11 @@ def score(
         engine_args=engine_args,
         cluster=cluster,
         allow_changed_model=allow_changed_model,
+        allow_download=allow_download,
     )
     progress = Progress()
-    progress.say(f"model {judge.model.name} · rubric {judge.rubric.name} · {len(files)} input(s) → {out}")
+    by = judge.rubric.name + ", guarded" * judge.rubric.prompt.guard
+    progress.say(f"model {judge.model.name} · rubric {by} · {len(files)} input(s) → {out}")
     if judge.notice:
         progress.warn(judge.notice)
     with Run(out, progress.say) as run:
@@ -183,9 +190,11 @@ def score(
 def prompt(
     inputs: Inputs,
     rubric: RubricName = "just-eval",
+    guard: Guard = False,
     column: ColumnNames = None,
     limit: Limit = None,
     model: ModelName = None,
+    allow_download: AllowDownload = False,
     tokens: Annotated[bool, typer.Option("--tokens", help="With the token ids that the engine gets.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line a row: id, text, tokens.")] = False,
 ) -> None:
@@ -195,13 +204,13 @@ def prompt(
     from localjudge.rubric import Rubric
     from localjudge.run.summary import printable
 
-    judged_by = Rubric.load(rubric)
-    settle_environment()
+    judged_by = Rubric.load(rubric, guard=guard)
+    settle_environment(allow_download=allow_download)
     encode = None
     if tokens:
         from localjudge.model import Model
 
-        encode = Model.find(model).prompts.encode
+        encode = Model.find(model, allow_download=allow_download).prompts.encode
     failed = False
     for row in islice(read_rows(find_inputs(inputs), parse_columns(column or ())), limit):
         try:

@@ -17,7 +17,7 @@ from localjudge.errors import UsageError
 
 Line = Mapping[str, Any]
 # A spreadsheet takes a cell that begins so for a formula, and runs it.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
 _AT_ONCE = 10_000
 
 

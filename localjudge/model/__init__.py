@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from localjudge.vocabulary import Vocabulary, read_vocabulary
 BUNDLED = "bundled"
 # The tokens between which models think.
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
+# Of a model on the hub: what is read of it. Pickled weights and programs are not even fetched.
+_FETCHED = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "*.md", "LICENSE*"]
 BUNDLED_NOTICE = (
     "These scores come from the small bundled model. They mean no more than this: which words of the reference "
     "it finds kept, changed or missing in the response, and how that is written. It errs, and knows nothing.\n"
@@ -32,19 +35,21 @@ class Model:
     path: Path
 
     @classmethod
-    def find(cls, name: str | Path | None = None) -> Model:
+    def find(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
         """The model in a directory, in the local hub cache by its id, or the bundled one.
 
-        Nothing is downloaded.
+        Args:
+            name: a directory or an id; None is the bundled one.
+            allow_download: fetch a model that is not here from the hub. Otherwise nothing is ever fetched.
 
         Raises:
             ModelError: it is not there, or it is nothing that can be loaded safely.
         """
-        model = cls.locate(name)
+        model = cls.locate(name, allow_download=allow_download)
         return model if model.is_bundled else model._checked()
 
     @classmethod
-    def locate(cls, name: str | Path | None = None) -> Model:
+    def locate(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
         """The same, whatever the directory holds.
 
         Raises:
@@ -54,7 +59,7 @@ class Model:
             return cls(BUNDLED, _bundled_folder())
         path = Path(name).expanduser()
         if not path.is_dir():
-            path = _cached_folder(str(name))
+            path = _cached_folder(str(name), allow_download)
         return cls(str(name), path.resolve())
 
     def _checked(self) -> Model:
@@ -86,21 +91,41 @@ class Model:
         from transformers import AutoTokenizer
 
         try:
-            return AutoTokenizer.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
+            # Where mistral-common is installed, a tekken.json would be read by it: its tokenizer has no twin.
+            return AutoTokenizer.from_pretrained(
+                self.path, local_files_only=True, trust_remote_code=False, mistral_format=False
+            )
         except Exception as error:  # the same
             raise ModelError(
-                f"model {self.name}: its tokenizer cannot be loaded: {_first_line(error)}"
+                f"model {self.name}: its tokenizer cannot be loaded: {_first_line(error)}{self._missing_reader}"
             ) from None
+
+    @property
+    def _missing_reader(self) -> str:
+        """What to install, where a tokenizer has only the SentencePiece form and its libraries are absent."""
+        only_sentencepiece = (self.path / "tokenizer.model").is_file() and not (
+            self.path / "tokenizer.json"
+        ).is_file()
+        absent = [name for name in ("sentencepiece", "google.protobuf") if not _installed(name)]
+        if not (only_sentencepiece and absent):
+            return ""
+        return "; it has only a tokenizer.model: pip install 'localjudge[sentencepiece]'"
 
     @cached_property
     def prompts(self) -> PromptEncoder:
         """What puts the chat template around a text. A model that can do without thinking is asked to."""
-        return PromptEncoder(self.tokenizer)
+        return self._prompts(thinking=False)
 
     @cached_property
     def thinking_prompts(self) -> PromptEncoder:
         """The same, but a model that can think is asked to."""
-        return PromptEncoder(self.tokenizer, thinking=True)
+        return self._prompts(thinking=True)
+
+    def _prompts(self, *, thinking: bool) -> PromptEncoder:
+        try:
+            return PromptEncoder(self.tokenizer, thinking=thinking)
+        except ModelError as error:
+            raise ModelError(f"model {self.name}: {error}") from None
 
     @cached_property
     def thinking_tokens(self) -> tuple[int | None, int] | None:
@@ -196,7 +221,7 @@ def _bundled_folder() -> Path:
     return folder
 
 
-def _cached_folder(name: str) -> Path:
+def _cached_folder(name: str, allow_download: bool) -> Path:
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise ModelError(f"model {name}: no such directory")
     from huggingface_hub import constants, snapshot_download
@@ -204,11 +229,26 @@ def _cached_folder(name: str) -> Path:
 
     try:
         return Path(snapshot_download(name, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError):
+    except (LocalEntryNotFoundError, HFValidationError) as error:
+        # Fetched without its pickles or its originals, a model is whole enough.
+        if incomplete := getattr(error, "snapshot_path", None):
+            return Path(incomplete)
+        looked = f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}"
+    if not allow_download:
         raise ModelError(
-            f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}; "
-            f"fetch it where there is a network: hf download {name}"
-        ) from None
+            f"{looked}; fetch it where there is a network: hf download {name}, or give score --allow-download"
+        )
+    try:
+        return Path(snapshot_download(name, allow_patterns=_FETCHED))
+    except Exception as error:  # the hub's, the network's and the disk's errors have no root in common
+        raise ModelError(f"{looked}; it cannot be fetched: {_first_line(error)}") from None
+
+
+def _installed(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # of the package that it would be in
+        return False
 
 
 def _first_line(error: BaseException) -> str:

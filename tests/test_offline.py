@@ -1,0 +1,192 @@
+"""Offline by default: nothing is fetched and nothing is told, unless a flag asks for it by name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from conftest import write_rows
+
+# Runs the program; any connection but to a local socket of the file system ends it.
+WATCHED = """
+import sys
+def watch(event, arguments):
+    if event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.sendto") or (
+        event in ("socket.connect", "socket.bind") and not isinstance(arguments[1], (str, bytes))
+    ):
+        print("WENT OUT", event, arguments, file=sys.stderr, flush=True)
+        sys.exit(99)
+sys.addaudithook(watch)
+from localjudge.cli import main
+main()
+"""
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def localjudge(
+    *arguments: object, watched: bool = True, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "TRANSFORMERS_"))}
+    program = ("-c", WATCHED) if watched else ("-m", "localjudge")
+    return subprocess.run(
+        [sys.executable, *program, *map(str, arguments)],
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_a_whole_run_goes_nowhere(tmp_path: Path, model: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 3)
+    end = localjudge("score", rows, "--model", model, "--out", tmp_path / "run", "--max-rationale-tokens", 5)
+    assert end.returncode == 0, end.stderr
+    assert len((tmp_path / "run" / "judgements.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("command", ["score", "prompt", "audit"])
+def test_a_model_that_is_not_here_is_one_line_and_no_connection(tmp_path: Path, command: str) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 1)
+    more = ("--tokens",) if command == "prompt" else ("--out", tmp_path / "run")
+    end = localjudge(command, rows, *more, "--model", "some/judge", HF_HOME=str(tmp_path / "hub"))
+    assert end.returncode == 2
+    (line,) = (line for line in end.stderr.splitlines() if line.startswith("localjudge:"))
+    assert f"not in the local cache {tmp_path / 'hub' / 'hub'}" in line
+    assert "hf download some/judge" in line
+    assert "--allow-download" in line
+
+
+def test_the_users_own_switches_stay_as_they_are(tmp_path: Path) -> None:
+    told = (
+        "import os; from localjudge.cli.options import settle_environment as settle; settle(); "
+        "print(os.environ['HF_HUB_OFFLINE'], os.environ['VLLM_NO_USAGE_STATS'], os.environ['DO_NOT_TRACK'])"
+    )
+    end = subprocess.run(
+        [sys.executable, "-c", told],
+        env={**os.environ, "HF_HUB_OFFLINE": "0", "DO_NOT_TRACK": "0"},
+        capture_output=True,
+        text=True,
+    )
+    assert end.stdout.split() == ["0", "1", "0"]
+
+
+def test_the_library_changes_no_environment(tmp_path: Path, model: Path) -> None:
+    code = f"""
+import os
+before = dict(os.environ)
+from localjudge import Judge, Row
+found = list(Judge({str(model)!r}, max_rationale_tokens=5).score([Row("Q", "C", "R")]))
+assert len(found) == 1 and found[0].status == "judged"
+changed = {{k for k in before.keys() | os.environ.keys() if before.get(k) != os.environ.get(k)}}
+print(sorted(changed))
+"""
+    plain = f"import os; before = dict(os.environ); import torch, transformers; {code.splitlines()[-2].strip()}"
+    plain += "; print(sorted(changed))"
+    ours, theirs = (
+        subprocess.run([sys.executable, "-c", each], capture_output=True, text=True) for each in (code, plain)
+    )
+    assert ours.returncode == theirs.returncode == 0, ours.stderr + theirs.stderr
+    assert ours.stdout == theirs.stdout
+
+
+class Hub(BaseHTTPRequestHandler):
+    """A hub of models with one of them: `some/judge`."""
+
+    folder: Path
+    asked: list[str]
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        path = self.path.split("?")[0]
+        self.asked.append(path)
+        names = sorted(file.name for file in self.folder.iterdir())
+        if path == "/api/models/some/judge/revision/main" or path == "/api/models/some/judge":
+            about = {"id": "some/judge", "sha": COMMIT, "siblings": [{"rfilename": name} for name in names]}
+            self.answer(json.dumps(about).encode(), {"Content-Type": "application/json"})
+        elif path.startswith("/api/models/some/judge/tree/"):
+            tree = [self.entry(self.folder / name) for name in names]
+            self.answer(json.dumps(tree).encode(), {"Content-Type": "application/json"})
+        elif path.startswith("/some/judge/resolve/") and (name := path.split("/")[-1]) in names:
+            content = (self.folder / name).read_bytes()
+            etag = hashlib.sha1(content).hexdigest()
+            self.answer(content, {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT})
+        else:
+            self.send_error(404)
+
+    def entry(self, file: Path) -> Mapping[str, object]:
+        oid = hashlib.sha1(file.read_bytes()).hexdigest()
+        return {"type": "file", "path": file.name, "size": file.stat().st_size, "oid": oid}
+
+    def answer(self, content: bytes, headers: Mapping[str, str]) -> None:
+        self.send_response(200)
+        for name, value in {**headers, "Content-Length": str(len(content))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(content)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(tmp_path: Path, model: Path) -> Iterator[tuple[str, list[str]]]:
+    """The address of a hub on this machine, and what it was asked."""
+    folder = tmp_path / "on the hub"
+    folder.mkdir()
+    for file in model.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "pytorch_model.bin").write_bytes(b"pickled")
+    (folder / "modeling.py").write_text("raise SystemExit('this ran')")
+    asked: list[str] = []
+    handler = type("Hub", (Hub,), {"folder": folder, "asked": asked})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", asked
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_download_is_asked_for_by_name_and_leaves_programs_and_pickles_behind(
+    tmp_path: Path, hub: tuple[str, list[str]]
+) -> None:
+    address, asked = hub
+    rows = write_rows(tmp_path / "rows.jsonl", 2)
+    home = tmp_path / "hub"
+    command = ("score", rows, "--model", "some/judge", "--max-rationale-tokens", 5)
+    place = {"HF_HOME": str(home), "HF_ENDPOINT": address}
+    refused = localjudge(*command, "--out", tmp_path / "run", **place)
+    assert refused.returncode == 2
+    assert asked == []
+    fetched = localjudge(*command, "--out", tmp_path / "run", "--allow-download", watched=False, **place)
+    assert fetched.returncode == 0, fetched.stderr
+    assert asked
+    kept = {file.name for file in home.rglob("*") if file.is_file()}
+    assert "model.safetensors" in {path.name for path in home.rglob("*.safetensors")}
+    assert kept.isdisjoint({"pytorch_model.bin", "modeling.py"})
+    assert not any(path.endswith(("pytorch_model.bin", "modeling.py")) for path in asked)
+    # It is here now: the same command needs no network again.
+    asked.clear()
+    again = localjudge(*command, "--out", tmp_path / "again", **place)
+    assert again.returncode == 0, again.stderr
+    assert asked == []
+
+
+def test_a_download_that_fails_is_one_line(tmp_path: Path, hub: tuple[str, list[str]]) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 1)
+    command = ("score", rows, "--out", tmp_path / "run", "--model", "some/other", "--allow-download")
+    end = localjudge(*command, watched=False, HF_HOME=str(tmp_path / "hub"), HF_ENDPOINT=hub[0])
+    assert end.returncode == 2
+    assert [line for line in end.stderr.splitlines() if "it cannot be fetched" in line]
