@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 from conftest import Cli
+from hypothesis import given
+from hypothesis import strategies as st
 from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
@@ -347,6 +349,11 @@ def test_what_cannot_be_counted_is_not_guessed() -> None:
     with pytest.raises(ModelError, match="quantised by rot13 cannot be counted"):
         strange.weight_bytes  # noqa: B018
     assert shape_of({**LLAMA, "model_type": "llama9"}, "new").estimated
+    searched = shape_of({**LLAMA, "block_configs": [{}]}, "searched")
+    subject = Subject("searched", "here", searched, 16 * GIB, True, None)
+    plan = Plan.make(subject, Use(), Machine((), None), gpu_memory=H100)
+    assert "32 of 32 layers keep a state that is not known here" in plan.notes
+    assert plan.flags == ["--tensor-parallel-size", "1", "--max-model-len", "4096"]
 
 
 @pytest.mark.parametrize(
@@ -368,6 +375,29 @@ def test_a_configuration_that_makes_no_sense_is_one_clear_line(change: dict[str,
     with pytest.raises(ModelError, match=said) as raised:
         shape_of({**LLAMA, **change}, "odd")
     assert "\n" not in str(raised.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=4,
+)
+NAMES = [
+    "attention_chunk_size", "dtype", "full_attention_interval", "head_dim", "hidden_size", "kv_lora_rank",
+    "layer_types", "linear_num_key_heads", "model_type", "num_experts", "num_hidden_layers",
+    "num_key_value_heads", "per_layer_config", "quantization_config", "sliding_window", "text_config",
+    "vocab_size",
+]  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), JSON, min_size=1))
+def test_any_configuration_is_planned_or_refused(change: dict[str, Any]) -> None:
+    try:
+        shape = shape_of({**LLAMA, **change}, "any")
+        plan = needs(shape, shape.weight_bytes, Use(), gpu_memory=H100)
+    except ModelError:
+        return
+    assert plan.chosen or plan.problem
 
 
 # What models really take.

@@ -72,7 +72,7 @@ def shape_of(config: Mapping[str, Any], name: str) -> Shape:
     """
     try:
         return _Reader(config, name).shape()
-    except (AttributeError, TypeError, ValueError) as error:  # a number, say, where a list belongs
+    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:  # a number for a list, say
         raise ModelError(f"model {name}: its config.json does not hold together: {error}") from None
 
 

@@ -208,16 +208,17 @@ def _placement(
     overhead = 2 * GIB + batched_tokens * width * min(2, shape.element) + 12 * rows_at_once * shape.vocabulary
     cache = room - share - overhead
     states = shape.state_bytes // gpus
-    row = shape.cached_values(tokens, gpus, BLOCK) * number + states
-    block = shape.cached_values(BLOCK, gpus, BLOCK) * number
+    # Where no layer's cache is known here, only vLLM's own bound on rows is left.
+    row = shape.cached_values(tokens, gpus, BLOCK) * number + states or 1
+    block = shape.cached_values(BLOCK, gpus, BLOCK) * number or 1
     return Placement(
         gpus=gpus,
         weights=share,
         overhead=overhead,
         cache=cache,
         row=row,
-        rows=min(max(0, cache) // row, rows_at_once) if row else 0,
-        longest=max(0, cache - states) // block * BLOCK if block else 0,
+        rows=min(max(0, cache) // row, rows_at_once),
+        longest=max(0, cache - states) // block * BLOCK,
         refused=refusal(shape, gpus),
     )
 
