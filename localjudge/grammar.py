@@ -34,6 +34,7 @@ import os
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -436,4 +437,5 @@ def _save(file: Path, key: str, table: TokenTable) -> None:
         table.save(scratch, key)
         scratch.replace(file)
     except OSError:
-        scratch.unlink(missing_ok=True)
+        with suppress(OSError):
+            scratch.unlink()

@@ -17,6 +17,7 @@ from localjudge.engines import Completion, Decoding, Engine, open_engine
 from localjudge.errors import ModelError, UsageError
 from localjudge.grammar import cache_folder, stretch_for, token_table
 from localjudge.model import BUNDLED_NOTICE, Model
+from localjudge.model.manifest import is_verified
 from localjudge.prompt import Halt, Prompt
 from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
 from localjudge.rows import as_row
@@ -55,7 +56,8 @@ class Judge:
             print(outcome.id, outcome.scores if outcome.status == "judged" else outcome.error)
 
     Args:
-        model: a model directory, the id of one in the local hub cache, or None for the small bundled model.
+        model: a model directory, the id of one in the local hub cache, or None for the small bundled model; or
+            one that has been found already.
         rubric: a rubric, the name of one that ships, or its file.
         engine: `auto`, `vllm` or `transformers`; `auto` is vLLM where it is installed and there is a GPU.
         max_rationale_tokens: the most tokens of a rationale, 1 or more.
@@ -69,6 +71,7 @@ class Judge:
             `truncate-candidate`, which leaves out as much of the candidate's end as it must.
         engine_args: the engine's own options.
         cluster: a Ray cluster whose workers have such an engine each; None judges in this process.
+        allow_changed_model: judge by a model whose files are not those that it was verified with, too.
         allow_download: fetch a model that is not on this machine. Otherwise nothing is ever fetched.
 
     Raises:
@@ -77,7 +80,7 @@ class Judge:
 
     def __init__(
         self,
-        model: str | Path | None = None,
+        model: Model | str | Path | None = None,
         *,
         rubric: Rubric | str | Path = DEFAULT_RUBRIC,
         engine: str = "auto",
@@ -90,6 +93,7 @@ class Judge:
         on_overflow: str = "fail",
         engine_args: Mapping[str, str] | None = None,
         cluster: Cluster | None = None,
+        allow_changed_model: bool = False,
         allow_download: bool = False,
     ) -> None:
         if not 0 <= temperature < float("inf"):
@@ -99,7 +103,8 @@ class Judge:
         if on_overflow not in ON_OVERFLOW:
             raise UsageError(f"--on-overflow {on_overflow}: there are {' and '.join(ON_OVERFLOW)}")
         self.rubric = rubric if isinstance(rubric, Rubric) else Rubric.load(rubric)
-        self.model = Model.find(model, allow_download=allow_download)
+        self.model = model if isinstance(model, Model) else Model.find(model, allow_download=allow_download)
+        self._verified = is_verified(self.model, allow_changed_model)
         self.seed = seed
         self._max_rationale_tokens = max_rationale_tokens
         self._engine_name = engine
@@ -197,7 +202,12 @@ class Judge:
             "settings": self.settings if settings is None else settings,
             "rubric": self.rubric.model_dump(mode="json"),
             "prompt_sha256": self.rubric.template_digest,
-            "model": {"name": self.model.name, "path": str(self.model.path), "files": self.model.files},
+            "model": {
+                "name": self.model.name,
+                "path": str(self.model.path),
+                "files": self.model.files,
+                "verified": self._verified,
+            },
             "max_tokens": self.decoding.max_tokens,
             "notice": self.notice,
         }

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from localjudge.cli import audit, report, runs, scoring, trust
+from localjudge.cli import audit, doctor, models, report, runs, scoring, trust
 from localjudge.errors import LocalJudgeError
 
 app = typer.Typer(
@@ -31,9 +31,11 @@ for command in (
     trust.calibrate,
     audit.audit,
     scoring.repeat,
+    doctor.doctor,
 ):
     app.command()(command)
 app.command("import")(trust.import_scores)
+app.add_typer(models.app, name="models")
 
 
 def main() -> None:
@@ -43,6 +45,12 @@ def main() -> None:
     except LocalJudgeError as error:
         typer.echo(f"localjudge: {error}", err=True)
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        if (error.name or "localjudge").startswith("localjudge"):
+            raise
+        mend = "pip install 'localjudge[cpu]'; localjudge doctor says what else is missing"
+        typer.echo(f"localjudge: {error.name} is not installed: {mend}", err=True)
+        sys.exit(2)
     except KeyboardInterrupt as stopped:
         typer.echo("localjudge: stopped; the same command continues", err=True)
         sys.exit(getattr(stopped, "exit_code", 130))

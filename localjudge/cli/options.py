@@ -80,6 +80,24 @@ RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.
 AsJson = Annotated[bool, typer.Option("--json", help="The same as JSON, for programs.")]
 
 
+SWITCHES = {
+    # Threads that spin while they wait make a run on a busy machine ten times slower.
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_DO_NOT_TRACK": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
+    "DO_NOT_TRACK": "1",
+}
+"""What `settle_environment` sets: no network and no chatter from the libraries below."""
+
+
 def print_table(table: object) -> None:
     from rich.console import Console
 
@@ -102,23 +120,7 @@ def settle_environment(*, deterministic: bool = False, allow_download: bool = Fa
 
     They read these when they are imported, so it comes first.
     """
-    settings = {
-        # Threads that spin while they wait make a run on a busy machine ten times slower.
-        "OMP_WAIT_POLICY": "PASSIVE",
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "TRANSFORMERS_VERBOSITY": "error",
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_DO_NOT_TRACK": "1",
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_BACKEND_LOG_LEVEL": "fatal",
-        "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
-        "DO_NOT_TRACK": "1",
-    }
-    if deterministic:
-        settings["VLLM_BATCH_INVARIANT"] = "1"
+    settings = SWITCHES | ({"VLLM_BATCH_INVARIANT": "1"} if deterministic else {})
     if allow_download:
         os.environ |= {"HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0"}
     for name, value in settings.items():

@@ -92,6 +92,9 @@ def score(
     dtype: EngineText = None,
     quantization: EngineText = None,
     engine_arg: EngineArgs = None,
+    allow_changed_model: Annotated[
+        bool, typer.Option("--allow-changed-model", help="Judge although the model's manifest does not match.")
+    ] = False,
 ) -> None:
     """Judge every row and write a run directory. The same command again continues a run."""
     from localjudge.cluster import Cluster
@@ -137,6 +140,7 @@ def score(
         on_overflow=on_overflow,
         engine_args=engine_args,
         cluster=cluster,
+        allow_changed_model=allow_changed_model,
         allow_download=allow_download,
     )
     progress = Progress()

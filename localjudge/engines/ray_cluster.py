@@ -65,8 +65,12 @@ class Placement:
         return f"{self.gpus:g} GPU" if self.gpus else f"{self.cpus:g} CPU"
 
 
-def connect(address: str) -> str:
+def connect(address: str, start: bool = True) -> str:
     """Join a cluster, or start one on this machine; `local`, or its address.
+
+    Args:
+        address: as `Cluster` has it.
+        start: whether `auto` may start one where none is running.
 
     Raises:
         UsageError: there is none at the address.
@@ -79,7 +83,7 @@ def connect(address: str) -> str:
         _reach(named)
     on_terminate = signal.getsignal(signal.SIGTERM)
     try:
-        return _init(address)
+        return _init(address, start)
     except Exception as error:  # Ray raises plain exceptions, too, where it does not get going
         raise UsageError(f"--ray {address}: {(str(error).strip() or repr(error)).splitlines()[0]}") from None
     finally:
@@ -87,17 +91,19 @@ def connect(address: str) -> str:
             signal.signal(signal.SIGTERM, on_terminate)  # Ray puts its own there
 
 
-def _init(address: str) -> str:
+def _init(address: str, start: bool) -> str:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": False}
-    start = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
-    if address == AUTO:
+    own = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
+    if address == AUTO and not start:
+        ray.init(AUTO, **quiet)
+    elif address == AUTO:
         try:
-            ray.init(**quiet, **start)
+            ray.init(**quiet, **own)
             return LOCAL
         except ValueError:  # there is one already, which takes no orders of how to start
             ray.init(**quiet)
     elif address == LOCAL:
-        ray.init(LOCAL, **quiet, **start)
+        ray.init(LOCAL, **quiet, **own)
         return LOCAL
     else:
         ray.init(address, **quiet)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import ModelError
-from localjudge.grammar import cache_folder
+from localjudge.model.digests import decisive_digest, digests
 from localjudge.prompt import PromptEncoder, render
 from localjudge.vocabulary import Vocabulary, read_vocabulary
 
@@ -47,12 +45,22 @@ class Model:
         Raises:
             ModelError: it is not there, or it is nothing that can be loaded safely.
         """
+        model = cls.locate(name, allow_download=allow_download)
+        return model if model.is_bundled else model._checked()
+
+    @classmethod
+    def locate(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
+        """The same, whatever the directory holds.
+
+        Raises:
+            ModelError: it is not there.
+        """
         if name is None or str(name) == BUNDLED:
             return cls(BUNDLED, _bundled_folder())
         path = Path(name).expanduser()
         if not path.is_dir():
             path = _cached_folder(str(name), allow_download)
-        return cls(str(name), path.resolve())._checked()
+        return cls(str(name), path.resolve())
 
     def _checked(self) -> Model:
         if not (self.path / "config.json").is_file():
@@ -74,7 +82,7 @@ class Model:
 
         try:
             config = AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # a file of a stranger's: the library raises anything
             raise ModelError(f"model {self.name}: {_first_line(error)}") from None
         return config.get_text_config()
 
@@ -87,7 +95,7 @@ class Model:
             return AutoTokenizer.from_pretrained(
                 self.path, local_files_only=True, trust_remote_code=False, mistral_format=False
             )
-        except (OSError, ValueError, KeyError, ImportError) as error:
+        except Exception as error:  # the same
             raise ModelError(
                 f"model {self.name}: its tokenizer cannot be loaded: {_first_line(error)}{self._missing_reader}"
             ) from None
@@ -189,26 +197,28 @@ class Model:
     @cached_property
     def files(self) -> dict[str, str]:
         """SHA-256 of each file in the directory, in hex. Remembered in the cache while a file is unchanged."""
-        return _digests(self.path)
+        return digests(self.path)
 
     @property
     def digest(self) -> str:
         """SHA-256 over what decides the model's answers: weights, configuration, tokenizer, chat template."""
-        decisive = {
-            name: digest
-            for name, digest in self.files.items()
-            if name.endswith((".safetensors", ".json", ".jinja", ".model"))
-        }
-        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+        return decisive_digest(self.files)
+
+
+def shipped_folder(name: str) -> Path | None:
+    """`models/NAME` of the checkout, or its copy inside an installed package; None where neither is there."""
+    package = Path(__file__).parents[1]
+    for folder in (package / "_models" / name, package.parent / "models" / name):
+        if folder.is_dir():
+            return folder
+    return None
 
 
 def _bundled_folder() -> Path:
-    """`models/bundled` of the checkout, or its copy inside an installed package."""
-    package = Path(__file__).parents[1]
-    for folder in (package / "_models" / BUNDLED, package.parent / "models" / BUNDLED):
-        if (folder / "config.json").is_file():
-            return folder
-    raise ModelError("the bundled model is missing from this installation; name one with --model")
+    folder = shipped_folder(BUNDLED)
+    if folder is None or not (folder / "config.json").is_file():
+        raise ModelError("the bundled model is missing from this installation; name one with --model")
+    return folder
 
 
 def _cached_folder(name: str, allow_download: bool) -> Path:
@@ -226,41 +236,12 @@ def _cached_folder(name: str, allow_download: bool) -> Path:
         looked = f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}"
     if not allow_download:
         raise ModelError(
-            f"{looked}; fetch it where there is a network: hf download {name}, or let this command, "
-            "with --allow-download"
+            f"{looked}; fetch it where there is a network: hf download {name}, or give score --allow-download"
         )
     try:
         return Path(snapshot_download(name, allow_patterns=_FETCHED))
     except Exception as error:  # the hub's, the network's and the disk's errors have no root in common
         raise ModelError(f"{looked}; it cannot be fetched: {_first_line(error)}") from None
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    memory_file = cache_folder() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:32]}.json"
-    try:
-        memory = json.loads(memory_file.read_text())
-    except (OSError, ValueError):
-        memory = {}
-    digests, remembered = {}, {}
-    for file in sorted(folder.iterdir()):
-        if not file.is_file() or file.name.startswith("."):
-            continue
-        status = file.stat()
-        stamp = f"{file.resolve()} {status.st_size} {status.st_mtime_ns}"
-        known = memory.get(stamp) if isinstance(memory, dict) else None
-        if known is None:
-            with file.open("rb") as stream:
-                known = hashlib.file_digest(stream, "sha256").hexdigest()
-        digests[file.name] = remembered[stamp] = known
-    if remembered != memory:
-        scratch = memory_file.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            memory_file.parent.mkdir(parents=True, exist_ok=True)
-            scratch.write_text(json.dumps(remembered))
-            scratch.replace(memory_file)
-        except OSError:
-            scratch.unlink(missing_ok=True)
-    return digests
 
 
 def _installed(name: str) -> bool:

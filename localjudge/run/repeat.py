@@ -97,6 +97,7 @@ def _judge(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> Judge:
         thinking_budget=settings["thinking_budget"],
         on_overflow=settings["on_overflow"],
         engine_args={**start["engine_args"], **smaller},
+        allow_changed_model=True,  # the run's own digest decides here
     )
 
 

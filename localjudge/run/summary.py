@@ -11,6 +11,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from localjudge.terminal import printable as printable  # for those who look for it here
+
 _MOST_BARS = 10
 """A scale of more values is drawn in this many steps."""
 
@@ -119,14 +121,6 @@ class Summary:
 def bars(shares: Iterable[float]) -> str:
     """A small bar for each share of a whole; a dot for one too small to be seen."""
     return "".join("·" if share < 0.005 else "▁▂▃▄▅▆▇█"[min(7, int(share * 8))] for share in shares)
-
-
-def printable(text: str) -> str:
-    """The text without what could steer a terminal: control characters become visible."""
-    return "".join(
-        character if character.isprintable() or character in "\n\t" else f"\\u{ord(character):04x}"
-        for character in text
-    )
 
 
 def _reason(line: Mapping[str, Any]) -> str:

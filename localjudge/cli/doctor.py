@@ -1,0 +1,66 @@
+"""The command `doctor`: whether a run would start here."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from localjudge.cli.options import SWITCHES, AsJson, ModelName, settle_environment
+from localjudge.errors import UsageError
+
+_ENGINES = ("auto", "vllm", "transformers")
+
+
+def doctor(
+    model: ModelName = None,
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="auto|vllm|transformers", help="What is to run the model.")
+    ] = "auto",
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|local|ADDRESS", help="The Ray cluster to judge on, if any.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="The run directory to be, for its disk.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look whether a run would start on this machine; each thing that is wrong comes with its mend.
+
+    Takes the flags of score that matter. Ends with 0 when a run would start, and with 1 when not. Nothing is
+    asked of any network but of the Ray cluster that is named.
+    """
+    from rich.console import Console
+
+    from localjudge.checks import checklist, is_sound
+    from localjudge.cluster import Cluster
+    from localjudge.doctor import Intent, examine
+
+    if engine not in _ENGINES:
+        raise UsageError(f"--engine {engine}: there are {', '.join(_ENGINES)}")
+    cluster = Cluster.parse(ray)
+    switched = {
+        name: (os.environ[name], ours)
+        for name, ours in SWITCHES.items()
+        if os.environ.get(name, ours).lower() not in _alike(ours)
+    }
+    settle_environment()
+    checks = examine(Intent(model, engine, cluster, out, switched))
+    if as_json:
+        typer.echo(json.dumps([check.as_dict() for check in checks], ensure_ascii=False, indent=2))
+    else:
+        Console(highlight=False, soft_wrap=True).print(checklist(checks))
+    if not is_sound(checks):
+        raise typer.Exit(1)
+
+
+def _alike(value: str) -> tuple[str, ...]:
+    """Values of a switch that mean the same, in lower case."""
+    return ("1", "true", "yes", "on") if value == "1" else (value.lower(),)

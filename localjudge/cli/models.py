@@ -1,0 +1,146 @@
+"""The commands `models`: the judges one can run, what each needs, and whether a directory of one is whole."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Annotated
+
+import typer
+
+from localjudge.cli.options import AsJson, print_table, settle_environment
+from localjudge.errors import ModelError, UsageError
+
+app = typer.Typer(
+    help="The judges one can run: what there is, what each needs, whether a directory is whole.",
+    no_args_is_help=False,
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def models(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the judges that one can run, and what each needs on GPUs of 80 GB."""
+    if context.invoked_subcommand is not None:
+        if as_json:
+            raise UsageError(f"models --json {context.invoked_subcommand}: put --json behind the command")
+        return
+    settle_environment()
+    from localjudge.model.catalogue import Catalogue
+
+    catalogue = Catalogue.here()
+    if as_json:
+        typer.echo(json.dumps(catalogue.as_list()))
+    else:
+        print_table(catalogue.table())
+        for note in catalogue.notes:
+            typer.echo(note)
+        typer.echo("GPUs: of 80 GB each; in full: localjudge models plan MODEL", err=True)
+
+
+@app.command()
+def plan(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A profile's name, a repository's id, a model directory, or 'bundled'.",
+            show_default=False,
+        ),
+    ],
+    gpu_memory: Annotated[float, typer.Option(metavar="GIB", help="The memory of each GPU.")] = 80,
+    gpus: Annotated[int, typer.Option(min=1, metavar="N", help="The most GPUs to use.")] = 8,
+    gpu_memory_utilization: Annotated[float, typer.Option(metavar="SHARE", help="As vLLM's.")] = 0.9,
+    kv_cache_dtype: Annotated[str, typer.Option(metavar="auto|fp8", help="As vLLM's.")] = "auto",
+    prompt_tokens: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The tokens of a typical prompt.")
+    ] = 1500,
+    max_rationale_tokens: Annotated[
+        int, typer.Option(min=1, metavar="N", help="The most tokens of a rationale.")
+    ] = 256,
+    thinking_budget: Annotated[
+        int, typer.Option(min=0, metavar="N", help="The most tokens of a thought before it.")
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a model needs: weights, KV cache, rows in flight, GPUs, and whether this machine has that."""
+    if kv_cache_dtype not in ("auto", "fp8"):
+        raise UsageError(f"--kv-cache-dtype {kv_cache_dtype}: there are auto and fp8")
+    if not 0 < gpu_memory_utilization <= 1:
+        raise UsageError(f"--gpu-memory-utilization {gpu_memory_utilization}: give a share above 0, at most 1")
+    if not 0 < gpu_memory < 1e6:
+        raise UsageError(f"--gpu-memory {gpu_memory:g}: give the GiB of one GPU, such as 80")
+    settle_environment()
+    from localjudge.model.machine import Machine
+    from localjudge.model.memory import GIB, Use
+    from localjudge.model.plan import Plan, Subject
+    from localjudge.run.summary import printable
+
+    use = Use(prompt_tokens, max_rationale_tokens, thinking_budget, gpu_memory_utilization, kv_cache_dtype)
+    try:
+        subject = Subject.find(model)
+        made = Plan.make(subject, use, Machine.here(), gpu_memory=int(gpu_memory * GIB), gpus=gpus)
+    except ModelError as error:
+        raise ModelError(printable(str(error))) from None
+    if as_json:
+        typer.echo(json.dumps(made.as_dict()))
+        return
+    typer.echo(printable(made.text()))
+    print_table(made.table())
+    if made.flags:
+        typer.echo(printable(f"localjudge score … --model {subject.name} {' '.join(made.flags)}"))
+    typer.echo(printable(f"this machine: {made.fits_here[1]}"))
+    for note in made.notes:
+        typer.echo(printable(f"note: {note}"))
+
+
+@app.command()
+def verify(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR", help="A model directory, the id of a model in the local cache, or 'bundled'."
+        ),
+    ],
+    no_manifest: Annotated[bool, typer.Option("--no-manifest", help="Check only, and write nothing.")] = False,
+    renew: Annotated[
+        bool, typer.Option("--renew", help="Write a new manifest in the place of the one that is there.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check that a model directory is whole and safe, and write down what it holds.
+
+    The manifest, localjudge-manifest.json, keeps the size and SHA-256 of every file. From then on, judging by
+    the model is refused when a file is another. Ends with 0 where nothing is wrong, and with 2 otherwise.
+    """
+    settle_environment()
+    from rich.console import Console
+
+    from localjudge.checks import checklist, is_sound
+    from localjudge.model import Model
+    from localjudge.model.digests import model_files
+    from localjudge.model.verification import verify as look_at
+    from localjudge.terminal import printable
+
+    if no_manifest and renew:
+        raise UsageError("--renew writes a manifest, --no-manifest writes none; give one of them")
+    found = Model.locate(model)
+    total = sum(file.stat().st_size for file in model_files(found.path))
+    said, done = 0.0, 0
+
+    def read(count: int) -> None:
+        nonlocal said, done
+        said, done = said or time.monotonic(), done + count
+        if time.monotonic() - said > 5:
+            said = time.monotonic()
+            typer.echo(f"{done / 1e9:.1f} of {total / 1e9:.1f} GB read", err=True)
+
+    typer.echo(printable(f"{found.name} · {found.path}"), err=True)
+    checks = look_at(found, write=not no_manifest, renew=renew, read=read)
+    if as_json:
+        typer.echo(json.dumps([check.as_dict() for check in checks], ensure_ascii=False, indent=2))
+    else:
+        Console(highlight=False, soft_wrap=True).print(checklist(checks))
+    if not is_sound(checks):
+        raise typer.Exit(2)

@@ -1,0 +1,411 @@
+"""`doctor`: all green where a run would start, and each red line, provoked."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from conftest import Cli, Ended
+
+from localjudge.checks import Check
+from localjudge.doctor import Intent, examine, hardware, packages, storage
+from localjudge.doctor.hardware import Gpus, judge_gpus
+
+GIB = 2**30
+
+
+def lines(end: Ended, state: str) -> list[str]:
+    """Of the checks that came to this, the name and what was said."""
+    return [" ".join(line.split()[2:]) for line in end.out.splitlines() if line.split()[1] == state]
+
+
+def fake_package(folder: Path, name: str, *headers: str, version: str = "0.0.1") -> None:
+    """The metadata of an installed package, without the package."""
+    info = folder / f"{name}-{version}.dist-info"
+    info.mkdir(parents=True)
+    text = "\n".join(["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", *headers])
+    (info / "METADATA").write_text(text + "\n")
+
+
+def program(path: Path, *args: str, **environment: str) -> Ended:
+    """The program in a process of its own, which finds modules in this folder first."""
+    root = str(Path(packages.__file__).parents[2])
+    end = subprocess.run(
+        [sys.executable, "-m", "localjudge", "doctor", *args],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(path), root])} | environment,
+        capture_output=True,
+        text=True,
+    )
+    return Ended(end.returncode, end.stdout, end.stderr)
+
+
+@pytest.fixture
+def installed_as(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose modules and metadata come before what is really installed."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that says what a driver of 2023 with a GPU would."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "nvidia-smi").write_text(
+        '#!/bin/sh\ncase "$1" in --query*) echo "535.54.03, NVIDIA A100-SXM4-80GB, 81920 MiB";;\n'
+        '*) echo "| NVIDIA-SMI 535.54.03   Driver Version: 535.54.03   CUDA Version: 12.2 |";; esac\n'
+    )
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
+
+
+def test_a_machine_on_which_a_run_would_start_is_green_and_ends_with_0(
+    cli: Cli, tmp_path: Path, model: Path
+) -> None:
+    end = cli("doctor", "--model", model, "--engine", "transformers", "--out", tmp_path / "a" / "new")
+    assert (end.code, lines(end, "wrong")) == (0, []), end.out
+    assert {line[:7] for line in end.out.splitlines()} <= {"✓ ok   ", "! note "}
+    said = {line.split()[0] for line in lines(end, "ok")}
+    assert {"python", "packages", "outlines", "torch", "engine", "cpus", "memory", "out", "model"} <= said
+    assert not (tmp_path / "a").exists(), "an examination leaves nothing behind"
+    assert cli("score", "examples", "--limit", 1, "--out", tmp_path / "out", "--model", model,
+               "--max-rationale-tokens", 1).code == 0, "what is green starts"  # fmt: skip
+
+
+def test_the_findings_come_as_json_too(cli: Cli, model: Path) -> None:
+    end = cli("doctor", "--model", model / "none", "--json")
+    checks = json.loads(end.out)
+    assert end.code == 1
+    assert all(set(check) == {"name", "state", "found", "mend"} for check in checks)
+    assert [check["name"] for check in checks if check["state"] == "wrong"] == ["model"]
+
+
+def test_broken_libraries_are_each_a_red_line_and_the_examination_goes_on(tmp_path: Path) -> None:
+    fake_package(
+        tmp_path,
+        "localjudge",
+        "Requires-Python: >=3.99",
+        "Requires-Dist: numpy>=99",
+        "Requires-Dist: no-such-thing>=1",
+        "Requires-Dist: rich>=1",
+        'Requires-Dist: abacus>=2; extra == "vllm"',
+    )
+    (tmp_path / "torch.py").write_text("raise OSError('libcudart.so.13: cannot open shared object file')\n")
+    (tmp_path / "outlines_core.py").write_text("raise ImportError('undefined symbol: PyInit')\n")
+    end = program(tmp_path, "--engine", "vllm", "--model", "none")
+    assert (end.code, "Traceback" in end.err) == (1, False), end.err
+    said = lines(end, "wrong")
+    for expected in (
+        "python 3.",
+        "packages numpy ",
+        "packages no-such-thing is not installed → pip install 'no-such-thing>=1'",
+        "packages abacus is not installed → pip install 'localjudge[vllm]'",
+        "outlines ImportError: undefined symbol: PyInit → ",
+        "torch OSError: libcudart.so.13: cannot open shared object file → ",
+    ):
+        assert sum(line.startswith(expected) for line in said) == 1, (expected, said)
+    assert "localjudge needs >=3.99 → make a virtual environment with Python >=3.99" in said[0]
+    assert any("localjudge needs >=99 → pip install 'numpy>=99'" in line for line in said)
+    assert all(" → " in line for line in said)
+    assert any(line.startswith("packages rich ") for line in lines(end, "ok")), "and what is there is named"
+    assert any(line.startswith("memory ") for line in lines(end, "ok"))
+
+
+def test_without_metadata_of_its_own_python_and_packages_are_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "_SELF", "localjudge-of-nowhere")
+    red = {check.name: check for check in examine(Intent(model="none")) if check.state == "wrong"}
+    assert set(red) == {"python", "packages", "model"}
+    assert red["python"].found == "cannot be checked: localjudge-of-nowhere is not installed"
+    assert "pip install" in red["python"].mend
+
+
+def test_the_extras_of_what_an_extra_asks_for_are_looked_at_too(installed_as: Path) -> None:
+    fake_package(
+        installed_as, "localjudge", 'Requires-Dist: ray[data]>=2; extra == "ray"', "Requires-Dist: rich"
+    )
+    data = ['Requires-Dist: arrows>=9; extra == "data"', 'Requires-Dist: bows>=9; extra == "other"']
+    fake_package(installed_as, "ray", *data, version="2.5")
+    fake_package(installed_as, "arrows", version="8")
+    assert [check.state for check in packages.installed(["cpu"])] == ["ok"], "an extra that is not used"
+    fine, fault = packages.installed(["ray"])
+    assert fine.found.startswith("ray 2.5, rich ")
+    assert (fault.found, fault.mend) == (
+        "arrows 8, and localjudge needs >=9", "pip install 'localjudge[ray]'",
+    )  # fmt: skip
+
+
+@pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed")
+def test_vllm_that_is_asked_for_and_not_there_is_red(cli: Cli) -> None:
+    end = cli("doctor", "--engine", "vllm", "--model", "none")
+    assert end.code == 1
+    said = lines(end, "wrong")
+    assert "packages vllm is not installed → pip install 'localjudge[vllm]'" in said
+    assert (
+        "engine vLLM is not installed → pip install 'localjudge[vllm]', or give --engine transformers" in said
+    )
+    assert any(line.startswith("gpus no GPU, and vLLM needs one → ") for line in said)
+
+
+def test_a_vllm_that_breaks_or_finds_no_device_is_red(installed_as: Path) -> None:
+    def said() -> Check:
+        (check,) = [check for check in examine(Intent("none", "vllm")) if check.name == "engine"]
+        for name in [name for name in sys.modules if name.partition(".")[0] == "vllm"]:
+            del sys.modules[name]
+        return check
+
+    (installed_as / "vllm").mkdir()
+    (installed_as / "vllm" / "__init__.py").write_text("import sys; sys.exit('no CPU of this kind')")
+    check = said()
+    assert (check.state, check.found) == ("wrong", "SystemExit: no CPU of this kind")
+    for name, text in {
+        "__init__": "__version__ = '9.9.0-no-device'; LLM = None",
+        "envs": "VLLM_USE_V2_MODEL_RUNNER = None",
+        "platforms": "class current_platform: device_type = ''; is_cpu = staticmethod(lambda: False)",
+        "triton_utils": "HAS_TRITON = True",
+    }.items():
+        (installed_as / "vllm" / f"{name}.py").write_text(text)
+    importlib.invalidate_caches()
+    check = said()
+    assert (check.state, check.found) == ("wrong", "vLLM 9.9.0-no-device finds no device that it was built for")
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
+def test_a_cluster_without_ray_is_red(cli: Cli) -> None:
+    end = cli("doctor", "--ray", "auto", "--model", "none")
+    assert end.code == 1
+    assert "packages ray is not installed → pip install 'localjudge[ray]'" in lines(end, "wrong")
+    assert "cluster Ray is not installed → pip install 'localjudge[ray]'" in lines(end, "wrong")
+
+
+def test_a_driver_older_than_torch_is_red(nvidia_smi: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.version.cuda", "13.0")
+    check = hardware.gpus("transformers")
+    assert (check.state, check.found) == (
+        "wrong",
+        "NVIDIA A100-SXM4-80GB 81920 MiB: the driver 535.54.03 runs CUDA up to 12.2, torch is built for 13.0",
+    )
+    assert check.mend.startswith("install a driver for CUDA 13.0 or later")
+
+
+def test_a_gpu_beside_a_torch_for_cpus_is_noted_and_red_where_vllm_is_to_run(
+    nvidia_smi: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.version.cuda", None)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(hardware, "_vllm_runs_on_cpus", lambda: False)
+    noted, red = hardware.gpus("transformers"), hardware.gpus("vllm")
+    assert (noted.state, red.state) == ("note", "wrong")
+    assert "but this torch is built for CPUs" in noted.found
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert "hidden by CUDA_VISIBLE_DEVICES=''" in hardware.gpus("transformers").found
+
+
+def test_what_driver_and_torch_say_of_gpus_decides() -> None:
+    card = ("H100", 79 * GIB, 80 * GIB)
+    driver = Gpus("580.1", "13.0", ("H100 81559 MiB",), "13.0")
+    for found, engine, state in (
+        (Gpus(), "transformers", "ok"),
+        (Gpus("580.1", "13.0", driver.named, "13.0", (card,)), "vllm", "ok"),
+        (Gpus("580.1", "13.1", driver.named, "13.0", (card,)), "vllm", "ok"),
+        (Gpus("570.1", "12.8", driver.named, "12.9", (card,)), "vllm", "ok"),  # the same major version will do
+        (Gpus("580.1", "13.0", driver.named, "13.0", (("H100", 9 * GIB, 80 * GIB),)), "vllm", "note"),
+        (driver, "transformers", "wrong"),  # a GPU that torch cannot use
+        (Gpus("575.1", "12.9", driver.named, "13.0", (card,)), "transformers", "wrong"),
+    ):
+        check = judge_gpus(found, engine)
+        assert check.state == state, check
+        assert bool(check.mend) == (state != "ok")
+
+
+def test_little_memory_is_red() -> None:
+    assert hardware.memory().state == "ok"
+    check = hardware.memory(least=10**15)
+    assert (check.state, "free, and a run takes" in check.found) == ("wrong", True)
+    code = "from localjudge.doctor.hardware import memory; c = memory(); print(c.state, c.mend)"
+    limit = 800 * 2**20
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said.startswith("wrong end what else runs here, or lift the limit")
+
+
+def test_a_run_directory_that_cannot_be_written_is_red(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    end = cli("doctor", "--model", "none", "--out", tmp_path / "file")
+    assert f"out {tmp_path}/file: is a file → make room or rights there, or give another --out" in lines(
+        end, "wrong"
+    )
+    end = cli("doctor", "--model", "none", "--out", tmp_path / "file" / "below")
+    assert any(f"{tmp_path}/file is a file" in line for line in lines(end, "wrong"))
+    if os.geteuid() == 0:
+        check = storage.out(Path("/proc/1/new"))
+    else:
+        (tmp_path / "shut").mkdir(0o500)
+        check = storage.out(tmp_path / "shut" / "new")
+    assert (check.state, "cannot be written: " in check.found) == ("wrong", True)
+
+
+def test_a_full_disk_is_red(tmp_path: Path) -> None:
+    for look in (lambda least: storage.out(tmp_path, least), storage.temporary):
+        check = look(10**18)
+        assert (check.state, "GB free, and 1000000000.0 GB are the least" in check.found) == ("wrong", True)
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True
+    ).returncode:
+        pytest.skip("a disk can be mounted only by who may")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="not root")
+def test_a_really_full_disk_is_red(tiny_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tiny_disk))
+    for check in (storage.out(tiny_disk), storage.temporary()):
+        assert (check.state, "only 1.0 MB free, and 200.0 MB are the least" in check.found) == ("wrong", True)
+    (tiny_disk / "filler").write_bytes(b"x" * 2**20)
+    check = storage.out(tiny_disk)
+    assert (check.state, "cannot be written: No space left on device" in check.found) == ("wrong", True)
+
+
+def test_a_temporary_folder_that_is_none_is_noted_and_red_where_there_is_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "file"))
+    (tmp_path / "file").touch()
+    check = storage.temporary()
+    assert (check.state, f"TMPDIR={tmp_path}/file cannot be used" in check.found) == ("note", True)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "file")])
+    check = storage.temporary()
+    assert (check.state, check.found) == ("wrong", "no folder for temporary files can be written")
+
+
+def test_a_cache_that_cannot_be_written_is_noted_and_stops_no_run(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LOCALJUDGE_CACHE", str(tmp_path / "file"))
+    check = storage.cache()
+    assert (check.state, f"{tmp_path}/file: is a file" in check.found) == ("note", True)
+    assert "LOCALJUDGE_CACHE" in check.mend
+    end = cli("score", "examples", "--limit", 1, "--out", tmp_path / "out", "--model", model,
+              "--max-rationale-tokens", 1)  # fmt: skip
+    assert end.code == 0, end.err
+
+
+def test_little_shared_memory_is_noted(tmp_path: Path) -> None:
+    check = storage.shared_memory(["Ray"], least=2**60)
+    assert (check.state, "little for Ray" in check.found, "--shm-size" in check.mend) == ("note", True, True)
+    assert storage.shared_memory(["Ray"], folder=tmp_path / "none").state == "note"
+
+
+def test_switches_of_the_users_own_are_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "True")
+    assert not any(line.startswith("offline") for line in lines(cli("doctor", "--model", "none"), "note"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("VLLM_NO_USAGE_STATS", "\x1b[31m")
+    (said,) = [line for line in lines(cli("doctor", "--model", "none"), "note") if line.startswith("offline")]
+    assert "HF_HUB_OFFLINE=0 (not 1), VLLM_NO_USAGE_STATS=\\u001b[31m (not 1)" in said
+    assert said.endswith("→ unset HF_HUB_OFFLINE VLLM_NO_USAGE_STATS")
+
+
+def test_a_model_that_is_not_there_damaged_or_changed_is_red(cli: Cli, tmp_path: Path, model: Path) -> None:
+    def said(name: object) -> str:
+        (line,) = lines(cli("doctor", "--model", name), "wrong")
+        return line
+
+    assert (
+        said("./none")
+        == "model ./none: no such directory → give --model a directory, or an id in the local cache"
+    )
+    assert said("some/one").startswith("model some/one: no such directory, and not in the local cache ")
+    assert said("some/one").endswith(
+        " → fetch it where there is a network: hf download some/one, or give score --allow-download"
+    )
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    assert cli("models", "verify", folder).code == 0
+    (state,) = [line for line in lines(cli("doctor", "--model", folder), "ok") if line.startswith("model ")]
+    assert state.endswith("context 4,096 tokens, as verified")
+    (folder / "LICENSE").write_text("new")
+    assert f"model {folder}: not what was verified on " in said(folder)
+    assert "LICENSE is new → if that is meant: localjudge models verify " in said(folder)
+    with (folder / "model.safetensors").open("r+b") as stream:
+        stream.truncate(1000)
+    assert f"model {folder}: headers: model.safetensors is cut short" in said(folder)
+
+
+def test_a_model_larger_than_the_memory_here_is_red(cli: Cli, tmp_path: Path, model: Path) -> None:
+    size = 8 * 2**40
+    folder = Path(shutil.copytree(model, tmp_path / "model"))
+    content = (folder / "model.safetensors").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header, held = json.loads(content[8 : 8 + length]), len(content) - 8 - length
+    header["more"] = {"dtype": "U8", "shape": [size], "data_offsets": [held, held + size]}
+    longer = json.dumps(header).encode()
+    with (folder / "model.safetensors").open("wb") as stream:
+        stream.write(len(longer).to_bytes(8, "little") + longer + content[8 + length :])
+        stream.truncate(8 + len(longer) + held + size)  # a file of holes, which take no room
+    end = cli("doctor", "--model", folder)
+    (said,) = lines(end, "wrong")
+    assert (end.code, said.startswith("fit no: ")) == (1, True), said
+    assert said.endswith(f"→ take a smaller model, or more GPUs: localjudge models plan {folder}")
+
+
+def test_a_check_that_breaks_is_a_red_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Check:
+        raise RuntimeError("out of order\nand more of it")
+
+    monkeypatch.setattr(hardware, "cpus", broken)
+    (check,) = [check for check in examine(Intent(model="none")) if check.name == "cpus"]
+    assert (check.state, check.found) == ("wrong", "RuntimeError: out of order")
+
+
+def test_without_its_libraries_the_program_says_what_to_install(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    end = cli("score", "examples", "--out", tmp_path / "out")
+    assert end.code == 2
+    assert end.err.startswith("localjudge: transformers is not installed: pip install 'localjudge[cpu]'")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--engine", "fast"], "--engine fast: there are auto, vllm, transformers"),
+        (["--ray", "here"], "--ray here: there are auto, local and the HOST:PORT"),
+    ],
+)
+def test_a_flag_that_says_nothing_ends_with_2(cli: Cli, flags: list[str], words: str) -> None:
+    end = cli("doctor", *flags)
+    assert (end.code, words in end.err) == (2, True)
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["models", "verify"]])
+def test_the_help_says_how_it_ends(cli: Cli, command: list[str]) -> None:
+    end = cli(*command, "--help")
+    assert (end.code, "Ends with 0" in " ".join(end.out.split())) == (0, True)
+    assert all(len(line) <= 80 for line in end.out.splitlines())

@@ -1,0 +1,660 @@
+"""The judges one can run: profiles that hold together, and plans that agree with what models really take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import Cli
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+
+from localjudge.errors import ModelError
+from localjudge.model.configuration import _COUNTED, read_shape, shape_of
+from localjudge.model.machine import Machine
+from localjudge.model.memory import BLOCK, GIB, Use, cpu_needs, needs, refusal, weights_in
+from localjudge.model.plan import Plan, Subject
+from localjudge.model.profiles import Profile, find_profile, profiles
+from localjudge.prompt import render
+
+TINY: dict[str, Any] = {
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 6,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 128,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+MIXTURE = {"num_experts_per_tok": 2, "moe_intermediate_size": 32}
+DELTA = {
+    "head_dim": 16,
+    "linear_num_key_heads": 2,
+    "linear_key_head_dim": 16,
+    "linear_num_value_heads": 4,
+    "linear_value_head_dim": 16,
+    "linear_conv_kernel_dim": 4,
+}
+LATENT = {
+    "num_key_value_heads": 4,
+    "q_lora_rank": 24,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 16,
+}
+OWN: dict[str, dict[str, Any]] = {
+    "deepseek_v3": {
+        **LATENT,
+        **MIXTURE,
+        "n_routed_experts": 8,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "n_group": 1,
+        "topk_group": 1,
+    },
+    "gemma2": {"head_dim": 16, "sliding_window": 8},
+    "gemma3_text": {"head_dim": 16, "sliding_window": 8},
+    "gemma4_text": {
+        **MIXTURE,
+        "head_dim": 16,
+        "global_head_dim": 32,
+        "num_global_key_value_heads": 1,
+        "attention_k_eq_v": True,
+        "hidden_size_per_layer_input": 8,
+        "vocab_size_per_layer_input": 128,
+        "enable_moe_block": True,
+        "num_experts": 4,
+        "top_k_experts": 2,
+        "sliding_window": 8,
+    },
+    "glm4_moe": {**MIXTURE, "n_routed_experts": 4, "first_k_dense_replace": 2, "head_dim": 16},
+    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16, "sliding_window": 8},
+    "mistral": {"sliding_window": 8},
+    "mixtral": {"num_local_experts": 4},
+    "qwen3": {"head_dim": 32},
+    "qwen3_5_moe_text": {**DELTA, **MIXTURE, "num_experts": 4, "shared_expert_intermediate_size": 48},
+    "qwen3_5_text": DELTA,
+    "qwen3_moe": {**MIXTURE, "num_experts": 4, "head_dim": 16, "mlp_only_layers": [1]},
+}
+H100 = 80 * GIB
+
+
+def tiny(model_type: str, **others: Any) -> Any:
+    """A small configuration of this type, as the modelling library completes it."""
+    return AutoConfig.for_model(model_type, **{**TINY, **OWN.get(model_type, {}), **others})
+
+
+def as_file(config: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(config.to_json_string(use_diff=False))
+    return document
+
+
+def shipped(name: str) -> Profile:
+    found = find_profile(name)
+    assert found
+    return found
+
+
+def write(folder: Path, **config: Any) -> Path:
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+    "torch_dtype": "bfloat16",
+}
+
+
+# Profiles.
+
+
+def test_there_is_a_profile_for_each_size_of_machine() -> None:
+    sizes = [profile.parameters for profile in profiles()]
+    assert len(sizes) >= 15
+    assert sizes == sorted(sizes)
+    assert sizes[0] < 1
+    assert any(60 < size < 80 for size in sizes)
+    assert sum(profile.active_parameters is not None for profile in profiles()) >= 3
+    assert len({profile.shape.model_type for profile in profiles()}) >= 8
+
+
+@pytest.mark.parametrize("profile", profiles(), ids=lambda profile: profile.name)
+def test_parameters_from_a_profiles_shape_are_those_it_states(profile: Profile) -> None:
+    shape = profile.shape
+    assert not shape.estimated
+    assert shape.parameters / 1e9 == pytest.approx(profile.parameters, rel=0.03)
+    if profile.active_parameters is None:
+        assert not any(layer.experts for layer in shape.layers)
+    else:
+        assert shape.active_parameters / 1e9 == pytest.approx(profile.active_parameters, rel=0.1)
+
+
+@pytest.mark.parametrize("profile", profiles(), ids=lambda profile: profile.name)
+def test_parameters_from_a_profiles_shape_are_those_of_the_modelling_code(profile: Profile) -> None:
+    config = {name: value for name, value in profile.config.items() if name != "quantization_config"}
+    with torch.device("meta"):
+        network = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+    assert profile.shape.parameters == sum(each.numel() for each in network.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "template"),
+    [
+        ("qwen3-0.6b", "Qwen-Qwen3-0.6B"),
+        ("qwen3-8b", "Qwen-Qwen3-0.6B"),
+        ("qwen3-32b", "Qwen-Qwen3-0.6B"),
+        ("qwen3.5-27b", "Qwen3.5-4B"),
+        ("llama-3.1-8b-instruct", "meta-llama-Llama-3.1-8B-Instruct"),
+        ("llama-3.3-70b-instruct", "meta-llama-Llama-3.3-70B-Instruct"),
+        ("gemma-4-31b-it", "google-gemma-4-31B-it"),
+        ("gpt-oss-20b", "openai-gpt-oss-120b"),
+        ("gpt-oss-120b", "openai-gpt-oss-120b"),
+        ("glm-4.5-air", "GLM-4.6"),
+        ("smollm3-3b", "HuggingFaceTB-SmolLM3-3B"),
+        ("deepseek-r1-distill-llama-8b", "deepseek-ai-DeepSeek-R1-Distill-Llama-8B"),
+    ],
+)
+def test_thinking_and_system_turn_are_as_the_published_template_has_them(
+    shared: Path, name: str, template: str
+) -> None:
+    profile = shipped(name)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), bos_token="<bos>")
+    document = json.loads((shared / "data" / "chat_templates.json").read_text())
+    tokenizer.chat_template = document["templates"][template]
+    user = [{"role": "user", "content": "what the user says"}]
+    system = [{"role": "system", "content": "what the system says"}, *user]
+    without, with_thoughts = (
+        render(tokenizer, user, add_generation_prompt=True, thinking=thinking) for thinking in (False, True)
+    )
+    tail = without.rpartition("what the user says")[2]
+    assert (without != with_thoughts) == (profile.thinking == "optional")
+    if profile.thinking == "optional":
+        assert tail.rstrip().endswith(profile.thinking_end)
+    else:
+        assert not (profile.thinking_end and profile.thinking_end in tail)
+    said = render(tokenizer, system, add_generation_prompt=True)
+    before, _, between = said.partition("what the user says")[0].partition("what the system says")
+    assert before.strip(), "the system's text stands in a turn"
+    assert bool(between.strip()) == profile.system_turn
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "other"}, "a profile of a/B is named b.toml"),
+        ({"thinking": "always"}, "a model that thinks ends its thoughts somehow"),
+        ({"thinking": "optional", "thinking_end": "</think>"}, "say how it is switched off"),
+        ({"traps": ["two\nlines"]}, "each of the traps is one line"),
+        ({"config": {**LLAMA, "hidden_size": 0}}, "0 for hidden_size"),
+        ({"config": {**LLAMA, "max_position_embeddings": None}}, "names no max_position_embeddings"),
+        ({"colour": "red"}, "Extra inputs are not permitted"),
+    ],
+)
+def test_a_profile_that_does_not_hold_together_is_refused(change: dict[str, Any], said: str) -> None:
+    whole = {
+        "name": "b",
+        "id": "a/B",
+        "licence": "MIT",
+        "parameters": 8.0,
+        "thinking": "never",
+        "system_turn": True,
+        "traps": [],
+        "checked": "here",
+        "config": LLAMA,
+    }
+    assert Profile.model_validate(whole).shape.parameters == 8_030_261_248
+    with pytest.raises(ValueError, match=said):
+        Profile.model_validate({**whole, **change})
+
+
+# Shapes.
+
+
+@pytest.mark.parametrize("model_type", sorted(_COUNTED))
+def test_parameters_from_a_configuration_are_those_of_the_modelling_code(model_type: str) -> None:
+    config = tiny(model_type)
+    with torch.device("meta"):
+        network = AutoModelForCausalLM.from_config(config)
+    shape = shape_of(as_file(config), model_type)
+    assert shape.parameters == sum(each.numel() for each in network.parameters())
+    assert shape_of({"text_config": as_file(config)}, "of several media") == shape
+
+
+@pytest.mark.parametrize(
+    ("config", "bytes_a_token"),
+    [
+        (LLAMA, 131_072),
+        (shipped("llama-3.3-70b-instruct").config, 327_680),
+        (shipped("qwen3-8b").config, 147_456),  # its heads are wider than hidden_size / heads
+        (shipped("qwen3.5-27b").config, 65_536),  # a quarter of its layers has a cache
+        # Multi-query attention: Falcon-7B.
+        (
+            {
+                "model_type": "falcon",
+                "hidden_size": 4544,
+                "num_hidden_layers": 32,
+                "num_attention_heads": 71,
+                "multi_query": True,
+                "vocab_size": 65024,
+            },
+            8_192,
+        ),
+        # DeepSeek-V3: 61 latents of 512 + 64.
+        (
+            {
+                "model_type": "deepseek_v3",
+                "hidden_size": 7168,
+                "intermediate_size": 18432,
+                "num_hidden_layers": 61,
+                "num_attention_heads": 128,
+                "num_key_value_heads": 128,
+                "kv_lora_rank": 512,
+                "q_lora_rank": 1536,
+                "qk_rope_head_dim": 64,
+                "qk_nope_head_dim": 128,
+                "v_head_dim": 128,
+                "vocab_size": 129280,
+            },
+            70_272,
+        ),
+    ],
+)
+def test_the_cache_of_a_token_is_that_of_known_models(config: dict[str, Any], bytes_a_token: int) -> None:
+    assert shape_of(config, "known").token_values * 2 == bytes_a_token
+
+
+def test_deepseek_v3_has_its_671_billion_parameters_of_which_a_token_meets_37() -> None:
+    config = {
+        **LATENT,
+        "model_type": "deepseek_v3",
+        "hidden_size": 7168,
+        "intermediate_size": 18432,
+        "num_hidden_layers": 61,
+        "num_attention_heads": 128,
+        "kv_lora_rank": 512,
+        "q_lora_rank": 1536,
+        "qk_rope_head_dim": 64,
+        "qk_nope_head_dim": 128,
+        "v_head_dim": 128,
+        "n_routed_experts": 256,
+        "n_shared_experts": 1,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 2048,
+        "first_k_dense_replace": 3,
+        "vocab_size": 129280,
+    }
+    shape = shape_of(config, "DeepSeek-V3")
+    assert (round(shape.parameters / 1e9), round(shape.active_parameters / 1e9)) == (671, 37)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "bytes_a_weight"),
+    [
+        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, 1),
+        ({"quant_method": "awq", "bits": 4, "group_size": 128}, (4 + 20 / 128) / 8),
+        ({"quant_method": "gptq", "bits": 8, "group_size": -1}, 1),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, 1),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, 4.5 / 8),
+        (
+            {"quant_method": "bitsandbytes", "bnb_4bit_use_double_quant": True},
+            (4 + 8 / 64 + 32 / (64 * 256)) / 8,
+        ),
+        ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, 4.5 / 8),
+        (
+            {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": {"weights": {"num_bits": 4, "group_size": 32, "type": "int"}}},
+            },
+            4.5 / 8,
+        ),
+    ],
+)
+def test_quantised_weights_count_by_their_bits_and_scales_and_the_embedding_does_not(
+    quantization: dict[str, Any], bytes_a_weight: float
+) -> None:
+    shape = shape_of({**LLAMA, "quantization_config": quantization}, "quantised")
+    linear = 32 * (4096 * (2 * 4096 + 2 * 1024) + 3 * 4096 * 14336)
+    rest = 2 * 128256 * 4096 + (2 * 32 + 1) * 4096
+    assert shape.weight_bytes == pytest.approx(linear * bytes_a_weight + rest * 2)
+
+
+def test_gpt_oss_packs_its_experts_alone() -> None:
+    # The published files of the two take 13.8 and 65.2 GB.
+    sizes = [shipped(f"gpt-oss-{size}").shape.weight_bytes / 1e9 for size in ("20b", "120b")]
+    assert sizes == pytest.approx([13.8, 65.2], rel=0.005)
+
+
+def test_what_cannot_be_counted_is_not_guessed() -> None:
+    hybrid = {**LLAMA, "hybrid_override_pattern": "M*" * 16}
+    with pytest.raises(ModelError, match="layers that are not known here"):
+        shape_of(hybrid, "hybrid").weight_bytes  # noqa: B018
+    strange = shape_of({**LLAMA, "quantization_config": {"quant_method": "rot13"}}, "strange")
+    with pytest.raises(ModelError, match="quantised by rot13 cannot be counted"):
+        strange.weight_bytes  # noqa: B018
+    assert shape_of({**LLAMA, "model_type": "llama9"}, "new").estimated
+    searched = shape_of({**LLAMA, "block_configs": [{}]}, "searched")
+    subject = Subject("searched", "here", searched, 16 * GIB, True, None)
+    plan = Plan.make(subject, Use(), Machine((), None), gpu_memory=H100)
+    assert "32 of 32 layers keep a state that is not known here" in plan.notes
+    assert plan.flags == ["--tensor-parallel-size", "1", "--max-model-len", "4096"]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"num_hidden_layers": None}, "does not name num_hidden_layers"),
+        ({"num_attention_heads": 0}, "says 0 for num_attention_heads"),
+        ({"hidden_size": "wide"}, "names no whole number as hidden_size"),
+        ({"num_key_value_heads": -1}, "names no whole number as num_key_value_heads"),
+        ({"num_hidden_layers": 10**9}, "more than any model has"),
+        ({"torch_dtype": "float128"}, "names the dtype float128"),
+        ({"quantization_config": {"bits": 4}}, "names no quant_method"),
+        ({"quantization_config": [4]}, "names no quant_method"),
+        ({"num_experts": 4, "mlp_only_layers": 7}, "does not hold together"),
+        ({"sliding_window": "wide"}, "does not hold together"),
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_one_clear_line(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ModelError, match=said) as raised:
+        shape_of({**LLAMA, **change}, "odd")
+    assert "\n" not in str(raised.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=4,
+)
+NAMES = [
+    "attention_chunk_size", "dtype", "full_attention_interval", "head_dim", "hidden_size", "kv_lora_rank",
+    "layer_types", "linear_num_key_heads", "model_type", "num_experts", "num_hidden_layers",
+    "num_key_value_heads", "per_layer_config", "quantization_config", "sliding_window", "text_config",
+    "vocab_size",
+]  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), JSON, min_size=1))
+def test_any_configuration_is_planned_or_refused(change: dict[str, Any]) -> None:
+    try:
+        shape = shape_of({**LLAMA, **change}, "any")
+        plan = needs(shape, shape.weight_bytes, Use(), gpu_memory=H100)
+    except ModelError:
+        return
+    assert plan.chosen or plan.problem
+
+
+# What models really take.
+
+
+@pytest.mark.parametrize(
+    "model_type", ["deepseek_v3", "gemma3_text", "gpt_oss", "llama", "qwen3", "qwen3_5_text"]
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_directorys_plan_is_what_its_file_and_its_cache_really_take(
+    tmp_path: Path, model_type: str, dtype: str
+) -> None:
+    config = tiny(model_type, dtype=dtype)
+    network = AutoModelForCausalLM.from_config(config).to(getattr(torch, dtype)).eval()
+    network.save_pretrained(tmp_path)
+    shape = read_shape(tmp_path, "made here")
+    file = tmp_path / "model.safetensors"
+    assert weights_in(tmp_path) == file.stat().st_size
+    header = 8 + int.from_bytes(file.read_bytes()[:8], "little")
+    # Besides parameters the file holds a number an expert that balances the routing.
+    assert shape.weight_bytes == pytest.approx(file.stat().st_size - header, abs=256)
+
+    prompt = 20
+    with torch.inference_mode():
+        cache = network(torch.full((3, prompt), 5), use_cache=True).past_key_values
+    real = sum(each.nbytes for layer in cache.layers for each in _tensors(layer))
+    planned = cpu_needs(shape, 0, Use(prompt_tokens=0, rationale_tokens=prompt - 35), rows=3)
+    assert planned.cache == real
+
+
+def _tensors(layer: Any) -> list[torch.Tensor]:
+    """Keys, values and states of a layer's cache."""
+    held = [
+        each
+        for value in vars(layer).values()
+        for each in (value.values() if isinstance(value, dict) else [value])
+    ]
+    return [each for each in held if isinstance(each, torch.Tensor) and each.numel() > 1]
+
+
+def test_the_cache_planned_for_an_h200_is_the_one_that_vllm_found_there() -> None:
+    # vLLM 0.24 with Qwen3-8B in bfloat16, max_num_seqs 256: benchmarks/results/gpu.json.
+    memory, found = 143_771 * 2**20, 781_776
+    shape = shipped("qwen3-8b").shape
+    plan = needs(shape, shape.weight_bytes, Use(), gpu_memory=memory, gpus=1, max_num_seqs=256)
+    assert plan.chosen
+    assert plan.chosen.longest == pytest.approx(found, rel=0.01)
+
+
+# Splitting.
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus"),
+    [
+        ("qwen3-8b", 1),
+        ("gpt-oss-120b", 1),
+        ("qwen3-32b", 2),  # on one GPU ten rows
+        ("llama-3.3-70b-instruct", 4),
+        ("glm-4.5-air", 4),
+    ],
+)
+def test_the_tensor_parallel_size_is_the_smallest_with_room_for_a_useful_number_of_rows(
+    name: str, gpus: int
+) -> None:
+    shape = shipped(name).shape
+    plan = needs(shape, shape.weight_bytes, Use(), gpu_memory=H100)
+    assert plan.chosen
+    assert (plan.chosen.gpus, plan.problem) == (gpus, "")
+    for fewer in plan.tried[: plan.tried.index(plan.chosen)]:
+        assert fewer.rows < 64
+    for each in plan.tried:
+        used = each.weights + each.overhead + each.cache
+        assert used == int(H100 * 0.9)
+        assert each.rows * each.row <= max(0, each.cache)
+
+
+def test_heads_and_quantised_blocks_decide_what_can_be_split() -> None:
+    phi = shipped("phi-4").shape
+    assert [gpus for gpus in (1, 2, 4, 5, 8, 10) if not refusal(phi, gpus)] == [1, 2, 5, 10]
+    assert "10 key-value heads are not divided by 4" in refusal(phi, 4)
+    assert "64 attention heads are not divided by 3" in refusal(shipped("qwen3-32b").shape, 3)
+    blocks = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    mixture = shape_of(
+        {**shipped("qwen3-30b-a3b-instruct-2507").config, "quantization_config": blocks}, "in fp8"
+    )
+    assert [gpus for gpus in (1, 2, 4, 8) if not refusal(mixture, gpus)] == [1, 2]
+    assert "no whole number of quantised blocks of 128" in refusal(mixture, 4)
+
+
+def test_key_value_heads_are_copied_where_there_are_fewer_than_gpus() -> None:
+    shape = shape_of({**LLAMA, "num_key_value_heads": 2}, "two heads")
+    shares = [shape.cached_values(1000, gpus) for gpus in (1, 2, 4, 8)]
+    assert shares == [shares[0], shares[0] // 2, shares[0] // 2, shares[0] // 2]
+    latent = shape_of({**as_file(tiny("deepseek_v3"))}, "latent")
+    assert latent.cached_values(10, 4) == latent.cached_values(10), "a latent is on every GPU"
+
+
+def test_a_window_bounds_what_its_layers_keep() -> None:
+    shape = shipped("gemma-3-27b-it").shape
+    full, sliding = (
+        sum(each.values for each in shape.layers if each.kind == kind) for kind in ("full", "sliding")
+    )
+    assert shape.cached_values(100) == 100 * (full + sliding)
+    assert shape.cached_values(9000) == 9000 * full + 1023 * sliding
+    assert shape.cached_values(9000, 1, BLOCK) == 9008 * full + (1024 + BLOCK) * sliding
+
+
+def test_a_cache_of_one_byte_a_number_holds_twice_the_tokens() -> None:
+    shape = shipped("llama-3.3-70b-instruct").shape
+    halves = [
+        needs(shape, shape.weight_bytes, Use(kv_cache_dtype=dtype), gpu_memory=H100, gpus=4).tried[2]
+        for dtype in ("auto", "fp8")
+    ]
+    assert halves[0].cache == halves[1].cache
+    assert halves[1].rows == pytest.approx(2 * halves[0].rows, abs=1)
+
+
+def test_where_there_is_little_room_the_plan_says_so_and_where_there_is_none_it_chooses_nothing() -> None:
+    shape = shipped("qwen3-32b").shape
+    tight = needs(shape, shape.weight_bytes, Use(), gpu_memory=H100, gpus=1)
+    assert tight.chosen
+    assert tight.chosen.gpus == 1
+    assert f"room for only {tight.chosen.rows} rows at once" in tight.problem
+    none = needs(shape, shape.weight_bytes, Use(), gpu_memory=24 * GIB, gpus=2)
+    assert none.chosen is None
+    assert none.problem == "it does not fit 2 GPUs of 24 GiB"
+
+
+# The command line.
+
+
+def test_models_lists_the_profiles_with_what_each_needs(cli: Cli) -> None:
+    end = cli("models")
+    assert end.code == 0
+    for profile in profiles():
+        assert profile.id in end.out
+        assert f"{profile.name}: {profile.traps[0]}" in end.out
+    listed = json.loads(cli("models", "--json").out)
+    assert [each["name"] for each in listed] == [profile.name for profile in profiles()]
+    assert {each["name"]: each["gpus_of_80"] for each in listed}["llama-3.3-70b-instruct"] == 4
+    assert all(each["weights"] > 1e9 and each["cached"] is False for each in listed)
+
+
+def test_plan_takes_a_name_an_id_a_directory_and_bundled(cli: Cli, tmp_path: Path) -> None:
+    write(tmp_path, **LLAMA)
+    by_name, by_id, by_folder = (
+        json.loads(cli("models", "plan", model, "--json").out)
+        for model in ("llama-3.1-8b-instruct", "meta-llama/Llama-3.1-8B-Instruct", tmp_path)
+    )
+    assert by_name == by_id
+    for key in ("weights", "kv_cache_per_token", "kv_cache_per_row", "gpus", "flags", "cpu"):
+        assert by_folder[key] == by_name[key], "a directory without weights is counted by its shape"
+    assert by_name["kv_cache_per_token"] == 131_072
+    assert by_name["flags"] == ["--tensor-parallel-size", "1", "--max-model-len", "4096"]
+    bundled = json.loads(cli("models", "plan", "bundled", "--json").out)
+    assert bundled["weights_counted"] is True
+    assert bundled["fits_here"] is True
+
+
+def test_plan_prints_the_flags_of_the_run_that_was_planned(cli: Cli) -> None:
+    end = cli(
+        "models", "plan", "deepseek-r1-distill-llama-8b", "--gpu-memory", 24, "--kv-cache-dtype", "fp8",
+        "--thinking-budget", 1000, "--max-rationale-tokens", 100, "--gpu-memory-utilization", 0.95,
+    )  # fmt: skip
+    assert end.code == 0
+    assert "2,635 tokens (1,500 of the prompt, 1,135 of the answer)" in end.out
+    assert (
+        "--tensor-parallel-size 2 --max-model-len 6144 --gpu-memory-utilization 0.95 "
+        "--engine-arg kv_cache_dtype=fp8 --max-rationale-tokens 100 --thinking-budget 1000"
+    ) in end.out
+    assert "note: thinks always" in end.out
+
+
+def test_plan_says_what_fits_this_machine() -> None:
+    subject, use = Subject.find("qwen3-8b"), Use()
+    plan = Plan.make(subject, use, Machine((("Fast GPU", H100),) * 2, 64 * GIB), gpu_memory=H100)
+    assert plan.fits_here == (True, "yes, on 1 of 2 GPUs (Fast GPU), 209 rows in flight")
+    plan = Plan.make(subject, use, Machine((("Small GPU", 8 * GIB),), 64 * GIB), gpu_memory=H100)
+    assert plan.fits_here == (False, "no: it does not fit 1 GPU of 8 GiB (Small GPU)")
+    plan = Plan.make(subject, use, Machine((), 64 * GIB), gpu_memory=H100)
+    assert plan.fits_here[0]
+    assert "on the CPU: " in plan.fits_here[1]
+    plan = Plan.make(subject, use, Machine((), 20 * GIB), gpu_memory=H100)
+    assert plan.fits_here[0]
+    assert plan.cpu.rows < 16
+    assert f"--engine-arg batch_size={plan.cpu.rows}: " in plan.fits_here[1]
+    plan = Plan.make(subject, use, Machine((), 8 * GIB), gpu_memory=H100)
+    assert plan.fits_here == (False, "no: no GPU, and on the CPU it needs 16.7 GiB of 8.0 GiB")
+    plan = Plan.make(subject, use, Machine((), None), gpu_memory=H100)
+    assert not plan.fits_here[0]
+
+
+def test_this_machine_has_memory() -> None:
+    here = Machine.here()
+    assert here.memory
+    assert here.memory > GIB
+    assert len(here.gpus) == torch.cuda.device_count()
+
+
+def test_weights_are_those_that_the_index_names_and_a_missing_one_is_named(tmp_path: Path) -> None:
+    for name, size in (("a", 100), ("b", 50), ("consolidated", 1000)):
+        (tmp_path / f"{name}.safetensors").write_bytes(bytes(size))
+    assert weights_in(tmp_path) == 150, "the weights are not counted twice"
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"x": "a.safetensors", "y": "a.safetensors"}}))
+    assert weights_in(tmp_path) == 100
+    index.write_text(json.dumps({"weight_map": {"x": "a.safetensors", "y": "c.safetensors"}}))
+    with pytest.raises(ModelError, match=r"lacks c.safetensors, named in its index; 1 of 2 are not there"):
+        weights_in(tmp_path)
+    index.write_text('{"weight_map": []}')
+    with pytest.raises(ModelError, match="is no index of weights"):
+        weights_in(tmp_path)
+
+
+def test_a_profiles_model_in_the_local_cache_is_planned_by_its_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = tmp_path / "models--microsoft--phi-4" / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (snapshot.parents[1] / "refs").mkdir()
+    (snapshot.parents[1] / "refs" / "main").write_text("0" * 40)
+    write(snapshot, **LLAMA)
+    (snapshot / "model.safetensors").write_bytes(bytes(1234))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    subject = Subject.find("phi-4")
+    assert (subject.weights, subject.counted, subject.name) == (1234, True, "microsoft/phi-4")
+    assert subject.profile == find_profile("phi-4")
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["nothing/here"], "not in the local cache"),
+        (["nothing"], "`localjudge models` lists the profiles"),
+        (["phi-4", "--kv-cache-dtype", "int3"], "--kv-cache-dtype int3: there are auto and fp8"),
+        (["phi-4", "--gpu-memory-utilization", "1.5"], "give a share above 0, at most 1"),
+        (["phi-4", "--gpu-memory", "0"], "--gpu-memory 0: give the GiB of one GPU"),
+        (["phi-4", "--gpu-memory", "nan"], "--gpu-memory nan: give the GiB of one GPU"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2(cli: Cli, flags: list[str], said: str) -> None:
+    end = cli("models", "plan", *flags)
+    assert (end.code, end.out) == (2, "")
+    assert said in end.err
+    assert end.err.count("\n") == 1
+
+
+def test_what_a_configuration_says_cannot_steer_the_terminal(cli: Cli, tmp_path: Path) -> None:
+    write(tmp_path, **{**LLAMA, "model_type": "\x1b[31mllama", "dtype": "float32"})
+    end = cli("models", "plan", tmp_path)
+    assert (end.code, "\x1b" in end.out, r"\u001b[31mllama" in end.out) == (0, False, True)
+    assert "note: weights are an estimate" in end.out
+    write(tmp_path, **{**LLAMA, "dtype": "\x1b[31m"})
+    end = cli("models", "plan", tmp_path)
+    assert (end.code, "\x1b" in end.err) == (2, False)
+    (tmp_path / "config.json").write_text("[" * 10)
+    assert "cannot be read" in cli("models", "plan", tmp_path).err
+    (tmp_path / "config.json").unlink()
+    assert "holds no config.json" in cli("models", "plan", tmp_path).err
