@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -626,6 +627,17 @@ def test_a_profiles_model_in_the_local_cache_is_planned_by_its_own_files(
     subject = Subject.find("phi-4")
     assert (subject.weights, subject.counted, subject.name) == (1234, True, "microsoft/phi-4")
     assert subject.profile == find_profile("phi-4")
+
+
+def test_without_the_hubs_library_profiles_and_directories_still_have_plans(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert cli("models").code == 0
+    assert cli("models", "plan", "phi-4").code == 0
+    assert cli("models", "plan", write(tmp_path, **LLAMA)).code == 0
+    end = cli("models", "plan", "nothing/here")
+    assert (end.code, "no local cache without huggingface_hub" in end.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,12 @@ class Subject:
             profile = find_profile(name)
             try:
                 folder = Model.find(profile.id if profile else name).path
-            except (ModelError, ImportError) as error:  # without the hub's library, no cache
+            except (ModelError, ImportError) as error:
                 if profile is None:
-                    raise ModelError(f"{error}; `localjudge models` lists the profiles there are") from None
+                    said = str(error)
+                    if isinstance(error, ImportError):
+                        said = f"model {name}: no such directory, and no local cache without huggingface_hub"
+                    raise ModelError(f"{said}; `localjudge models` lists the profiles there are") from None
                 shape = profile.shape
                 where = f"the profile {profile.name} (facts from {profile.checked})"
                 return cls(profile.id, where, shape, shape.weight_bytes, False, profile)
