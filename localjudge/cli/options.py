@@ -90,6 +90,8 @@ SWITCHES = {
     "TRANSFORMERS_VERBOSITY": "error",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_DO_NOT_TRACK": "1",
+    # To learn its own address, vLLM would open a socket towards a public one. An engine is on one host.
+    "VLLM_HOST_IP": "127.0.0.1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
