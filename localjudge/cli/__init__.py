@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from localjudge.cli import audit, doctor, models, report, runs, scoring, trust
+from localjudge.cli import audit, doctor, models, pack, report, runs, scoring, trust
 from localjudge.errors import LocalJudgeError
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ for command in (
     audit.audit,
     scoring.repeat,
     doctor.doctor,
+    pack.pack,
 ):
     app.command()(command)
 app.command("import")(trust.import_scores)

@@ -1,0 +1,72 @@
+"""The command `pack`: all that a machine without a network needs, in parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from localjudge.cli.options import settle_environment
+from localjudge.errors import LocalJudgeError
+
+
+def pack(
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.", show_default=False)],
+    extra: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="With this extra.  [default: those installed here]", show_default=False
+        ),
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH_OR_ID", help="With this model; the bundled one is always there."),
+    ] = None,
+    rows: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="With this file of rows; the examples are always there."),
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            metavar="3.N", help="The other machine's Python.  [default: this one]", show_default=False
+        ),
+    ] = None,
+    platform: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TAG",
+            help="Its platform, such as manylinux_2_28_x86_64.  [default: this one]",
+            show_default=False,
+        ),
+    ] = None,
+    part_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="The most bytes of a part: 60M, 1.5G, 512MiB.")
+    ] = "1G",
+    pip_arg: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ARG", help="Any option of pip's own, such as --constraint=FILE."),
+    ] = None,
+) -> None:
+    """Pack wheels, models and rows for a machine without a network; its Python unpacks and installs them."""
+    from localjudge.pack import make_pack, parse_size
+    from localjudge.progress import Progress
+    from localjudge.wheels import Target
+
+    settle_environment()
+    progress = Progress()
+    size = parse_size(part_size)
+    target = Target.of(python, platform or ())
+    if not target.is_here:
+        progress.warn("pip decides by this machine what a package needs on some systems or Pythons only")
+    try:
+        manifest = make_pack(out, size, target, extra, model or (), rows or (), pip_arg or (), progress.say)
+    except OSError as error:
+        raise LocalJudgeError(f"--out {out}: {error}; nothing was kept") from None
+    if not {"cpu", "vllm"} & set(manifest.extras):
+        progress.warn("without --extra cpu or --extra vllm nothing in it runs a model")
+    total = sum(part.size for part in manifest.parts)
+    progress.say(f"{len(manifest.parts)} parts, {total / 1e6:.1f} MB · {out}")
+    progress.say(f"manifest {manifest.sha256}")
+    progress.say(f"there: python{manifest.python} unpack.py")

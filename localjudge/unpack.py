@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+"""Check, unpack and install what `localjudge pack` made, on a machine with Python alone and no network.
+
+    python3 unpack.py [FOLDER ...] [--to DIR] [--venv DIR | --no-install] [--extra NAME ...]
+
+The parts may lie in any order, under any names, in any of the folders (this file's own, where none is given).
+They are known by their digests, which stand in `manifest.json`. Together they are one plain tar file.
+Exit codes: 0 done, 1 the disk failed, 2 something is damaged, missing or wrong, 130 or 143 stopped by a signal.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036 -- the sealed machine may have any Python
+    sys.stderr.write("unpack.py: needs Python 3.11 or later; this is %d.%d\n" % sys.version_info[:2])  # noqa: UP031
+    sys.exit(2)
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tarfile
+import zipfile
+from contextlib import closing
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+_BESIDE = (MANIFEST, "unpack.py", "README.txt")
+_BLOCK = 1 << 20
+
+
+class PackError(Exception):
+    """Something that the user can mend: what and where, a line each."""
+
+
+def say(text: str, stream: Any = None) -> None:
+    """A line on stderr, without what could steer a terminal: names come from outside."""
+    shown = "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
+    print(shown.encode("utf-8", "replace").decode(), file=stream or sys.stderr, flush=True)
+
+
+def digest_of(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def seal(manifest: dict[str, Any]) -> str:
+    """SHA-256, in hex, of all that a manifest says besides this digest."""
+    told = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+
+
+def is_safe(name: str) -> bool:
+    """Whether a path is plain and stays within the folder that it is relative to, on any system."""
+    path = PurePosixPath(name)
+    plain = name == str(path) and not re.search(r"[\\:\0]", name)
+    return plain and name != "." and not path.is_absolute() and ".." not in path.parts
+
+
+def read_manifest(folders: list[Path]) -> dict[str, Any]:
+    files = [folder / MANIFEST for folder in folders if (folder / MANIFEST).is_file()]
+    if not files:
+        raise PackError(f"no {MANIFEST} in {', '.join(map(str, folders))}: bring it along, or name its folder")
+    texts = {file.read_bytes(): file for file in files}
+    if len(texts) > 1:
+        raise PackError(f"{' and '.join(map(str, texts.values()))} differ: name the folders of one pack")
+    try:
+        manifest: dict[str, Any] = json.loads(next(iter(texts)))
+        if manifest["format"] != FORMAT or manifest["sha256"] != seal(manifest):
+            raise ValueError
+        unsafe = [entry["name"] for entry in manifest["files"] if not is_safe(entry["name"])]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise PackError(f"{files[0]}: is damaged, or no pack's manifest; copy it again") from None
+    if unsafe:
+        raise PackError(f"{files[0]}: {unsafe[0]} would be written outside of the folder; nothing was unpacked")
+    return manifest
+
+
+def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
+    """The file of each part, in the parts' order.
+
+    Raises:
+        PackError: parts are damaged or missing. The message has a line for each.
+    """
+    parts = manifest["parts"]
+    sizes, digests = ({part[key] for part in parts} for key in ("size", "sha256"))
+    found: dict[str, Path] = {}
+    others: list[Path] = []
+    for file in (file for folder in folders for file in sorted(folder.iterdir())):
+        if file.is_file() and file.name not in _BESIDE and not file.name.startswith("."):
+            digest = digest_of(file) if file.stat().st_size in sizes else ""
+            if digest in digests:
+                found.setdefault(digest, file)
+            else:
+                others.append(file)
+    lines, lacking = [], [part for part in parts if part["sha256"] not in found]
+    for part in lacking:
+        copies = [file for file in others if file.name == part["name"]]
+        others = [file for file in others if file not in copies]
+        lines += [f"{file}: {_damage(file.stat().st_size, part['size'])}" for file in copies]
+        lines += [] if copies else [f"{part['name']}: is missing"]
+    lines += [f"{file}: is no part of this pack, or a damaged one" for file in others]
+    if lacking:
+        end = f"{len(lacking)} of {len(parts)} parts cannot be used: copy them again; nothing was unpacked"
+        raise PackError("\n".join([*lines, end]))
+    for line in lines:
+        say(f"{line}; ignored")
+    return [found[part["sha256"]] for part in parts]
+
+
+def _damage(size: int, right: int) -> str:
+    if size == right:
+        return "is damaged: its digest is not the manifest's"
+    return f"is too {'short' if size < right else 'long'}: {size} bytes instead of {right}"
+
+
+class _Joined:
+    """The bytes of several files, one after the other."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._streams = (file.open("rb") for file in files)
+        self._stream: Any = None
+
+    def read(self, size: int) -> bytes:
+        while stream := self._stream or next(self._streams, None):
+            self._stream = stream
+            if block := stream.read(size):
+                return bytes(block)
+            self.close()
+        return b""
+
+    def close(self) -> None:
+        self._stream = self._stream and self._stream.close()
+
+
+def extract(parts: list[Path], manifest: dict[str, Any], folder: Path) -> None:
+    """Write the files that the manifest names, and none besides; read each again to check its digest."""
+    names = {entry["name"] for entry in manifest["files"]}
+    stream: Any = _Joined(parts)
+    with closing(stream), tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
+        for member in archive:
+            if member.name not in names or not member.isreg():
+                raise PackError(
+                    f"{member.name}: is in the parts, but no file of the manifest; nothing was kept"
+                )
+            if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+                tarfile.data_filter(member, str(folder))
+            (folder / member.name).parent.mkdir(parents=True, exist_ok=True)
+            source: Any = archive.extractfile(member)
+            with (folder / member.name).open("xb") as target:
+                shutil.copyfileobj(source, target, _BLOCK)
+    if wrong := differing(manifest, folder):
+        raise PackError("\n".join(f"{name}: is not what the manifest says once written" for name in wrong))
+
+
+def differing(manifest: dict[str, Any], folder: Path) -> list[str]:
+    """The names of files that are missing or not what the manifest says."""
+    files = {entry["name"]: folder / entry["name"] for entry in manifest["files"]}
+    right = {entry["name"]: entry["sha256"] for entry in manifest["files"]}
+    return [name for name, file in files.items() if not file.is_file() or digest_of(file) != right[name]]
+
+
+def _need(size: int, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if (free := shutil.disk_usage(folder).free) < size:
+        raise PackError(f"{folder}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free")
+
+
+def unpack(manifest: dict[str, Any], folders: list[Path], to: Path) -> None:
+    """Fill the folder `to`, or leave it as it was: it gets its name when all is written and checked."""
+    if (to / MANIFEST).is_file():
+        if read_manifest([to])["sha256"] != manifest["sha256"]:
+            raise PackError(f"{to}: holds another pack; name another folder with --to")
+        if wrong := [f"{to / name}: is missing or was changed" for name in differing(manifest, to)]:
+            raise PackError("\n".join([*wrong, f"{to}: remove it, or name another folder with --to"]))
+        return say(f"{to}: is unpacked already, and whole")
+    if to.exists() and (not to.is_dir() or any(to.iterdir())):
+        raise PackError(f"{to}: holds something else; name another folder with --to")
+    say(f"checking {len(manifest['parts'])} parts")
+    parts = find_parts(manifest, folders)
+    _need(sum(entry["size"] for entry in manifest["files"]), to.parent)
+    scratch = to.with_name(f"{to.name}.partial")
+    try:
+        scratch.mkdir()
+    except FileExistsError:
+        raise PackError(f"{scratch}: another unpack.py is at work; if it was killed, remove this") from None
+    try:
+        say(f"unpacking {len(manifest['files'])} files into {to}")
+        extract(parts, manifest, scratch)
+        (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+        scratch.replace(to)
+    except tarfile.TarError as error:
+        raise PackError(f"the parts make no archive that can be unpacked: {error}") from None
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: list[str]) -> None:
+    """Make a virtual environment, unless there is one, and let pip install the wheels into it."""
+    try:
+        import venv
+    except ImportError:
+        raise PackError("this Python has no module venv: add it (python3-venv), or use --no-install") from None
+    half = environment / ".unpacking"  # there while pip is at work, so what a killed one left is made anew
+    new = not environment.exists() or half.exists() or not any(environment.iterdir())
+    if not new and not (environment / "pyvenv.cfg").is_file():
+        raise PackError(f"{environment}: is no virtual environment; name another folder with --venv")
+    files = sorted(wheels.glob("*.whl"))
+    if new:
+        _need(
+            sum(each.file_size for file in files for each in zipfile.ZipFile(file).infolist()),
+            environment.parent,
+        )
+    pip = next(file for file in files if file.name.startswith("pip-")) / "pip"
+    wanted = f"{manifest['name']}[{','.join(extras)}]=={manifest['version']}"
+    say(f"installing {wanted} into {environment}")
+    # Even isolated, pip reads the machine's own configuration, which may name an index, so there is none.
+    settings = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
+    settings["PIP_CONFIG_FILE"] = os.devnull
+    command = [program(environment, "python"), "-I", str(pip), "install", "--isolated", "--no-index"]
+    command += ["--only-binary=:all:", "--find-links", str(wheels), "--", "pip", wanted]
+    try:
+        if new:
+            venv.EnvBuilder(clear=True, symlinks=os.name != "nt").create(environment)
+            half.touch()
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=settings)
+        if done.returncode:
+            lines = [f"pip: {line}" for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            made = f"Python {manifest['python']} on {' '.join(manifest['platforms'])}"
+            raise PackError("\n".join([*lines[-3:], f"pip failed; the pack was made for {made}"]))
+        half.unlink(missing_ok=True)
+    except BaseException:
+        if new:
+            shutil.rmtree(environment, ignore_errors=True)
+        raise
+
+
+def program(environment: Path, name: str) -> str:
+    return str(environment / ("Scripts" if os.name == "nt" else "bin") / name)
+
+
+def run(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Check, unpack and install a pack of localjudge.")
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="where the parts are")
+    parser.add_argument("--to", type=Path, metavar="DIR", help="where to unpack (default: NAME-VERSION)")
+    parser.add_argument("--venv", type=Path, metavar="DIR", help="where to install (default: venv in there)")
+    parser.add_argument("--no-install", action="store_true", help="only check and unpack")
+    parser.add_argument("--extra", action="append", metavar="NAME", help="install only these extras")
+    options = parser.parse_args(arguments)
+    folders = options.folders or [Path(__file__).resolve().parent]
+    if absent := [folder for folder in folders if not folder.is_dir()]:
+        raise PackError(f"{absent[0]}: no such folder")
+    manifest = read_manifest(folders)
+    say(f"manifest {manifest['sha256']} (compare it with what `pack` printed)")
+    extras = options.extra or manifest["extras"]
+    if unknown := sorted(set(extras) - set(manifest["extras"])):
+        raise PackError(f"--extra {unknown[0]}: the pack has {', '.join(manifest['extras']) or 'none'}")
+    here, python = "{}.{}".format(*sys.version_info[:2]), manifest["python"]
+    if here != python and not options.no_install:
+        raise PackError(f"this is Python {here}, the pack is for {python}: run it with python{python}")
+    to = options.to or Path(f"{manifest['name']}-{manifest['version']}")
+    unpack(manifest, folders, to)
+    if options.no_install:
+        return say(f"unpacked into {to}", sys.stdout)
+    environment = options.venv or to / "venv"
+    install(manifest, to / "wheels", environment, extras)
+    models = sorted({"/".join(entry["name"].split("/")[:2]) for entry in manifest["files"]})
+    following = [f". {program(environment, 'activate')}", "localjudge doctor"]
+    following += ["localjudge score examples --out first-run"]
+    following += [
+        f"localjudge score ROWS --out RUN --model {to / m}" for m in models if m.startswith("models/")
+    ]
+    return say("\n  ".join(["installed; next:", *following]), sys.stdout)
+
+
+def main() -> int:
+    """The program. A mistake, or damage, ends with its lines and an exit code, not with a traceback."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        run()
+    except PackError as error:
+        say("\n".join(f"unpack.py: {line}" for line in str(error).splitlines()))
+        return 2
+    except KeyboardInterrupt:
+        say("unpack.py: stopped; the same command begins again")
+        return 130
+    except OSError as error:  # a full disk, a medium taken away
+        say(f"unpack.py: {error}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

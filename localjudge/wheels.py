@@ -1,0 +1,193 @@
+"""The wheels that an installation needs: localjudge's own, and those that pip finds for it.
+
+pip resolves, downloads and builds, with the user's own configuration. What is here says to it for whom.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import io
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from email.parser import BytesParser
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from localjudge.errors import LocalJudgeError, UsageError
+
+Say = Callable[[str], None]
+NAME = "localjudge"
+_LAST_LINES = 8
+# The names that glibc 2.5, 2.12 and 2.17 had before PEP 600.
+_OLD_NAMES = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
+# Written by an installer into what it installed; no wheel has them.
+_INSTALLERS_OWN = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The machine that the wheels are for: its Python, such as 3.11, its platforms' tags, pip's options."""
+
+    python: str
+    platforms: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+    @property
+    def is_here(self) -> bool:
+        return not self.options
+
+    @classmethod
+    def of(cls, python: str | None = None, platforms: Sequence[str] = ()) -> Target:
+        """This machine, or another one, which gets wheels only: nothing can be built for it here."""
+        here = "{}.{}".format(*sys.version_info[:2])
+        if python is not None and not re.fullmatch(r"3\.\d+", python):
+            raise UsageError(f"--python {python}: write it like 3.11")
+        tags = [tag for name in platforms for tag in _with_older(name)]
+        named = tuple(tags) or (sysconfig.get_platform(),)
+        if python in (None, here) and not tags:
+            return cls(here, named)
+        options = ["--only-binary=:all:", f"--python-version={python or here}", "--implementation=cp"]
+        return cls(python or here, named, (*options, *(f"--platform={tag}" for tag in tags)))
+
+
+def _with_older(platform: str) -> list[str]:
+    """A glibc platform with those of older glibc, whose wheels it runs too (PEP 600); any other alone."""
+    if not (match := re.fullmatch(r"manylinux_2_(\d+)_(\w+)", platform)):
+        return [platform]
+    minor, machine = int(match[1]), match[2]
+    tags = []
+    for older in range(minor, 4, -1):
+        tags.append(f"manylinux_2_{older}_{machine}")
+        if older in _OLD_NAMES:
+            tags.append(f"{_OLD_NAMES[older]}_{machine}")
+    return tags
+
+
+def own_wheel(folder: Path, pip_args: Sequence[str], say: Say) -> Path:
+    """localjudge as it runs here, as a wheel in the folder.
+
+    A checkout is built by pip. What was installed from a wheel becomes that wheel again, file by file from its
+    `RECORD`, so that no index needs to have it and no other version can take its place.
+    """
+    checkout = Path(__file__).parents[1]
+    project = checkout / "pyproject.toml"
+    if project.is_file() and tomllib.loads(project.read_text())["project"]["name"] == NAME:
+        run_pip(["wheel", "--no-deps", f"--wheel-dir={folder}", *pip_args, str(checkout)], say)
+        return next(folder.glob(f"{NAME}-*.whl"))
+    return installed_wheel(NAME, folder)
+
+
+def installed_wheel(name: str, folder: Path) -> Path:
+    """The wheel that a distribution was installed from, put together again.
+
+    Raises:
+        UsageError: it is not installed from a wheel, or a file of it is not as it was installed.
+    """
+    try:
+        installed = distribution(name)
+    except PackageNotFoundError:
+        raise UsageError(f"{name} is neither a checkout nor installed here: install it with pip") from None
+    tags = BytesParser().parsebytes((installed.read_text("WHEEL") or "").encode()).get_all("Tag") or []
+    if not installed.files or len(tags) != 1:
+        raise UsageError(f"{name} was not installed from a wheel: install it with pip")
+    record = f"{name}-{installed.version}.dist-info/RECORD"
+    lines: list[tuple[str, str, str]] = []
+    file = folder / f"{name}-{installed.version}-{tags[0]}.whl"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as wheel:
+        for path in sorted(installed.files, key=str):
+            if path.parts[0] == ".." or "__pycache__" in path.parts:
+                continue  # programs and compiled files: pip makes them anew
+            if path.parts[0].endswith(".dist-info") and path.name in _INSTALLERS_OWN:
+                continue
+            content = path.read_binary()
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            if path.hash is None or path.hash.value != digest:
+                raise UsageError(f"{path.locate()}: was changed after it was installed; install {name} again")
+            wheel.writestr(_zipped(str(path)), content)
+            lines.append((str(path), f"sha256={digest}", str(len(content))))
+        table = io.StringIO()
+        csv.writer(table, lineterminator="\n").writerows([*lines, (record, "", "")])
+        wheel.writestr(_zipped(record), table.getvalue())
+    return file
+
+
+def _zipped(name: str) -> zipfile.ZipInfo:
+    """Without a time, so that the same files make the same wheel."""
+    entry = zipfile.ZipInfo(name)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def choose_extras(wheel: Path, given: Sequence[str] | None) -> list[str]:
+    """The extras to bring: those given or, where none is, those whose requirements are all installed here.
+
+    Raises:
+        UsageError: the wheel has no such extra.
+    """
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = BytesParser().parsebytes(archive.read(name))
+    known = metadata.get_all("Provides-Extra") or []
+    for extra in given or ():
+        if extra not in known:
+            raise UsageError(f"--extra {extra}: there is {', '.join(known) or 'none'}")
+    if given:
+        return sorted(set(given))
+    requires: dict[str, list[str]] = {extra: [] for extra in known if extra not in ("test", "dev")}
+    for line in metadata.get_all("Requires-Dist") or []:
+        match = re.match(r"([A-Za-z0-9._-]+)[^;]*;.*extra == ['\"]([^'\"]+)['\"]", line)
+        if match and match[2] in requires:
+            requires[match[2]].append(match[1])
+    return [extra for extra, names in requires.items() if all(map(_is_installed, names))]
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        distribution(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def gather_wheels(requirement: str, target: Target, folder: Path, pip_args: Sequence[str], say: Say) -> None:
+    """All wheels of a requirement, and pip's own, into the folder.
+
+    Raises:
+        LocalJudgeError: pip failed; the message has its last lines.
+    """
+    if target.is_here:
+        command = ["wheel", f"--wheel-dir={folder}"]
+    else:
+        command = ["download", f"--dest={folder}", *target.options]
+    # pip's own wheel: many a Python comes without the means to make one for a virtual environment.
+    run_pip([*command, *pip_args, requirement, "pip"], say)
+
+
+def run_pip(arguments: Sequence[str], say: Say) -> None:
+    """pip of this Python, with the user's configuration.
+
+    Raises:
+        LocalJudgeError: it failed; the message has its last lines.
+    """
+    command = [sys.executable, "-m", "pip", *arguments, "--disable-pip-version-check", "--progress-bar=off"]
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as pip:
+        for line in pip.stdout or ():
+            last.append(line.rstrip())
+            if line.lstrip().startswith(("Downloading", "Building wheel for")):
+                say(f"pip: {line.strip()}")
+    if pip.returncode:
+        said = [line for line in last if line.startswith("ERROR")] or [line for line in last if line][-1:]
+        raise LocalJudgeError(f"pip {arguments[0]} failed: {' / '.join(said[-3:]) or 'without a word'}")

@@ -1,0 +1,503 @@
+"""A pack: what goes in comes out, from parts of any size and order; what is wrong is named, and undone."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import hashlib
+import io
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, write_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import localjudge.pack
+from localjudge import UsageError, unpack
+from localjudge.errors import LocalJudgeError
+from localjudge.pack import Entry, Manifest, parse_size, write_beside, write_parts
+from localjudge.wheels import Target, choose_extras, gather_wheels, installed_wheel
+
+HERE = "{}.{}".format(*sys.version_info[:2])
+FILES = {
+    "wheels/a.whl": b"a" * 2500,
+    "wheels/b.whl": bytes(range(256)) * 20,
+    "rows/r.jsonl": b"",
+    "models/m/c": b"{}",
+}
+
+
+def packed(tmp_path: Path, content: dict[str, bytes], part_size: int = 4096, **changed: Any) -> Path:
+    """A pack of these files, beside nothing else."""
+    folder = tmp_path / "pack"
+    sources = {name: tmp_path / "sources" / hashlib.sha256(name.encode()).hexdigest() for name in content}
+    for name, data in content.items():
+        sources[name].parent.mkdir(exist_ok=True)
+        sources[name].write_bytes(data)
+    parts, entries = write_parts(sources, folder, part_size)
+    stated = {"version": "0.1", "extras": (), "python": HERE, "platforms": ("any",), "files": entries} | changed
+    write_beside(Manifest(parts=tuple(parts), **stated).sealed(), folder)
+    return folder
+
+
+@pytest.fixture
+def pack(tmp_path: Path) -> Path:
+    return packed(tmp_path, FILES)
+
+
+def unpacker(script: Path, *args: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The unpacker as a plain script, under a Python with nothing but its own library."""
+    command = [sys.executable, "-I", "-S", script, *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=script.parent.parent, **options)
+
+
+def refused(done: subprocess.CompletedProcess[str], tmp_path: Path) -> list[str]:
+    """What the unpacker said against it, having left nothing behind."""
+    assert (done.returncode, done.stdout) == (2, "")
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(("out", "localjudge"))]
+    lines = [line for line in done.stderr.splitlines() if line.startswith("unpack.py: ")]
+    assert "Traceback" not in done.stderr
+    return [line.removeprefix("unpack.py: ").replace(f"{tmp_path}/", "") for line in lines]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def parts_of(folder: Path) -> list[Path]:
+    return sorted(folder.glob("localjudge.tar.*"))
+
+
+def test_what_was_packed_comes_out_under_a_python_with_nothing_installed(tmp_path: Path, pack: Path) -> None:
+    done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
+    assert (done.returncode, done.stdout) == (0, "unpacked into out\n")
+    assert json.loads((pack / "manifest.json").read_text())["sha256"] in done.stderr
+    out = contents(tmp_path / "out")
+    assert json.loads(out.pop("manifest.json")) == json.loads((pack / "manifest.json").read_text())
+    assert out == FILES
+
+
+@given(
+    st.lists(st.integers(0, 5000), min_size=1, max_size=6).map(lambda sizes: dict(enumerate(sizes))),
+    st.integers(1024, 20_000),
+)
+@settings(max_examples=25, deadline=None)
+def test_the_parts_are_full_but_the_last_and_make_one_tar_file(
+    tmp_path_factory: pytest.TempPathFactory, sizes: dict[int, int], part_size: int
+) -> None:
+    files = {f"rows/{number}": os.urandom(size) for number, size in sizes.items()}
+    pack = packed(tmp_path_factory.mktemp("any"), files, part_size)
+    parts = [part.read_bytes() for part in parts_of(pack)]
+    assert {len(part) for part in parts[:-1]} <= {part_size}
+    assert 0 < len(parts[-1]) <= part_size
+    with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
+        assert {member.name: archive.extractfile(member).read() for member in archive} == files
+    manifest = unpack.read_manifest([pack])
+    out = pack.with_name("out")
+    out.mkdir()
+    unpack.extract(unpack.find_parts(manifest, [pack]), manifest, out)
+    assert contents(out) == files
+
+
+def test_the_same_files_make_the_same_parts_whatever_their_order_and_times(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one = packed(tmp_path / "one", FILES)
+    two = packed(tmp_path / "two", dict(reversed(FILES.items())))
+    for file in (tmp_path / "one" / "sources").iterdir():
+        os.utime(file, (0, 0))
+        file.chmod(0o755)
+    shutil.rmtree(one)
+    again = packed(tmp_path / "one", FILES)
+    assert contents(again) == contents(two)
+
+
+def test_parts_in_another_order_under_other_names_in_two_folders_are_found(tmp_path: Path, pack: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    first, second, *_ = parts_of(pack)
+    names = first.name, second.name
+    first.rename(pack / "x")
+    second.rename(pack / names[0])  # the second by the name of the first
+    (pack / "x").rename(other / "from the gateway.bin")
+    done = unpacker(pack / "unpack.py", pack, other, "--no-install", "--to", "out")
+    assert done.returncode == 0
+    assert contents(tmp_path / "out").items() >= FILES.items()
+    alone = unpacker(pack / "unpack.py", "--no-install", "--to", "out2")
+    assert alone.returncode == 2
+    assert f"{names[1]}: is missing" in alone.stderr or f"{names[0]}" in alone.stderr
+
+
+def test_every_damaged_missing_short_long_and_foreign_part_is_named(tmp_path: Path) -> None:
+    pack = packed(tmp_path, {f"rows/{n}": os.urandom(3000) for n in range(8)})
+    damaged, missing, short, long, *whole = parts_of(pack)
+    content = bytearray(damaged.read_bytes())
+    content[1234] ^= 1
+    damaged.write_bytes(content)
+    missing.unlink()
+    short.write_bytes(short.read_bytes()[:-1])
+    with long.open("ab") as stream:
+        stream.write(b"!")
+    (pack / "foreign\x1b[31m").write_bytes(b"?")
+    done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
+    assert refused(done, tmp_path) == [
+        f"pack/{damaged.name}: is damaged: its digest is not the manifest's",
+        f"{missing.name}: is missing",
+        f"pack/{short.name}: is too short: 4095 bytes instead of 4096",
+        f"pack/{long.name}: is too long: 4097 bytes instead of 4096",
+        "pack/foreign\\u001b[31m: is no part of this pack, or a damaged one",
+        f"4 of {len(whole) + 4} parts cannot be used: copy them again; nothing was unpacked",
+    ]
+
+
+def test_a_foreign_file_beside_a_whole_pack_is_named_and_no_hindrance(tmp_path: Path, pack: Path) -> None:
+    (pack / "notes.txt").write_text("from the gateway")
+    done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
+    assert done.returncode == 0
+    assert "notes.txt: is no part of this pack, or a damaged one; ignored" in done.stderr
+
+
+def test_a_damaged_copy_is_no_hindrance_where_a_whole_one_is_found(tmp_path: Path, pack: Path) -> None:
+    shutil.copytree(pack, tmp_path / "second try")
+    parts_of(pack)[0].write_bytes(b"cut")
+    done = unpacker(pack / "unpack.py", pack, "second try", "--no-install", "--to", "out")
+    assert done.returncode == 0
+    assert contents(tmp_path / "out").items() >= FILES.items()
+
+
+@pytest.mark.parametrize("change", [b"", b"{", b"[1]", b"{}", "flip"])
+def test_a_damaged_manifest_is_not_believed(tmp_path: Path, pack: Path, change: bytes | str) -> None:
+    manifest = pack / "manifest.json"
+    text = manifest.read_bytes()
+    manifest.write_bytes(
+        change if isinstance(change, bytes) else text.replace(b'"size": 2500', b'"size": 2501')
+    )
+    assert manifest.read_bytes() != text
+    (line,) = refused(unpacker(pack / "unpack.py", "--no-install"), tmp_path)
+    assert line == "pack/manifest.json: is damaged, or no pack's manifest; copy it again"
+
+
+def test_a_pack_without_a_manifest_or_of_two_packs_is_refused(tmp_path: Path, pack: Path) -> None:
+    (tmp_path / "other").mkdir()
+    other = packed(tmp_path / "other", {"rows/x": b"x"})
+    (line,) = refused(unpacker(pack / "unpack.py", pack, other), tmp_path)
+    assert line == "pack/manifest.json and other/pack/manifest.json differ: name the folders of one pack"
+    (pack / "manifest.json").unlink()
+    (line,) = refused(unpacker(pack / "unpack.py"), tmp_path)
+    assert line == "no manifest.json in pack: bring it along, or name its folder"
+    (line,) = refused(unpacker(pack / "unpack.py", "nowhere"), tmp_path)
+    assert line == "nowhere: no such folder"
+
+
+@pytest.mark.parametrize(
+    "name", ["../escape", "/escape", "wheels/../../escape", "wheels\\..\\escape", "c:/x", "."]
+)
+def test_a_path_that_would_escape_is_refused_before_anything_is_written(tmp_path: Path, name: str) -> None:
+    pack = packed(tmp_path, {"rows/a": b"a", name: b"b"})
+    (line,) = refused(unpacker(pack / "unpack.py", "--no-install", "--to", "out"), tmp_path)
+    assert line == f"pack/manifest.json: {name} would be written outside of the folder; nothing was unpacked"
+
+
+def test_a_file_that_the_manifest_does_not_name_is_refused(tmp_path: Path) -> None:
+    entry = Entry(name="rows/a", size=1, sha256=hashlib.sha256(b"a").hexdigest())
+    pack = packed(tmp_path, {"rows/a": b"a", "../escape": b"b"}, files=(entry,))
+    (line,) = refused(unpacker(pack / "unpack.py", "--no-install", "--to", "out"), tmp_path)
+    assert line == "../escape: is in the parts, but no file of the manifest; nothing was kept"
+
+
+def test_a_link_among_the_files_is_refused(tmp_path: Path) -> None:
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as writer:
+        link = tarfile.TarInfo("rows/a")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
+        writer.addfile(link)
+    pack = packed(tmp_path, {"rows/a": b"a"}, part_size=1 << 20)
+    (part,) = parts_of(pack)
+    part.write_bytes(archive.getvalue())
+    content = archive.getvalue()
+    manifest = json.loads((pack / "manifest.json").read_text())
+    manifest["parts"][0] |= {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    manifest["sha256"] = unpack.seal(manifest)
+    (pack / "manifest.json").write_text(json.dumps(manifest))
+    (line,) = refused(unpacker(pack / "unpack.py", "--no-install", "--to", "out"), tmp_path)
+    assert line == "rows/a: is in the parts, but no file of the manifest; nothing was kept"
+
+
+def test_a_file_that_is_not_what_the_manifest_says_is_refused(tmp_path: Path) -> None:
+    entry = Entry(name="rows/a", size=1, sha256="0" * 64)
+    pack = packed(tmp_path, {"rows/a": b"a"}, files=(entry,))
+    (line,) = refused(unpacker(pack / "unpack.py", "--no-install", "--to", "out"), tmp_path)
+    assert line == "rows/a: is not what the manifest says once written"
+
+
+def test_a_disk_that_fills_up_leaves_nothing_half(tmp_path: Path) -> None:
+    pack = packed(tmp_path, {"rows/large": bytes(200_000)}, part_size=1 << 20)
+
+    def small_files() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    done = unpacker(pack / "unpack.py", "--no-install", "--to", "out", preexec_fn=small_files)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "unpack.py: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pack", "sources"]
+
+
+def test_unpacking_again_checks_what_is_there_and_never_overwrites(tmp_path: Path, pack: Path) -> None:
+    again = (pack / "unpack.py", "--no-install", "--to", "out")
+    (tmp_path / "out").mkdir()
+    assert unpacker(*again).returncode == 0, "an empty folder is as good as none"
+    for part in parts_of(pack):
+        part.unlink()
+    done = unpacker(*again)
+    assert done.returncode == 0
+    assert "out: is unpacked already, and whole" in done.stderr
+    (tmp_path / "out" / "wheels" / "a.whl").write_bytes(b"a" * 2499 + b"b")
+    done = unpacker(*again)
+    assert done.returncode == 2
+    assert "out/wheels/a.whl: is missing or was changed" in done.stderr
+    assert (tmp_path / "out" / "wheels" / "a.whl").read_bytes().endswith(b"b")
+    (tmp_path / "other").mkdir()
+    other = packed(tmp_path / "other", {"rows/x": b"x"})
+    assert (
+        "holds another pack" in unpacker(other / "unpack.py", "--no-install", "--to", tmp_path / "out").stderr
+    )
+    full = unpacker(other / "unpack.py", "--no-install", "--to", tmp_path / "sources")
+    assert (full.returncode, "holds something else" in full.stderr) == (2, True)
+
+
+def test_what_a_killed_unpacker_left_is_named(tmp_path: Path, pack: Path) -> None:
+    (tmp_path / "out.partial").mkdir()
+    done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
+    assert done.returncode == 2
+    assert "out.partial: another unpack.py is at work; if it was killed, remove this" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_pack_for_another_python_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    pack = packed(tmp_path, FILES, python="3.99")
+    (line,) = refused(unpacker(pack / "unpack.py"), tmp_path)
+    assert line == f"this is Python {HERE}, the pack is for 3.99: run it with python3.99"
+
+
+def test_the_unpacker_needs_the_standard_library_alone_and_an_old_python_can_say_so() -> None:
+    tree = ast.parse(Path(unpack.__file__).read_text(), feature_version=(3, 8))
+    imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    imported |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert imported <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("60M", 60_000_000), ("60MB", 60_000_000), ("1.5g", 1_500_000_000), ("512KiB", 524_288), ("2 GiB", 2**31)],
+)
+def test_a_part_size_is_written_as_people_write_it(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "M", "60X", "-1M", "1e9", "12", "0.0001M"])
+def test_a_part_size_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=f"--part-size {text}: "):
+        parse_size(text)
+
+
+def tiny_wheel(folder: Path, name: str, *requires: str, module: str = "", script: str = "") -> Path:
+    """A wheel of one module, by hand."""
+    folder.mkdir(parents=True, exist_ok=True)
+    info = f"{name}-0.1.0.dist-info"
+    metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0", *requires]
+    files = {
+        f"{name}.py": module,
+        f"{info}/METADATA": "\n".join(metadata) + "\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": script,
+    }
+    digests = {file: hashlib.sha256(content.encode()).digest() for file, content in files.items()}
+    coded = {file: base64.urlsafe_b64encode(digest).decode().rstrip("=") for file, digest in digests.items()}
+    record = [f"{file},sha256={coded[file]},{len(content)}" for file, content in files.items()]
+    files[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,"]) + "\n"
+    wheel = folder / f"{name}-0.1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for file, content in files.items():
+            archive.writestr(file, content)
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a package index has: a `localjudge` of one module, what it needs, and pip."""
+    folder = tmp_path_factory.mktemp("index")
+    tiny_wheel(folder, "scales")
+    tiny_wheel(folder, "feather")
+    extras = ("Provides-Extra: cpu", "Requires-Dist: feather; extra == 'cpu'")
+    more = ("Provides-Extra: trust", "Requires-Dist: absent-here; extra == 'trust'")
+    script = "[console_scripts]\nlocaljudge = localjudge:main\n"
+    module = "def main():\n    import scales, feather\n    print('judged')\n"
+    tiny_wheel(folder, "localjudge", "Requires-Dist: scales", *extras, *more, module=module, script=script)
+    installed_wheel("pip", folder)
+    return folder
+
+
+@pytest.fixture
+def offline_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The flags for packages from that index alone. localjudge itself is not built: that wants a network."""
+    own = next(index.glob("localjudge-*.whl"))
+    monkeypatch.setattr(localjudge.pack, "own_wheel", lambda *_: own)
+    return [f"--pip-arg={argument}" for argument in ("--no-index", f"--find-links={index}", "--no-cache-dir")]
+
+
+def test_a_pack_installs_with_no_index_what_a_pack_command_gathered(
+    cli: Cli, tmp_path: Path, offline_index: list[str], model: Path
+) -> None:
+    rows = write_rows(tmp_path / "my rows.jsonl", 2)
+    pack = tmp_path / "pack"
+    flags = ["--extra", "cpu", "--part-size", "1M", "--model", model, "--rows", rows]
+    end = cli("pack", "--out", pack, *flags, *offline_index)
+    assert (end.code, end.out) == (0, "")
+    manifest = json.loads((pack / "manifest.json").read_text())
+    assert manifest["sha256"] in end.err
+    assert {part.stat().st_size for part in parts_of(pack)[:-1]} == {1_000_000}
+    names = {file["name"] for file in manifest["files"]}
+    assert {name.split("-")[0] for name in names if name.startswith("wheels/")} == {
+        "wheels/localjudge", "wheels/scales", "wheels/feather", "wheels/pip",
+    }  # fmt: skip
+    assert "rows/my rows.jsonl" in names
+    assert f"models/{model.name}/model.safetensors" in names
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+    done = unpacker(
+        pack / "unpack.py", "--to", "here", env={"PIP_INDEX_URL": "http://127.0.0.1:9/", "PATH": ""}
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "installed; next:",
+        "  . here/venv/bin/activate",
+        "  localjudge doctor",
+        "  localjudge score examples --out first-run",
+        f"  localjudge score ROWS --out RUN --model here/models/{model.name}",
+    ]
+    program = tmp_path / "here" / "venv" / "bin" / "localjudge"
+    assert subprocess.run([program], capture_output=True, text=True, check=True, env={}).stdout == "judged\n"
+    assert not (tmp_path / "here" / "venv" / ".unpacking").exists()
+    elsewhere = unpacker(
+        pack / "unpack.py", "--to", "here", "--venv", tmp_path / "sources.d", "--extra", "trust"
+    )
+    assert (elsewhere.returncode, "--extra trust: the pack has cpu" in elsewhere.stderr) == (2, True)
+    taken = unpacker(pack / "unpack.py", "--to", "here", "--venv", pack)
+    assert (taken.returncode, "is no virtual environment" in taken.stderr) == (2, True)
+
+
+def test_an_install_that_fails_says_what_pip_said_and_leaves_no_environment(
+    tmp_path: Path, index: Path
+) -> None:
+    files = {f"wheels/{file.name}": file.read_bytes() for file in index.iterdir() if "scales" not in file.name}
+    pack = packed(tmp_path, files, 1 << 20, version="0.1.0", extras=("cpu",))
+    done = unpacker(pack / "unpack.py", "--to", "out")
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert "unpack.py: pip: ERROR: No matching distribution found for scales" in lines
+    assert lines[-1] == f"unpack.py: pip failed; the pack was made for Python {HERE} on any"
+    assert (tmp_path / "out" / "wheels").is_dir()
+    assert not (tmp_path / "out" / "venv").exists()
+
+
+def test_wheels_for_another_machine_are_chosen_by_its_python_and_glibc(tmp_path: Path) -> None:
+    for minor, glibc in (("12", "2_17"), ("12", "2_34"), ("11", "2_17")):
+        wheel = tiny_wheel(tmp_path / minor / glibc, "scales")
+        (tmp_path / "index").mkdir(exist_ok=True)
+        name = f"scales-0.1.0-cp3{minor}-cp3{minor}-manylinux_{glibc}_x86_64.whl"
+        wheel.rename(tmp_path / "index" / name)
+    installed_wheel("pip", tmp_path / "index")
+    target = Target.of("3.12", ["manylinux_2_28_x86_64"])
+    assert "manylinux2014_x86_64" in target.platforms
+    arguments = ["--no-index", f"--find-links={tmp_path / 'index'}"]
+    gather_wheels("scales", target, tmp_path / "wheels", arguments, print)
+    chosen = [file.name for file in (tmp_path / "wheels").glob("scales*")]
+    assert chosen == ["scales-0.1.0-cp312-cp312-manylinux_2_17_x86_64.whl"]
+    with pytest.raises(LocalJudgeError, match=r"pip download failed: ERROR: .*No matching distribution found"):
+        gather_wheels("scales", Target.of("3.13", ()), tmp_path / "none", arguments, print)
+
+
+def test_the_extras_are_those_asked_for_or_those_installed_here(index: Path) -> None:
+    wheel = next(index.glob("localjudge-*.whl"))
+    assert choose_extras(wheel, ["trust", "cpu", "cpu"]) == ["cpu", "trust"]
+    assert choose_extras(wheel, None) == []
+    wheel = tiny_wheel(index / "x", "y", "Provides-Extra: a", 'Requires-Dist: numpy>=1 ; extra == "a"')
+    assert choose_extras(wheel, None) == ["a"]
+    with pytest.raises(UsageError, match="--extra gpu: there is a"):
+        choose_extras(wheel, ["gpu"])
+
+
+def test_an_installed_wheel_is_put_together_again_unless_it_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install = [sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--quiet", "--target"]
+    wheel = tiny_wheel(tmp_path, "feather", module="weight = 1\n")
+    subprocess.run([*install, tmp_path / "site", wheel], check=True)
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    first = installed_wheel("feather", tmp_path / "first")
+    assert first.name == wheel.name
+    with zipfile.ZipFile(first) as again, zipfile.ZipFile(wheel) as before:
+        assert set(again.namelist()) == set(before.namelist())
+        same = [name for name in before.namelist() if not name.endswith("RECORD")]
+        assert all(again.read(name) == before.read(name) for name in same)
+    subprocess.run([*install, tmp_path / "anew", first], check=True)
+    assert (tmp_path / "anew" / "feather.py").read_text() == "weight = 1\n"
+    assert installed_wheel("feather", tmp_path / "second").read_bytes() == first.read_bytes()
+    (tmp_path / "site" / "feather.py").write_text("weight = 2\n")
+    with pytest.raises(UsageError, match=r"feather\.py: was changed after it was installed"):
+        installed_wheel("feather", tmp_path / "second")
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--part-size", "60X"], "--part-size 60X: write it like 60M, 1.5G or 512MiB"),
+        (["--part-size", "2K", "--model", "MODEL", "--model", "MODEL"], "a second model of this name"),
+        (["--rows", "nowhere.jsonl"], "--rows nowhere.jsonl: no such file"),
+        (["--model", "./nowhere"], "model ./nowhere: no such directory"),
+        (["--python", "3"], "--python 3: write it like 3.11"),
+        (["--extra", "gpu"], "--extra gpu: there is cpu, trust"),
+        (["--extra", "trust"], "ERROR: No matching distribution found for absent-here"),
+    ],
+)
+def test_what_cannot_be_packed_is_said_in_one_line_and_leaves_nothing(
+    cli: Cli, tmp_path: Path, offline_index: list[str], model: Path, args: list[str], said: str
+) -> None:
+    args = [str(model) if arg == "MODEL" else arg for arg in args]
+    end = cli("pack", "--out", tmp_path / "new" / "pack", *offline_index, *args)
+    assert end.code in (1, 2)
+    (line,) = [line for line in end.err.splitlines() if line.startswith("localjudge: ")]
+    assert said in line
+    assert "Traceback" not in end.err
+    assert not (tmp_path / "new").exists() or not list((tmp_path / "new").iterdir())
+
+
+def test_a_pack_is_never_written_over_and_parts_are_not_too_many(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "notes").touch()
+    end = cli("pack", "--out", tmp_path / "there")
+    assert (end.code, "exists already; name a new folder" in end.err) == (2, True)
+    with (tmp_path / "large.jsonl").open("wb") as stream:
+        stream.truncate(20_000_000)
+    end = cli("pack", "--out", tmp_path / "new", "--part-size", "2K", "--rows", tmp_path / "large.jsonl")
+    assert (end.code, "more than 9999 parts; write at least 2001" in end.err) == (2, True)
+    with (tmp_path / "huge.jsonl").open("wb") as stream:
+        stream.truncate(shutil.disk_usage(tmp_path).total)
+    end = cli("pack", "--out", tmp_path / "new", "--part-size", "100G", "--rows", tmp_path / "huge.jsonl")
+    assert (end.code, "are needed and" in end.err) == (2, True)
+    assert not (tmp_path / "new").exists()
