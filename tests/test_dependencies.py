@@ -1,0 +1,81 @@
+"""What pyproject.toml asks for is what the code imports: nothing undeclared, and nothing that nobody uses."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# The module of a distribution, where it has another name.
+MODULES = {
+    "inspect-ai": "inspect_ai",
+    "outlines-core": "outlines_core",
+    "scikit-learn": "sklearn",
+    "vl-convert-python": "vl_convert",
+}
+# Run, not imported: the check of types and the check of form.
+TOOLS = {"mypy", "ruff"}
+# Imported, but brought by another that is declared and that must agree with its version.
+BROUGHT = {
+    "huggingface_hub": "transformers",
+    "mistral_common": "vllm",
+    "psutil": "vllm",
+    "tokenizers": "transformers",
+    "triton": "vllm",
+}
+
+
+def modules(requirements: list[str]) -> set[str]:
+    names = [re.match(r"[A-Za-z0-9._-]+", requirement) for requirement in requirements]
+    found = {name[0] for name in names if name} - TOOLS - {"localjudge"}
+    return {MODULES.get(name, name) for name in found}
+
+
+EXTRAS = {name: modules(requirements) for name, requirements in PROJECT["optional-dependencies"].items()}
+NEEDED = modules(PROJECT["dependencies"])
+
+
+def imported(*folders: str) -> set[str]:
+    """The third-party modules that a folder's code imports, anywhere in it."""
+    files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    assert files
+    found: set[str] = set()
+    for node in (node for file in files for node in ast.walk(ast.parse(file.read_text()))):
+        if isinstance(node, ast.Import):
+            found |= {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found.add(str(node.module).partition(".")[0])
+    scripts = {
+        file.stem for folder in ("tests", "benchmarks", "models") for file in (ROOT / folder).rglob("*.py")
+    }
+    return found - scripts - {"localjudge"} - sys.stdlib_module_names
+
+
+def test_every_requirement_of_a_user_is_imported_by_the_package() -> None:
+    asked = NEEDED.union(*(EXTRAS[extra] for extra in EXTRAS if extra not in ("test", "dev")))
+    assert asked - imported("localjudge") == set()
+
+
+def test_every_requirement_of_the_tests_is_imported_by_them_or_by_what_they_test() -> None:
+    assert EXTRAS["test"] | EXTRAS["dev"], "the tests need something"
+    assert (EXTRAS["test"] | EXTRAS["dev"]) - imported("tests", "benchmarks", "models", "localjudge") == set()
+
+
+@pytest.mark.parametrize("folder", ["localjudge", "tests", "benchmarks", "models"])
+def test_every_import_is_declared(folder: str) -> None:
+    for_users = [extra for extra in EXTRAS if folder != "localjudge" or extra not in ("test", "dev")]
+    declared = NEEDED.union(*(EXTRAS[extra] for extra in for_users))
+    brought = {module for module, by in BROUGHT.items() if by in declared}
+    assert imported(folder) - declared - brought == set()
+
+
+def test_no_exception_is_kept_for_what_is_gone() -> None:
+    everywhere = imported("localjudge", "tests", "benchmarks", "models")
+    assert set(BROUGHT) <= everywhere
+    assert set(MODULES.values()) <= NEEDED.union(*EXTRAS.values())
