@@ -104,7 +104,10 @@ def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
     for part in lacking:
         copies = [file for file in others if file.name == part["name"]]
         others = [file for file in others if file not in copies]
-        lines += [f"{file}: {_damage(file.stat().st_size, part['size'])}" for file in copies]
+        for file in copies:
+            size, right = file.stat().st_size, part["size"]
+            wrong = f"is too {'short' if size < right else 'long'}: {size} bytes instead of {right}"
+            lines.append(f"{file}: {wrong if size != right else 'is damaged: its digest is not right'}")
         lines += [] if copies else [f"{part['name']}: is missing"]
     lines += [f"{file}: is no part of this pack, or a damaged one" for file in others]
     if lacking:
@@ -113,12 +116,6 @@ def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
     for line in lines:
         say(f"{line}; ignored")
     return [found[part["sha256"]] for part in parts]
-
-
-def _damage(size: int, right: int) -> str:
-    if size == right:
-        return "is damaged: its digest is not the manifest's"
-    return f"is too {'short' if size < right else 'long'}: {size} bytes instead of {right}"
 
 
 class _Joined:
@@ -162,9 +159,9 @@ def extract(parts: list[Path], manifest: dict[str, Any], folder: Path) -> None:
 
 def differing(manifest: dict[str, Any], folder: Path) -> list[str]:
     """The names of files that are missing or not what the manifest says."""
-    files = {entry["name"]: folder / entry["name"] for entry in manifest["files"]}
     right = {entry["name"]: entry["sha256"] for entry in manifest["files"]}
-    return [name for name, file in files.items() if not file.is_file() or digest_of(file) != right[name]]
+    whole = {name for name in right if (folder / name).is_file() and digest_of(folder / name) == right[name]}
+    return sorted(right.keys() - whole)
 
 
 def _need(size: int, folder: Path) -> None:
@@ -208,16 +205,13 @@ def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: l
         import venv
     except ImportError:
         raise PackError("this Python has no module venv: add it (python3-venv), or use --no-install") from None
-    half = environment / ".unpacking"  # there while pip is at work, so what a killed one left is made anew
-    new = not environment.exists() or half.exists() or not any(environment.iterdir())
+    new = not environment.exists() or not any(environment.iterdir())
     if not new and not (environment / "pyvenv.cfg").is_file():
         raise PackError(f"{environment}: is no virtual environment; name another folder with --venv")
     files = sorted(wheels.glob("*.whl"))
     if new:
-        _need(
-            sum(each.file_size for file in files for each in zipfile.ZipFile(file).infolist()),
-            environment.parent,
-        )
+        size = sum(each.file_size for file in files for each in zipfile.ZipFile(file).infolist())
+        _need(size, environment.parent)
     pip = next(file for file in files if file.name.startswith("pip-")) / "pip"
     wanted = f"{manifest['name']}[{','.join(extras)}]=={manifest['version']}"
     say(f"installing {wanted} into {environment}")
@@ -226,20 +220,26 @@ def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: l
     settings["PIP_CONFIG_FILE"] = os.devnull
     command = [program(environment, "python"), "-I", str(pip), "install", "--isolated", "--no-index"]
     command += ["--only-binary=:all:", "--find-links", str(wheels), "--", "pip", wanted]
+    half = environment / ".unpacking"  # there while pip is at work
+    environment.mkdir(parents=True, exist_ok=True)
+    try:
+        half.touch(exist_ok=False)
+    except FileExistsError:
+        raise PackError(f"{environment}: another unpack.py is at work; if it was killed, remove this") from None
     try:
         if new:
-            venv.EnvBuilder(clear=True, symlinks=os.name != "nt").create(environment)
-            half.touch()
+            venv.EnvBuilder(symlinks=os.name != "nt").create(environment)
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=settings)
         if done.returncode:
             lines = [f"pip: {line}" for line in done.stderr.splitlines() if line.startswith("ERROR")]
             made = f"Python {manifest['python']} on {' '.join(manifest['platforms'])}"
             raise PackError("\n".join([*lines[-3:], f"pip failed; the pack was made for {made}"]))
-        half.unlink(missing_ok=True)
     except BaseException:
         if new:
             shutil.rmtree(environment, ignore_errors=True)
         raise
+    finally:
+        half.unlink(missing_ok=True)
 
 
 def program(environment: Path, name: str) -> str:
