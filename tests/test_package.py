@@ -22,7 +22,6 @@ HEAVY = {
     "pyarrow",
     "scipy",
     "sklearn",
-    "krippendorff",
     "vllm",
 }
 

@@ -4,7 +4,7 @@
 
 Everything here resamples instructions, not rows: rows that answer the same instruction are not independent.
 What cannot be computed, because the scores are constant, the rows too few or the labels missing, is undefined:
-None, and never a number. The statistics come from SciPy, scikit-learn and krippendorff, loaded when used.
+None, and never a number. The statistics come from SciPy and scikit-learn, loaded when used.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 from localjudge.errors import UsageError
 
-_LIBRARIES = ("scipy", "sklearn", "krippendorff")
+_LIBRARIES = ("scipy", "sklearn")
 
 
 def require_libraries() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 
 from localjudge.trust.estimate import Estimate
@@ -34,22 +32,25 @@ def alphas(marks: Marks, group: Integers, resamples: int, seed: int) -> tuple[Es
 
 
 def alpha(counts: Floats, domain: Floats, level: str) -> float:
-    """Krippendorff's alpha; NaN where no label differs from another.
+    """Krippendorff's alpha (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
+
+    NaN where no label differs from another. It is computed here because the library for it is under the GPL.
 
     Args:
         counts: how many labellers gave each unit each value, [units, values].
         domain: the values in their order.
         level: "ordinal" or "interval".
     """
-    import krippendorff
-
-    used = counts.sum(axis=0) > 0
-    if used.sum() < 2:
+    labels = counts.sum(axis=1)
+    pairable, labels = counts[labels > 1], labels[labels > 1]
+    # How often two labels of one unit are this and that value, [values, values].
+    scaled = pairable / (labels - 1)[:, None]
+    observed = pairable.T @ scaled - np.diag(scaled.sum(axis=0))
+    of_value = observed.sum(axis=0)
+    # As ranks, values stand as far apart as there are labels from the middle of one to the middle of the other.
+    place = domain if level == "interval" else of_value.cumsum() - of_value / 2
+    apart = (place[:, None] - place) ** 2
+    expected = of_value @ apart @ of_value
+    if expected == 0:
         return float("nan")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return float(
-            krippendorff.alpha(
-                value_counts=counts[:, used].astype(int), value_domain=domain[used], level_of_measurement=level
-            )
-        )
+    return float(1 - (of_value.sum() - 1) * (observed * apart).sum() / expected)
