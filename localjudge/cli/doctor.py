@@ -51,7 +51,7 @@ def doctor(
         for name, ours in SWITCHES.items()
         if os.environ.get(name, ours).lower() not in _alike(ours)
     }
-    settle_environment()
+    settle_environment(ray=ray)
     checks = examine(Intent(model, engine, cluster, out, switched))
     if as_json:
         typer.echo(json.dumps([check.as_dict() for check in checks], ensure_ascii=False, indent=2))

@@ -117,12 +117,17 @@ def engine_options(named: Mapping[str, object], others: Sequence[str] | None) ->
     return given
 
 
-def settle_environment(*, deterministic: bool = False, allow_download: bool = False) -> None:
+def settle_environment(
+    *, deterministic: bool = False, allow_download: bool = False, ray: str | None = None
+) -> None:
     """No network and no chatter from the libraries below, unless the user has set it otherwise.
 
     They read these when they are imported, so it comes first.
     """
     settings = SWITCHES | ({"VLLM_BATCH_INVARIANT": "1"} if deterministic else {})
+    if ray == "local":
+        # A Ray without other hosts keeps to the loopback address, and does not look for another one.
+        settings |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     if allow_download:
         os.environ |= {"HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0"}
     for name, value in settings.items():

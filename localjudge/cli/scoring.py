@@ -116,7 +116,7 @@ def score(
     files = find_inputs(inputs)
     part = Shard.parse(shard, os.environ)
     cluster = Cluster.parse(ray, num_workers, gpus_per_worker)
-    settle_environment(deterministic=deterministic, allow_download=allow_download)
+    settle_environment(deterministic=deterministic, allow_download=allow_download, ray=ray)
     engine_args = engine_options(
         {
             "tensor_parallel_size": tensor_parallel_size,

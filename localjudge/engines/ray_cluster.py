@@ -7,10 +7,12 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import ray
+from ray._private.node import Node
 
 from localjudge.cluster import AUTO, LOCAL, Cluster
 from localjudge.errors import UsageError
@@ -98,16 +100,33 @@ def _init(address: str, start: bool) -> str:
         ray.init(AUTO, **quiet)
     elif address == AUTO:
         try:
-            ray.init(**quiet, **own)
+            with _without_api_server():
+                ray.init(**quiet, **own)
             return LOCAL
         except ValueError:  # there is one already, which takes no orders of how to start
             ray.init(**quiet)
     elif address == LOCAL:
-        ray.init(LOCAL, **quiet, **own)
+        with _without_api_server():
+            ray.init(LOCAL, **quiet, **own)
         return LOCAL
     else:
         ray.init(address, **quiet)
     return str(ray.get_runtime_context().gcs_address)
+
+
+@contextmanager
+def _without_api_server() -> Iterator[None]:
+    """Starts no API server beside a Ray that is started here.
+
+    Without a dashboard it only gathers usage statistics. Even where they are switched off, it asks the places
+    where clouds describe a machine (`get_cloud_from_metadata_requests`), and has no switch for that.
+    """
+    start = Node.start_api_server
+    Node.start_api_server = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        Node.start_api_server = start
 
 
 def _reach(address: str) -> None:

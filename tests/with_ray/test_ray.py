@@ -157,9 +157,12 @@ def test_a_run_on_this_machine_is_the_run_of_one_process_and_leaves_nothing_behi
     judgements = there / "judgements.jsonl"
     while first.poll() is None and not (judgements.exists() and judgements.stat().st_size):
         time.sleep(0.1)
+    processes = marked(mark)
     first.send_signal(signal.SIGINT)
     out, err = first.communicate(timeout=60)
     assert first.returncode == 130, err
+    assert any("raylet" in each and "--node_ip_address=127.0.0.1" in each for each in processes)
+    assert not any("dashboard.py" in each for each in processes)
     assert not marked(mark)
     assert len(judgements.read_bytes().splitlines()) < 150
 
