@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.options import (
+    AllowChangedModel,
     AllowDownload,
     AsJson,
     ColumnNames,
@@ -57,6 +58,7 @@ def audit(
     ] = None,
     model: ModelName = None,
     allow_download: AllowDownload = False,
+    allow_changed_model: AllowChangedModel = False,
     engine: EngineName = "auto",
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
@@ -112,6 +114,7 @@ def audit(
             on_overflow=on_overflow,
             engine_args=engine_args,
             allow_download=allow_download,
+            allow_changed_model=allow_changed_model,
         )
 
     judged_by = Rubric.load(rubric, guard=guard)

@@ -36,6 +36,9 @@ ModelName = Annotated[
         show_default=False,
     ),
 ]
+AllowChangedModel = Annotated[
+    bool, typer.Option("--allow-changed-model", help="Judge although the model's manifest does not match.")
+]
 AllowDownload = Annotated[
     bool, typer.Option("--allow-download", help="Fetch the model from the hub if it is not on this machine.")
 ]

@@ -12,6 +12,7 @@ import typer
 
 from localjudge.cli.options import (
     FAILED_ROWS,
+    AllowChangedModel,
     AllowDownload,
     AsJson,
     ColumnNames,
@@ -44,6 +45,7 @@ def score(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", show_default=False)],
     model: ModelName = None,
     allow_download: AllowDownload = False,
+    allow_changed_model: AllowChangedModel = False,
     engine: EngineName = "auto",
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
@@ -92,9 +94,6 @@ def score(
     dtype: EngineText = None,
     quantization: EngineText = None,
     engine_arg: EngineArgs = None,
-    allow_changed_model: Annotated[
-        bool, typer.Option("--allow-changed-model", help="Judge although the model's manifest does not match.")
-    ] = False,
 ) -> None:
     """Judge every row and write a run directory. The same command again continues a run."""
     from localjudge.cluster import Cluster
