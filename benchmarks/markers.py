@@ -27,7 +27,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from localjudge import ModelError, Row, Rubric, read_rows
-from localjudge.prompt import PromptEncoder, markers
+from localjudge.prompt import FINAL_CHANNEL, HARMONY, PromptEncoder, markers, render
 from localjudge.rubric import FIELDS
 
 # A template's own markers are tokens of the model that it belongs to.
@@ -144,10 +144,11 @@ def differences(tokenizer: Any, encoder: PromptEncoder, ordinary: Sequence[str],
 
 def text_around(encoder: PromptEncoder, tokenizer: Any, text: str) -> str:
     """The chat template's text with this content in its place, as it stands."""
-    head, tail = (
-        tokenizer.decode(part) if encoder.has_template else "" for part in (encoder.head, encoder.tail)
-    )
-    return str(head + encoder.before + text + encoder.after + tail)
+    if not encoder.has_template:
+        return text
+    turns = [{"role": "user", "content": "the-content"}]
+    before, after = render(tokenizer, turns, add_generation_prompt=True).split("the-content")
+    return before + text + after + (FINAL_CHANNEL if after.endswith(HARMONY) else "")
 
 
 if __name__ == "__main__":

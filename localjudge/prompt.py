@@ -30,7 +30,7 @@ _TRICKY = (
 # White space, and what SentencePiece writes for a space.
 _SPACES = " \t\n\r▁"
 # OpenAI's harmony format leaves it to the model to open a channel; the answer belongs in the final one.
-_HARMONY, _HARMONY_ANSWER = "<|start|>assistant", "<|channel|>final<|message|>"
+HARMONY, FINAL_CHANNEL = "<|start|>assistant", "<|channel|>final<|message|>"
 # Templates that name the day get this one: a run that goes on tomorrow sends the prompts of today.
 _TODAY = datetime.datetime(2026, 1, 1)
 
@@ -126,7 +126,7 @@ def _around(tokenizer: Any, thinking: bool) -> str:
     def rendered(content: str) -> str:
         turns = [{"role": "user", "content": content}]
         text = render(tokenizer, turns, add_generation_prompt=True, thinking=thinking)
-        return text + _HARMONY_ANSWER if text.endswith(_HARMONY) else text
+        return text + FINAL_CHANNEL if text.endswith(HARMONY) else text
 
     around = rendered(_STAND_IN)
     if around.count(_STAND_IN) != 1:
