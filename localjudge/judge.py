@@ -17,7 +17,7 @@ from localjudge.engines import Completion, Decoding, Engine, open_engine
 from localjudge.errors import ModelError, UsageError
 from localjudge.grammar import cache_folder, stretch_for, token_table
 from localjudge.model import BUNDLED_NOTICE, Model
-from localjudge.model.manifest import is_verified
+from localjudge.model.manifest import changes_since_verified
 from localjudge.prompt import Halt, Prompt
 from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
 from localjudge.rows import as_row
@@ -104,7 +104,7 @@ class Judge:
             raise UsageError(f"--on-overflow {on_overflow}: there are {' and '.join(ON_OVERFLOW)}")
         self.rubric = rubric if isinstance(rubric, Rubric) else Rubric.load(rubric)
         self.model = model if isinstance(model, Model) else Model.find(model, allow_download=allow_download)
-        self._verified = is_verified(self.model, allow_changed_model)
+        self.model_changes = changes_since_verified(self.model, allow_changed_model)
         self.seed = seed
         self._max_rationale_tokens = max_rationale_tokens
         self._engine_name = engine
@@ -206,7 +206,8 @@ class Judge:
                 "name": self.model.name,
                 "path": str(self.model.path),
                 "files": self.model.files,
-                "verified": self._verified,
+                "verified": self.model_changes == [],
+                **({"changed_since_verified": self.model_changes} if self.model_changes else {}),
             },
             "max_tokens": self.decoding.max_tokens,
             "notice": self.notice,

@@ -51,6 +51,8 @@ class Target:
         here = "{}.{}".format(*sys.version_info[:2])
         if python is not None and not re.fullmatch(r"3\.\d+", python):
             raise UsageError(f"--python {python}: write it like 3.11")
+        if python is not None and int(python[2:]) < 11:
+            raise UsageError(f"--python {python}: localjudge needs 3.11 or later")
         tags = [tag for name in platforms for tag in _with_older(name)]
         named = tuple(tags) or (sysconfig.get_platform(),)
         if python in (None, here) and not tags:

@@ -343,7 +343,7 @@ def test_a_model_that_is_not_there_damaged_or_changed_is_red(cli: Cli, tmp_path:
     )
     assert said("some/one").startswith("model some/one: no such directory, and not in the local cache ")
     assert said("some/one").endswith(
-        " → fetch it where there is a network: hf download some/one, or give score --allow-download"
+        " → fetch it where there is a network: hf download some/one, or score with --allow-download"
     )
     folder = Path(shutil.copytree(model, tmp_path / "model"))
     assert cli("models", "verify", folder).code == 0
@@ -351,7 +351,7 @@ def test_a_model_that_is_not_there_damaged_or_changed_is_red(cli: Cli, tmp_path:
     assert state.endswith("context 4,096 tokens, as verified")
     (folder / "LICENSE").write_text("new")
     assert f"model {folder}: not what was verified on " in said(folder)
-    assert "LICENSE is new → if that is meant: localjudge models verify " in said(folder)
+    assert "LICENSE is new → copy the model again; if that is meant: localjudge models verify " in said(folder)
     with (folder / "model.safetensors").open("r+b") as stream:
         stream.truncate(1000)
     assert f"model {folder}: headers: model.safetensors is cut short" in said(folder)

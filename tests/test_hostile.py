@@ -9,9 +9,13 @@ import csv
 import gzip
 import io
 import json
+import os
+import subprocess
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -175,6 +179,24 @@ def test_real_rows_with_tricks_spliced_in_are_judged(
     how = ("--model", model, "--rubric", short_rubric, "--max-rationale-tokens", 3)
     counts = assert_nothing_is_lost(cli("score", file, "--out", run, *how), run, len(rows))
     assert counts["judged"] > 0.8 * len(rows)
+
+
+def test_a_terminal_is_shown_control_sequences_and_a_pipe_gets_them(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"instruction": "Q", "reference": "R", "candidate": "\x1b[31mred\x1b]0;t\x07"}))
+    command = [sys.executable, "-m", "localjudge", "prompt", str(rows)]
+    ours, theirs = os.openpty()
+    with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL) as program:
+        os.close(theirs)
+        with open(ours, "rb", buffering=0) as terminal:
+            shown = b""
+            with suppress(OSError):  # how a terminal ends
+                while piece := terminal.read(4096):
+                    shown += piece
+        assert program.wait() == 0
+    assert b"\\u001b[31mred" in shown
+    assert b"\x1b" not in shown
+    assert b"\x1b[31mred" in subprocess.run(command, capture_output=True, check=True).stdout
 
 
 def test_a_megabyte_on_one_line_is_a_row_like_any_other(

@@ -369,6 +369,17 @@ def test_one_flipped_byte_of_the_weights_is_named_and_the_manifest_kept_unless_r
     assert cli("models", "verify", folder).code == 0
 
 
+def test_a_run_with_weights_that_are_cut_short_is_one_line(
+    cli: Cli, tmp_path: Path, folder: Path, short_rubric: Path
+) -> None:
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    rows = write_rows(tmp_path / "rows.jsonl", 1)
+    end = cli("score", rows, "--out", tmp_path / "run", "--model", folder, "--rubric", short_rubric)
+    assert end.code == 2
+    assert end.err.splitlines()[-1].endswith("; localjudge models verify says more")
+
+
 def test_a_changed_model_does_not_judge_unless_that_is_allowed(
     cli: Cli, tmp_path: Path, folder: Path, short_rubric: Path
 ) -> None:
@@ -388,7 +399,7 @@ def test_a_changed_model_does_not_judge_unless_that_is_allowed(
     assert end.code == 2
     assert end.err.startswith(f"localjudge: model {folder}: not what was verified on ")
     assert (
-        "generation_config.json has changed; if that is meant: localjudge models verify "
+        "generation_config.json has changed; copy the model again; if that is meant: localjudge models verify "
         f"{folder} --renew, or --allow-changed-model for this run\n" in end.err
     )
     assert not (tmp_path / "changed").exists()
@@ -396,6 +407,9 @@ def test_a_changed_model_does_not_judge_unless_that_is_allowed(
         Judge(folder)
     assert cli("score", rows, "--out", tmp_path / "allowed", *flags, "--allow-changed-model").code == 0
     assert verified("allowed") is False
+    about = json.loads((tmp_path / "allowed" / "run.json").read_text())["model"]
+    assert about["changed_since_verified"] == ["generation_config.json has changed"]
+    assert cli("prompt", rows, "--tokens", "--model", folder, "--rubric", short_rubric).code == 2
     again = cli("repeat", tmp_path / "allowed")
     assert again.code == 0, "what a run was allowed, its repetition is"
 

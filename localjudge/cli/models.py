@@ -50,7 +50,7 @@ def plan(
         ),
     ],
     gpu_memory: Annotated[float, typer.Option(metavar="GIB", help="The memory of each GPU.")] = 80,
-    gpus: Annotated[int, typer.Option(min=1, metavar="N", help="The most GPUs to use.")] = 8,
+    gpus: Annotated[int, typer.Option(min=1, max=1024, metavar="N", help="The most GPUs to use.")] = 8,
     gpu_memory_utilization: Annotated[float, typer.Option(metavar="SHARE", help="As vLLM's.")] = 0.9,
     kv_cache_dtype: Annotated[str, typer.Option(metavar="auto|fp8", help="As vLLM's.")] = "auto",
     prompt_tokens: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -98,6 +99,7 @@ def score(
     """Judge every row and write a run directory. The same command again continues a run."""
     from localjudge.cluster import Cluster
     from localjudge.judge import Judge
+    from localjudge.model.manifest import in_words
     from localjudge.progress import Progress
     from localjudge.rows import FILENAME, find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
@@ -147,6 +149,8 @@ def score(
     progress.say(f"model {judge.model.name} · rubric {by} · {len(files)} input(s) → {out}")
     if judge.notice:
         progress.warn(judge.notice)
+    if judge.model_changes:
+        progress.warn(f"the model is not what was verified: {in_words(judge.model_changes)}")
     with Run(out, progress.say) as run:
         run.refuse_another(judge, part)
         with Plan(judge, islice(read_rows(files, columns), limit), scratch=out, shard=part) as plan:
@@ -208,8 +212,13 @@ def prompt(
     encode = None
     if tokens:
         from localjudge.model import Model
+        from localjudge.model.manifest import changes_since_verified
 
-        encode = Model.find(model, allow_download=allow_download).prompts.encode
+        found = Model.find(model, allow_download=allow_download)
+        changes_since_verified(found)
+        encode = found.prompts.encode
+    # A terminal shows what it can safely; a pipe gets every byte.
+    shown = printable if sys.stdout.isatty() else str
     failed = False
     for row in islice(read_rows(find_inputs(inputs), parse_columns(column or ())), limit):
         try:
@@ -224,7 +233,8 @@ def prompt(
         if as_json:
             typer.echo(json.dumps({"id": row.id, "text": text, "tokens": ids}, ensure_ascii=False))
         else:
-            typer.echo(text)
+            typer.echo(printable(f"--- {row.id} ({row.source})"), err=True)
+            typer.echo(shown(text), color=True)  # which keeps what looks like a colour
             if ids is not None:
                 typer.echo(f"{len(ids)} tokens: {' '.join(map(str, ids))}")
     if failed:

@@ -114,7 +114,7 @@ def _model(intent: Intent) -> list[Check]:
         return [wrong("model", found, mend or "give --model a directory, or an id in the local cache")]
     if find_spec("transformers") is None:
         return [note("model", f"{model.name}: there, but not looked at without transformers")]
-    from localjudge.model.manifest import is_verified
+    from localjudge.model.manifest import changes_since_verified
     from localjudge.model.verification import examine as examine_model
 
     checks = examine_model(model)
@@ -126,7 +126,7 @@ def _model(intent: Intent) -> list[Check]:
     if not is_sound(checks):
         return told
     try:
-        verified = "as verified" if is_verified(model) else "no manifest"
+        verified = "no manifest" if changes_since_verified(model) is None else "as verified"
     except ModelError as error:
         found, _, mend = str(error).removeprefix("model ").partition("; ")
         return [*told, wrong("model", found, mend)]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, StoppingCriteria
 
 from localjudge.decoding import HostTable
@@ -62,8 +63,10 @@ class TransformersEngine:
                 model.path, dtype=dtype, use_safetensors=True, local_files_only=True, trust_remote_code=False
             )
             self._model = self._model.to(self._device).eval()
-        except (OSError, ValueError, RuntimeError) as error:
-            raise ModelError(f"model {model.name}: {str(error).strip().splitlines()[0]}") from None
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            raise ModelError(
+                f"model {model.name}: {str(error).strip().splitlines()[0]}; localjudge models verify says more"
+            ) from None
         # The defaults that ship with a model (temperature, penalties …) are not the run's: none of them act.
         self._model.generation_config = GenerationConfig()
         self._table = HostTable(decoding.table, decoding.stretch, self._device, self.batch_size)

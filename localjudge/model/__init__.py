@@ -222,6 +222,8 @@ def _bundled_folder() -> Path:
 
 
 def _cached_folder(name: str, allow_download: bool) -> Path:
+    if Path(name).expanduser().is_file():
+        raise ModelError(f"model {name}: a file; name the directory that it is in")
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise ModelError(f"model {name}: no such directory")
     from huggingface_hub import constants, snapshot_download
@@ -236,12 +238,15 @@ def _cached_folder(name: str, allow_download: bool) -> Path:
         looked = f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}"
     if not allow_download:
         raise ModelError(
-            f"{looked}; fetch it where there is a network: hf download {name}, or give score --allow-download"
+            f"{looked}; fetch it where there is a network: hf download {name}, or score with --allow-download"
         )
     try:
         return Path(snapshot_download(name, allow_patterns=_FETCHED))
     except Exception as error:  # the hub's, the network's and the disk's errors have no root in common
-        raise ModelError(f"{looked}; it cannot be fetched: {_first_line(error)}") from None
+        raise ModelError(
+            f"{looked}; it cannot be fetched: {_first_line(error)}; a machine without a network gets a copy of "
+            "its directory, or a pack: localjudge pack --model"
+        ) from None
 
 
 def _installed(name: str) -> bool:

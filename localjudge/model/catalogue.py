@@ -65,8 +65,8 @@ class Catalogue:
     def table(self) -> Table:
         """A row a model, for a terminal."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("model", no_wrap=True)
-        table.add_column("licence", overflow="fold")
+        table.add_column("model", overflow="fold", min_width=22)
+        table.add_column("licence", overflow="fold", max_width=18)
         for heading in ("parameters", "context", "weights", "GPUs"):
             table.add_column(heading, justify="right", no_wrap=True)
         table.add_column("thinks", no_wrap=True)

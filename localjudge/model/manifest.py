@@ -113,8 +113,8 @@ def in_words(differences: list[str]) -> str:
     return ", ".join(differences[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def is_verified(model: Model, allow_changed: bool = False) -> bool:
-    """Whether the model has a manifest and its files are those that the manifest names.
+def changes_since_verified(model: Model, allow_changed: bool = False) -> list[str] | None:
+    """How the model's files differ from those of its manifest, a phrase a file; None where it has no manifest.
 
     Args:
         model: the model.
@@ -128,7 +128,7 @@ def is_verified(model: Model, allow_changed: bool = False) -> bool:
         differences = manifest.differences(model.files) if manifest else []
     except ModelError as error:
         if allow_changed:
-            return False
+            return [f"{MANIFEST} cannot be read"]
         raise ModelError(
             f"model {model.name}: {error}; if its files are right: "
             f"localjudge models verify {quote(model.name)} --renew"
@@ -136,7 +136,7 @@ def is_verified(model: Model, allow_changed: bool = False) -> bool:
     if manifest and differences and not allow_changed:
         raise ModelError(
             f"model {model.name}: not what was verified on {manifest.created[:10]}: {in_words(differences)}; "
-            f"if that is meant: localjudge models verify {quote(model.name)} --renew, "
+            f"copy the model again; if that is meant: localjudge models verify {quote(model.name)} --renew, "
             "or --allow-changed-model for this run"
         )
-    return manifest is not None and not differences
+    return differences if manifest else None

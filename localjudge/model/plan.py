@@ -130,7 +130,7 @@ class Plan:
     def flags(self) -> list[str]:
         """For `localjudge score`, to run it so; none where it does not fit."""
         chosen, use, usual = self.needs.chosen, self.use, Use()
-        if chosen is None:
+        if chosen is None or not self.fits_context:
             return []
         flags = ["--tensor-parallel-size", str(chosen.gpus)]
         flags += ["--max-model-len", str(min(self.needs.max_model_len, chosen.longest))]
@@ -145,12 +145,18 @@ class Plan:
         return flags
 
     @property
+    def fits_context(self) -> bool:
+        """Whether a typical row does."""
+        context = self.subject.shape.context
+        return context is None or self.use.row_tokens <= context
+
+    @property
     def notes(self) -> list[str]:
         """What the numbers leave open, and what to beware of."""
         shape, notes = self.subject.shape, []
         if self.needs.problem:
             notes.append(self.needs.problem)
-        if shape.context is not None and self.use.row_tokens > shape.context:
+        if not self.fits_context:
             notes.append(
                 f"a row of {self.use.row_tokens:,} tokens does not fit its context of {shape.context:,}"
             )

@@ -51,7 +51,8 @@ def verify(
 
     Args:
         model: the model; `Model.locate` finds it whatever its directory holds.
-        write: leave a manifest in the directory, where nothing is wrong and there is none.
+        write: leave a manifest in the directory, where nothing is wrong and there is none. The bundled model's
+            directory belongs to the installation and gets none.
         renew: put a new manifest in the place of the one that is there.
         read: told how many bytes have been read for the digests, as they are.
     """
@@ -62,7 +63,7 @@ def verify(
         look = _Look(model, checks)
         look.at(
             "manifest",
-            lambda: list(_manifest(model, write and sound, renew, read)),
+            lambda: list(_manifest(model, write and sound and not model.is_bundled, renew, read)),
             f"if the files are right: localjudge models verify {quote(model.name)} --renew",
         )
     return checks
@@ -306,7 +307,9 @@ def _manifest(model: Model, write: bool, renew: bool, read: Callable[[int], None
     was = None if renew else ModelManifest.read(model.path)
     if was is not None:
         for difference in was.differences(found):
-            mend = f"if that is meant: localjudge models verify {quote(model.name)} --renew"
+            mend = (
+                f"copy the model again; if that is meant: localjudge models verify {quote(model.name)} --renew"
+            )
             yield wrong("manifest", f"{difference} since {was.created[:10]}", mend)
         if not was.differences(found):
             yield ok("manifest", f"matches that of {was.created[:10]}: {about}")
