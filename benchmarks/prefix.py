@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import report
 
 from localjudge import Judge, Row
-from localjudge.judge import Task
+from localjudge.feed import Task
 from localjudge.rows import find_inputs, read_rows
 from localjudge.run.plan import Plan
 

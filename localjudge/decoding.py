@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from localjudge.grammar import FAR, TokenTable
+from localjudge.table import FAR, TokenTable
 
 Rows = NDArray[np.int64]
 

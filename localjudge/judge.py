@@ -7,42 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from localjudge.cache import cache_folder
 from localjudge.cluster import Cluster
 from localjudge.engines import Completion, Decoding, Engine, open_engine
 from localjudge.errors import ModelError, UsageError
-from localjudge.grammar import cache_folder, stretch_for, token_table
+from localjudge.feed import Feed, Task
+from localjudge.grammar import stretch_for, token_table
 from localjudge.model import BUNDLED_NOTICE, Model
 from localjudge.model.manifest import changes_since_verified
-from localjudge.prompt import Halt, Prompt
 from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
 from localjudge.rows import as_row
 from localjudge.rubric import DEFAULT_RUBRIC, Rubric
 
 ON_OVERFLOW = ("fail", "truncate-candidate")
-# This many failures in a row are handed out before the engine is given more to do.
-_MOST_WAITING = 1000
 # Rows are encoded in batches of so many, of so many characters.
 _AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A row and the prompt that it becomes: token ids, or an error instead.
-
-    `overflows` says that the whole row does not fit the model's context; `candidate_cut`, how many characters
-    of the candidate were left out for that.
-    """
-
-    row: Row
-    tokens: list[int]
-    candidate_cut: int = 0
-    error: str | None = None
-    overflows: bool = False
 
 
 class _OverflowError(ValueError):
@@ -261,7 +245,7 @@ class Judge:
 
     def outcomes(self, tasks: Iterable[Task | Failure]) -> Iterator[list[Outcome]]:
         """What the tasks come to, in lists of those that finished together."""
-        feed = _Feed(self, tasks)
+        feed = Feed(tasks, self.key)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):
                 yield [*feed.take_failures(), *(self._judged(feed, each) for each in completions)]
@@ -310,7 +294,7 @@ class Judge:
             f"the context of {self.context}"
         )
 
-    def _judged(self, feed: _Feed, completion: Completion) -> Outcome:
+    def _judged(self, feed: Feed, completion: Completion) -> Outcome:
         task, identity = feed.take(completion.tag)
         row = task.row
         if completion.error is not None:
@@ -340,49 +324,3 @@ class Judge:
             thoughts=self._vocabulary.decode_text(thoughts) if self._keep_thoughts else None,
             output_tokens=len(completion.tokens),
         )
-
-
-class _Feed:
-    """Tasks as prompts, as the engine asks for them; rows that make no prompt are set aside as failures.
-
-    Where very many fail in a row, the feed ends early, so that the failures are handed out; it can be
-    iterated again.
-    """
-
-    def __init__(self, judge: Judge, tasks: Iterable[Task | Failure]) -> None:
-        self._judge = judge
-        self._tasks = iter(tasks)
-        self._asked: dict[int, tuple[Task, dict[str, Any]]] = {}
-        self._failures: list[Outcome] = []
-        self._tag = 0
-        self.exhausted = False
-
-    def __iter__(self) -> Iterator[Prompt]:
-        while len(self._failures) < _MOST_WAITING:
-            try:
-                task = next(self._tasks, None)
-            except Halt:
-                self.exhausted = True
-                raise
-            if task is None:
-                self.exhausted = True
-                return
-            if isinstance(task, Failure):
-                self._failures.append(task)
-                continue
-            row, key = task.row, self._judge.key(task.row)
-            identity = row.identity | {"key": key}
-            if task.error is not None:
-                self._failures.append(Failure(**identity, error=task.error))
-                continue
-            self._tag += 1
-            self._asked[self._tag] = task, identity | {"prompt_tokens": len(task.tokens)}
-            yield Prompt(self._tag, task.tokens, seed=int(key, 16))
-
-    def take(self, tag: int) -> tuple[Task, dict[str, Any]]:
-        """What was asked under this tag: the task, and what every outcome of its row says."""
-        return self._asked.pop(tag)
-
-    def take_failures(self) -> list[Outcome]:
-        failures, self._failures = self._failures, []
-        return failures

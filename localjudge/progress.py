@@ -15,7 +15,8 @@ from rich.live import Live
 from rich.text import Text as Styled
 
 from localjudge.records import Judgement, Outcome
-from localjudge.run.summary import bars, printable
+from localjudge.run.summary import bars
+from localjudge.terminal import printable
 
 if TYPE_CHECKING:
     from localjudge.run.texts import Text

@@ -72,15 +72,16 @@ class PromptEncoder:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ModelError("the tokenizer has no form that the tokenizers library can read")
-        self._markers = markers(backend)
+        own = markers(backend)
+        layout: dict[str, Any] = json.loads(backend.to_str())
         # What a tokenizer without bytes writes for a character that it does not know is what it means: text.
-        self._never = self._markers - {_unknown(backend)}
+        self._never = own - {_unknown(layout, backend)}
         self.has_template = bool(tokenizer.chat_template)
         around = _around(tokenizer, thinking) if self.has_template else _STAND_IN
         begin = around.index(_STAND_IN)
         end = begin + len(_STAND_IN)
         whole = backend.encode(around, add_special_tokens=not self.has_template)
-        marks = [rank for rank, token in enumerate(whole.ids) if token in self._markers]
+        marks = [rank for rank, token in enumerate(whole.ids) if token in own]
         # Ids before the content end with a marker, ids after it begin with one; the plain text in
         # between is encoded in one piece with the content, because tokenizers merge across that border.
         first = max((rank + 1 for rank in marks if whole.offsets[rank][1] <= begin), default=0)
@@ -89,7 +90,7 @@ class PromptEncoder:
         self.tail: list[int] = whole.ids[last:]
         self.before = around[whole.offsets[first - 1][1] if first else 0 : begin]
         self.after = around[end : whole.offsets[last][0] if last < len(whole.ids) else len(around)]
-        self._twin = text_only_twin(backend, inner=first > 0)
+        self._twin = type(backend).from_str(text_only_twin(layout, own, inner=first > 0))
         if self.encode(_STAND_IN) != whole.ids:
             raise ModelError("the model's chat template cannot be split safely around the content")
 
@@ -170,29 +171,27 @@ def markers(backend: Any) -> set[int]:
     return {token for token, each in added if each.special or each.content.strip(_SPACES)}
 
 
-def _unknown(backend: Any) -> int | None:
+def _unknown(layout: dict[str, Any], backend: Any) -> int | None:
     """The id of the token that stands for characters that the tokenizer does not know."""
-    model = json.loads(backend.to_str())["model"]
-    named = model.get("unk_token")
-    unknown: int | None = model.get("unk_id") if named is None else backend.token_to_id(named)
+    named = layout["model"].get("unk_token")
+    unknown: int | None = layout["model"].get("unk_id") if named is None else backend.token_to_id(named)
     return unknown
 
 
-def text_only_twin(backend: Any, *, inner: bool) -> Any:
+def text_only_twin(layout: dict[str, Any], own: set[int], *, inner: bool) -> str:
     """The same tokenizer, for text alone: its markers have names that no text can know.
 
     Args:
-        backend: a `tokenizers.Tokenizer`.
+        layout: of a `tokenizers.Tokenizer`, as it writes itself; it is changed.
+        own: the ids of its markers.
         inner: the text follows a token, so a space that belongs only at the very start is not put.
     """
-    layout = json.loads(backend.to_str())
     # Post-processing would put markers around the text.
     layout.update(truncation=None, padding=None, post_processor=None)
-    hidden = markers(backend)
     secret = secrets.token_hex(16)
     names = {}
     for each in layout["added_tokens"]:
-        if each["id"] in hidden:
+        if each["id"] in own:
             names[each["content"]] = f"{secret}:{each['id']}"
             each.update(
                 content=names[each["content"]], lstrip=False, rstrip=False, single_word=False, normalized=False
@@ -202,7 +201,7 @@ def text_only_twin(backend: Any, *, inner: bool) -> Any:
         for part in _parts(layout.get("pre_tokenizer")):
             if part["type"] == "Metaspace" and part.get("prepend_scheme") == "first":
                 part["prepend_scheme"] = "never"
-    return type(backend).from_str(json.dumps(layout))
+    return json.dumps(layout)
 
 
 def _rename(model: dict[str, Any], names: dict[str, str]) -> None:

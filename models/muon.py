@@ -37,9 +37,9 @@ class Muon(torch.optim.Optimizer):
             updates: dict[torch.Size, list[tuple[torch.Tensor, torch.Tensor]]] = {}
             for matrix in group["params"]:
                 state: dict[str, Any] = self.state[matrix]
-                mean = state.setdefault("mean", torch.zeros_like(matrix)).lerp_(
-                    matrix.grad, 1 - group["momentum"]
-                )
+                if not state:
+                    state["mean"] = torch.zeros_like(matrix)
+                mean = state["mean"].lerp_(matrix.grad, 1 - group["momentum"])
                 updates.setdefault(matrix.shape, []).append((matrix, matrix.grad.lerp(mean, group["momentum"])))
             for shape, pairs in updates.items():
                 size = 0.2 * max(shape) ** 0.5 * group["lr"]

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localjudge.decoding import DeviceTable, HostTable
-from localjudge.grammar import TokenTable, token_table
+from localjudge.grammar import token_table
 from localjudge.rubric import Rubric
+from localjudge.table import TokenTable
 from localjudge.vocabulary import Vocabulary
 
 WORDS = [b"The", b" answer", b" is", b" right.", b'."', b'","', b'":"', "评".encode()]

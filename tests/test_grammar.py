@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from localjudge.errors import ModelError
-from localjudge.grammar import FAR, TokenTable, stretch_for, token_table
+from localjudge.grammar import stretch_for, token_table
 from localjudge.rubric import Rubric
+from localjudge.table import FAR, TokenTable
 from localjudge.vocabulary import Vocabulary
 
 WORDS = [

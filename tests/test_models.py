@@ -18,9 +18,10 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from localjudge.errors import ModelError
 from localjudge.model.configuration import _COUNTED, read_shape, shape_of
 from localjudge.model.machine import Machine
-from localjudge.model.memory import BLOCK, GIB, Use, cpu_needs, needs, refusal, weights_in
+from localjudge.model.memory import BLOCK, GIB, Use, cpu_needs, needs, refusal
 from localjudge.model.plan import Plan, Subject
 from localjudge.model.profiles import Profile, find_profile, profiles
+from localjudge.model.weights import weights_in
 from localjudge.prompt import render
 
 TINY: dict[str, Any] = {
@@ -610,7 +611,7 @@ def test_weights_are_those_that_the_index_names_and_a_missing_one_is_named(tmp_p
     with pytest.raises(ModelError, match=r"lacks c.safetensors, named in its index; 1 of 2 are not there"):
         weights_in(tmp_path)
     index.write_text('{"weight_map": []}')
-    with pytest.raises(ModelError, match="is no index of weights"):
+    with pytest.raises(ModelError, match="weight_map does not name a file"):
         weights_in(tmp_path)
 
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Judgement, Row
-from localjudge.judge import Task
+from localjudge.feed import Task
 from localjudge.run.plan import Plan
 
 

@@ -75,7 +75,7 @@ def plan(
     from localjudge.model.machine import Machine
     from localjudge.model.memory import GIB, Use
     from localjudge.model.plan import Plan, Subject
-    from localjudge.run.summary import printable
+    from localjudge.terminal import printable
 
     use = Use(prompt_tokens, max_rationale_tokens, thinking_budget, gpu_memory_utilization, kv_cache_dtype)
     try:

@@ -31,7 +31,7 @@ def report(
 ) -> None:
     """Write a report of runs: one file that opens anywhere and fetches nothing."""
     from localjudge.report import write_report
-    from localjudge.run.summary import printable
+    from localjudge.terminal import printable
 
     notices = write_report(
         runs,

@@ -22,7 +22,8 @@ def show(
     from localjudge.rubric import Rubric
     from localjudge.run import read_lines
     from localjudge.run.manifest import read_manifest
-    from localjudge.run.summary import Summary, printable
+    from localjudge.run.summary import Summary
+    from localjudge.terminal import printable
 
     manifest = read_manifest(run)
     rubric = Rubric.model_validate(manifest["rubric"])

@@ -205,7 +205,7 @@ def prompt(
     from localjudge.records import Failure
     from localjudge.rows import find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
-    from localjudge.run.summary import printable
+    from localjudge.terminal import printable
 
     judged_by = Rubric.load(rubric, guard=guard)
     settle_environment(allow_download=allow_download)

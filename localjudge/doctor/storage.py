@@ -40,7 +40,7 @@ def temporary(least: int = LEAST_DISK) -> Check:
 
 def cache(least: int = LEAST_DISK) -> Check:
     """localjudge's own cache, without which a start is slower."""
-    from localjudge.grammar import cache_folder
+    from localjudge.cache import cache_folder
 
     folder = cache_folder()
     if fault := _fault(folder, least):

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from localjudge.cluster import Cluster
 from localjudge.errors import UsageError
-from localjudge.grammar import TokenTable
 from localjudge.model import Model
 from localjudge.prompt import Prompt
+from localjudge.table import TokenTable
 
 ENGINES = ("auto", "transformers", "vllm", "dry-run")
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from localjudge.grammar import TokenTable
+from localjudge.table import TokenTable
 
 KEY = "localjudge"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from localjudge.errors import ModelError
 from localjudge.model.digests import decisive_digest, digests
+from localjudge.model.weights import PICKLED
 from localjudge.prompt import PromptEncoder, render
 from localjudge.vocabulary import Vocabulary, read_vocabulary
 
@@ -66,7 +67,7 @@ class Model:
         if not (self.path / "config.json").is_file():
             raise ModelError(f"model {self.name}: {self.path} holds no config.json")
         if not list(self.path.glob("*.safetensors")):
-            pickled = list(self.path.glob("*.bin")) + list(self.path.glob("*.pt*"))
+            pickled = any(file.name.lower().endswith(PICKLED) for file in self.path.iterdir())
             what = "only pickled weights, which can run code when loaded" if pickled else "no weights"
             raise ModelError(f"model {self.name}: {self.path} holds {what}; safetensors files are needed")
         return self

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
-from localjudge.grammar import cache_folder
+from localjudge.cache import cache_folder, keep
 
 MANIFEST = "localjudge-manifest.json"
 """What `models verify` writes into a model directory; no file of the model's own."""
@@ -52,14 +50,7 @@ def digests(
         known = None if afresh or not isinstance(memory, dict) else memory.get(stamp)
         found[file.name] = remembered[stamp] = known or _sha256(file, read)
     if remembered != memory:
-        scratch = memory_file.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            memory_file.parent.mkdir(parents=True, exist_ok=True)
-            scratch.write_text(json.dumps(remembered))
-            scratch.replace(memory_file)
-        except OSError:
-            with suppress(OSError):
-                scratch.unlink()
+        keep(memory_file, lambda file: file.write_text(json.dumps(remembered)))
     return found
 
 

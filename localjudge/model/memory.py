@@ -33,11 +33,8 @@ table.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
 
-from localjudge.errors import ModelError
 from localjudge.model.shape import Shape
 
 GIB = 2**30
@@ -267,28 +264,3 @@ def cpu_needs(shape: Shape, weights: int, use: Use, rows: int = CPU_BATCH) -> Cp
         work=work + GIB,
         rows=rows,
     )
-
-
-def weights_in(folder: Path) -> int | None:
-    """Bytes of a directory's safetensors files; None without any.
-
-    Where an index names the files, only those count: some repositories hold the weights a second time.
-
-    Raises:
-        ModelError: the index cannot be read, or names a file that is missing.
-    """
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        try:
-            names = {str(name) for name in json.loads(index.read_text())["weight_map"].values()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            raise ModelError(f"{index} is no index of weights; fetch the model again") from None
-        missing = sorted(name for name in names if not (folder / name).is_file())
-        if missing:
-            raise ModelError(
-                f"{folder} lacks {missing[0]}, named in its index; {len(missing)} of {len(names)} are not there"
-            )
-        return sum((folder / name).stat().st_size for name in names)
-    files = list(folder.glob("*.safetensors"))
-    files = [file for file in files if not file.name.startswith("consolidated")] or files
-    return sum(file.stat().st_size for file in files) or None

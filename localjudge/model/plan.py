@@ -22,10 +22,10 @@ from localjudge.model.memory import (
     Use,
     cpu_needs,
     needs,
-    weights_in,
 )
 from localjudge.model.profiles import Profile, find_profile
 from localjudge.model.shape import Shape
+from localjudge.model.weights import weights_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,27 @@ def read_index(folder: Path) -> Index | None:
     return Index(shards, total)
 
 
+def weights_in(folder: Path) -> int | None:
+    """Bytes of a directory's safetensors files; None without any.
+
+    Where an index names the files, only those count: some repositories hold the weights a second time.
+
+    Raises:
+        ModelError: the index cannot be read, or names a file that is missing.
+    """
+    if index := read_index(folder):
+        names = sorted(set(index.shards.values()))
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing:
+            raise ModelError(
+                f"{folder} lacks {missing[0]}, named in its index; {len(missing)} of {len(names)} are not there"
+            )
+        return sum((folder / name).stat().st_size for name in names)
+    files = list(folder.glob("*.safetensors"))
+    files = [file for file in files if not file.name.startswith("consolidated")] or files
+    return sum(file.stat().st_size for file in files) or None
+
+
 def misplaced(shards: Mapping[str, str], held: Mapping[str, Mapping[str, Tensor]]) -> list[str]:
     """Tensors of several files that are not where the index says, in words."""
     absent = [

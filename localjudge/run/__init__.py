@@ -27,7 +27,8 @@ from typing import Any, Self
 from filelock import SoftFileLease, Timeout
 
 from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError, UsageError
-from localjudge.judge import Judge, Task
+from localjudge.feed import Task
+from localjudge.judge import Judge
 from localjudge.prompt import Halt
 from localjudge.records import Failure, Outcome, Row, given_to, to_line
 from localjudge.rows import EXAMPLES, STDIN, Columns

@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.judge import Judge, Task
+from localjudge.feed import Task
+from localjudge.judge import Judge
 from localjudge.records import Failure, Row
 from localjudge.run.shard import WHOLE, Shard
 

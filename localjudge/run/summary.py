@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from localjudge.terminal import printable as printable  # for those who look for it here
+from localjudge.terminal import printable
 
 _MOST_BARS = 10
 """A scale of more values is drawn in this many steps."""

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from localjudge.run.summary import printable
+from localjudge.terminal import printable
 from localjudge.trust.agreement import STATISTICS, Agreement, Comparison
 from localjudge.trust.calibration import Calibration
 from localjudge.trust.estimate import Estimate

@@ -37,7 +37,8 @@ from vllm.v1.worker.gpu.states import RequestState
 from localjudge import Rubric
 from localjudge.engines import vllm_v1, vllm_v2
 from localjudge.engines.vllm_worker import KEY, WorkerSettings
-from localjudge.grammar import TokenTable, token_table
+from localjudge.grammar import token_table
+from localjudge.table import TokenTable
 from localjudge.vocabulary import Vocabulary
 
 CPU = torch.device("cpu")

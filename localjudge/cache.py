@@ -1,0 +1,32 @@
+"""The user's cache: what could be made again. Where it cannot be written, that only costs time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """`LOCALJUDGE_CACHE`, or a folder below `XDG_CACHE_HOME`."""
+    if own := os.environ.get("LOCALJUDGE_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "localjudge"
+
+
+def keep(file: Path, write: Callable[[Path], object]) -> None:
+    """Put a file into the cache, whole or not at all.
+
+    Args:
+        file: where it is to be.
+        write: writes it to the path that it is given.
+    """
+    scratch = file.with_name(f"{file.stem}.{os.getpid()}.tmp")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write(scratch)
+        scratch.replace(file)
+    except OSError:
+        with suppress(OSError):
+            scratch.unlink()
