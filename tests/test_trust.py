@@ -38,7 +38,7 @@ from localjudge.trust.scores import Scores, read_scores
 from localjudge.trust.texts import measure, word_overlap
 from localjudge.trust.verdict import median, write_jury
 
-EXACT = {"rel": 1e-9, "abs": 1e-9}
+EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
 FEW = 200
 """Resamples, where the interval itself is not what is tested."""
 

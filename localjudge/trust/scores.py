@@ -17,7 +17,7 @@ from localjudge.run import read_lines, read_notices
 from localjudge.run.manifest import read_manifest
 from localjudge.run.notices import together
 
-Integers = NDArray[np.int32]
+Integers = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
 Of = Literal["integer", "expected"]
 """Which score: the integer that the judge gave, or the mean of the scale under its own probabilities."""
