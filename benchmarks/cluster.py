@@ -91,7 +91,7 @@ def measure(options: argparse.Namespace, workers: int) -> dict[str, float]:
         cluster=Cluster("local", (workers, workers)) if workers else None,
     )
     begin = time.perf_counter()
-    engine = judge.engine
+    engine: Any = judge.engine
     start = time.perf_counter() - begin
     warm = 0
     while warm < 32 or (workers and len(engine._roster.ready) < workers):  # all of them are to be there

@@ -164,7 +164,7 @@ def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: 
         folders=(Path("simulated"),),
         manifests=({"settings": {}},),
         ids=[""] * len(group),
-        keys=[""] * len(group),
+        digests=[""] * len(group),
         run=np.zeros(len(group), dtype=np.int32),
         systems=("one",),
         system=np.zeros(len(group), dtype=np.int32),
@@ -183,7 +183,8 @@ def _agreement_truth(population: str) -> dict[str, float]:
     """From two hundred thousand rows."""
     if population not in _TRUTHS:
         group = np.arange(200_000)
-        found = _agree(*_pair(np.random.default_rng(99), population, group, 0), group, 0, 0)
+        human, judged = _pair(np.random.default_rng(99), population, group, 0)
+        found = _agree(human, judged, group, 0, 0)
         names = ("pearson", "spearman", "kendall", "kappa", "exact", "mae", "bias")
         _TRUTHS[population] = {name: getattr(found, name).value for name in names}
     return _TRUTHS[population]

@@ -142,7 +142,8 @@ class Job:
         disk = self._folder / "disk"
         disk.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", disk], check=True)
-        codes, room = [], 200
+        codes: list[int] = []
+        room = 200
         try:
             while not codes or codes[-1] != 3:
                 codes.append(self._end(self._start(disk / "run")))

@@ -131,7 +131,7 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
     )
     load = time.perf_counter() - begin
     in_flight = ours.engine.in_flight
-    contenders = {
+    contenders: dict[str, Ours | Vllm] = {
         "ours": ours,
         "none": Vllm(model, {}, None, in_flight=in_flight, llm=ours.llm),
         options.against: Vllm(model, {}, options.against, in_flight=in_flight, llm=ours.llm),
@@ -188,9 +188,8 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
 
 def judge_prompts(folder: Path, rows: int, systems: int, seed: int) -> list[list[int]]:
     """The default rubric's prompts, for made-up text of the length that people judge."""
-    from localjudge import Rubric
+    from localjudge import Row, Rubric
     from localjudge.model import Model
-    from localjudge.rows import as_row
 
     draw = random.Random(seed)
     rubric, model = Rubric.load(), Model(folder.name, folder)
@@ -200,9 +199,9 @@ def judge_prompts(folder: Path, rows: int, systems: int, seed: int) -> list[list
 
     prompts: list[list[int]] = []
     while len(prompts) < rows:
-        asked = {"instruction": text(20, 80), "reference": text(80, 250)}
+        instruction, reference = text(20, 80), text(80, 250)
         for _ in range(min(systems, rows - len(prompts))):
-            row = as_row({**asked, "candidate": text(80, 350)}, "made up")
+            row = Row(instruction, text(80, 350), reference)
             prompts.append(model.prompts.encode(rubric.text(row)))
     return prompts
 

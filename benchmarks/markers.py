@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import report
 from transformers import PreTrainedTokenizerFast
@@ -111,7 +111,9 @@ def hostile(tokenizer: Any, encoder: PromptEncoder, rubric: Rubric, count: Count
     for token in own:
         spelled = added[token].content
         for field in FIELDS:
-            texts += [rubric.text(replace(plain, **{field: text})) for text in (spelled, f"a{spelled}b")]
+            texts += [
+                rubric.text(replace(plain, **cast(Any, {field: text}))) for text in (spelled, f"a{spelled}b")
+            ]
     count["tried"] += len(texts)
     count["ours"] += sum(came_through(tokens, own, expected) for tokens in encoder.encode_all(texts))
     around = [text_around(encoder, tokenizer, text) for text in texts]

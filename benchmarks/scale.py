@@ -87,7 +87,7 @@ def write_rows(file: Path, count: int, seed: int = 0) -> Path:
 def dry_run(folder: Path, count: int) -> dict[str, Any]:
     """One job, in a process of its own."""
     rows, out = write_rows(folder / f"{count}.jsonl", count), folder / f"run-{count}"
-    command = [sys.executable, "-m", "localjudge", "score", rows, "--engine", "dry-run", "--out", out]
+    command = [sys.executable, "-m", "localjudge", "score", str(rows), "--engine", "dry-run", "--out", str(out)]
     begin = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     peak = 0

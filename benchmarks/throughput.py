@@ -53,7 +53,7 @@ class Ours:
         self._judge = Judge(model, engine="vllm", max_rationale_tokens=rationale, engine_args=spelled)
         self._rows = judged_rows(self._judge, inputs, most)
         self._judge.expect(max(len(self._judge.prompt(row)[0]) for row in self._rows), None)
-        _ = self._judge.engine
+        self._engine: Any = self._judge.engine
 
     def setting(self) -> dict[str, Any]:
         """What the script is to have as well."""
@@ -67,13 +67,13 @@ class Ours:
         }
 
     def run(self) -> Ran:
-        self._judge.engine._llm.reset_prefix_cache()
+        self._engine._llm.reset_prefix_cache()
         begin = time.perf_counter()
         judged = sum(outcome.status == "judged" for outcome in self._judge.score(self._rows))
         return Ran(time.perf_counter() - begin, judged, judged, len(self._rows))
 
     def close(self) -> None:
-        self._judge.engine._llm.llm_engine.engine_core.shutdown()
+        self._engine._llm.llm_engine.engine_core.shutdown()
 
 
 class Script:
@@ -139,7 +139,7 @@ def judged_rows(judge: Any, inputs: list[str], most: int) -> list[Any]:
     from localjudge import Row
     from localjudge.rows import find_inputs, read_rows
 
-    rows = []
+    rows: list[Row] = []
     for row in read_rows(find_inputs(inputs)):
         if len(rows) == most:
             break

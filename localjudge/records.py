@@ -10,6 +10,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from localjudge.errors import UsageError
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -197,4 +199,20 @@ def from_line(line: Mapping[str, Any], aspects: tuple[str, ...]) -> Outcome:
     )
 
 
-RESERVED_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), ()))
+RESERVED_COLUMNS = frozenset(
+    (*to_line(Failure(id="", key="", error=""), ()), "instruction", "reference", "candidate", "model", "notice")
+)
+"""The columns of a line, and those that an export adds to it."""
+
+
+def to_json(value: Any, line: Mapping[str, Any]) -> str:
+    """Write a value of a line, or all of it, as JSON.
+
+    Raises:
+        UsageError: it holds what JSON cannot, such as a cycle; the message names the row.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        where = line.get("source") or f"row {line.get('id')}"
+        raise UsageError(f"{where}: its columns cannot be written as JSON: {error}") from None

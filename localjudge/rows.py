@@ -274,7 +274,11 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
     identity = identity if isinstance(identity, str) else None
     if problem:
         return unreadable(source, problem, record, identity, texts.get("system"))
-    rest = {column: value for column, value in record.items() if column not in taken.values()}
+    try:
+        rest = _writable({column: value for column, value in record.items() if column not in taken.values()})
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = f"its columns cannot be written as JSON: {error}"
+        return unreadable(source, problem, None, identity, texts.get("system"))
     return Row(
         instruction=texts["instruction"],
         candidate=texts["candidate"],
@@ -282,13 +286,13 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
         id=identity or source,
         system=texts.get("system"),
         source=source,
-        columns=_writable(rest),
+        columns=rest,
     )
 
 
 def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:
     """The columns as JSON in UTF-8 can hold them: dates as text, no NaN, no lone surrogates."""
-    text = json.dumps(columns, ensure_ascii=False, skipkeys=True, default=str)
+    text = json.dumps(columns, ensure_ascii=False, default=str)
     text = text.encode("utf-8", "replace").decode()
     return cast(dict[str, Any], json.loads(text, parse_constant=lambda _: None))
 
@@ -327,7 +331,10 @@ def unreadable(
     source: str, problem: str, record: Any = None, identity: str | None = None, system: Any = None
 ) -> Failure:
     """The failure of a row that makes no sense where it stands; its key follows from its place and content."""
-    content = json.dumps([source, problem, record], sort_keys=True, default=str)
+    try:
+        content = json.dumps([source, problem, record], sort_keys=True, default=str)
+    except (TypeError, ValueError, RecursionError):  # a record of Python's own that JSON cannot hold
+        content = json.dumps([source, problem])
     key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     if identity is None or _lone_surrogate(identity):
         identity = source

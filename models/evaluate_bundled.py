@@ -224,12 +224,13 @@ def real(folder: Path, mark: Marker, notes: list[str]) -> str:
         differences = np.sign(np.subtract(values[0::2], values[1::2]))
         return [float(0.5 + 0.5 * sign * side) for sign, side in zip(differences, better, strict=True)]
 
-    for source, values in {
+    sources: dict[str, Sequence[float]] = {
         "helpfulness, expected": [expected(judgement)["helpfulness"] for judgement in found],
         "mean of six, expected": [total(judgement) for judgement in found],
         "words of the response": [len(words(candidate)) for _, _, candidate in asks],
         "share of the reference's words": [overlap(reference, candidate) for _, reference, candidate in asks],
-    }.items():
+    }
+    for source, values in sources.items():
         right = interval(np.mean, preferred(values))
         lines.append(
             ["pairwise_pandalm", str(len(rows)), "the better of two (people), share right", source, right]

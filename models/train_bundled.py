@@ -104,7 +104,8 @@ class Training:
         """Learns, from the checkpoint on where there is one; yields the number of each step taken."""
         self._resume()
         plan = (*self.size.drills, *self.size.stages)
-        steps, sums, since = sum(steps for steps, _ in plan), {}, 0
+        sums: dict[str, float] = {}
+        steps, since = sum(steps for steps, _ in plan), 0
         began = time.monotonic() - 60 * self.minutes
         for stage, (_, longest) in enumerate(plan):
             last = sum(steps for steps, _ in plan[: stage + 1])

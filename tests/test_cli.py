@@ -73,6 +73,8 @@ def test_the_bundled_model_judges_the_examples_and_says_what_its_scores_mean(cli
     assert end.code == 0
     assert BUNDLED_NOTICE in end.err
     assert json.loads((tmp_path / "out" / "run.json").read_text())["notice"] == BUNDLED_NOTICE
+    for shown in (end, cli("show", tmp_path / "out"), cli("rank", tmp_path / "out")):
+        assert shown.out.startswith("bundled model: it compares words with the reference's")
 
 
 def test_a_disk_that_is_full_ends_with_1_and_one_line(tmp_path: Path, rows: Path, flags: list[str]) -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 from conftest import Cli, write_rows
 
-from localjudge.run import read_lines
+from localjudge import UsageError
+from localjudge.export.tables import write_csv, write_jsonl, write_parquet
+from localjudge.records import Judgement, to_line
+from localjudge.run import read_lines, read_notices
+from localjudge.run.journal import to_bytes
 
 
 @pytest.fixture
@@ -28,7 +33,7 @@ def run(cli: Cli, tmp_path: Path, model: Path, short_rubric: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_parquet_has_every_row_with_typed_columns(cli: Cli, run: Path, tmp_path: Path) -> None:
+def test_parquet_has_every_row_with_typed_columns(cli: Cli, run: Path, model: Path, tmp_path: Path) -> None:
     assert cli("export", run, "--to", "parquet", "--out", tmp_path / "t.parquet", "--with-texts").code == 0
     table = pyarrow.parquet.read_table(tmp_path / "t.parquet")
     assert table.num_rows == 6
@@ -39,6 +44,7 @@ def test_parquet_has_every_row_with_typed_columns(cli: Cli, run: Path, tmp_path:
     line = next(read_lines(run))
     assert first | {"columns": line["columns"]} == line | {
         "instruction": "Question 0?", "reference": "Yes.", "candidate": "word ",
+        "model": str(model), "notice": read_notices(run)[0],
     }  # fmt: skip
     assert json.loads(first["columns"]) == {"note": "=1+1"}
     assert (last["tact"], last["candidate"], last["status"]) == (None, None, "failed")
@@ -55,9 +61,11 @@ def test_csv_holds_the_same_and_no_cell_is_a_formula(cli: Cli, run: Path, tmp_pa
     assert not any(cell.startswith(("=", "+", "@")) for row in rows for cell in row.values())
 
 
-def test_jsonl_holds_the_lines_themselves(cli: Cli, run: Path, tmp_path: Path) -> None:
+def test_jsonl_holds_the_lines_themselves(cli: Cli, run: Path, model: Path, tmp_path: Path) -> None:
     assert cli("export", run, "--to", "jsonl", "--out", tmp_path / "t.jsonl").code == 0
-    assert (tmp_path / "t.jsonl").read_bytes() == (run / "judgements.jsonl").read_bytes()
+    origin = {"model": str(model), "notice": read_notices(run)[0]}
+    written = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert written == [line | origin for line in read_lines(run)]
 
 
 def test_alpaca_eval_gets_a_preference_for_each_pair(cli: Cli, run: Path, tmp_path: Path) -> None:
@@ -107,6 +115,48 @@ def test_a_mistake_is_one_line(
     monkeypatch.chdir(tmp_path)
     end = cli("export", *(run if word == "RUN" else word for word in arguments))
     assert (end.code, end.out, words in end.err) == (2, "", True)
+
+
+def line_with(columns: dict[str, Any]) -> dict[str, Any]:
+    judgement = Judgement(
+        id="r7", key="k", source="mine.py:7", columns=columns, rationale="", scores={"wit": 1},
+        rationale_cut=False, prompt_tokens=1, output_tokens=1,
+    )  # fmt: skip
+    return to_line(judgement, ("wit",))
+
+
+def cycle() -> dict[str, Any]:
+    columns: dict[str, Any] = {"list": []}
+    columns["list"].append(columns)
+    return columns
+
+
+def deep() -> dict[str, Any]:
+    inner: dict[str, Any] = {}
+    for _ in range(100_000):
+        inner = {"in": inner}
+    return inner
+
+
+@pytest.mark.parametrize("odd", [cycle(), deep(), {"of": {(1, 2): 3}}, {"of": [object()]}])
+def test_columns_that_json_cannot_hold_are_one_line_that_names_the_row(
+    odd: dict[str, Any], tmp_path: Path
+) -> None:
+    line = line_with(odd)
+    said = r"^mine.py:7: its columns cannot be written as JSON: [^\n]+$"
+    with pytest.raises(UsageError, match=said):
+        to_bytes(line)
+    for write in (write_jsonl, write_csv, write_parquet):
+        with pytest.raises(UsageError, match=said):
+            write([line], list(line), ("wit",), tmp_path / "out", {})
+
+
+def test_a_line_without_a_column_of_its_table_is_named(tmp_path: Path) -> None:
+    line = line_with({})
+    odd = {name: value for name, value in line.items() if name != "wit"}
+    for write in (write_jsonl, write_csv, write_parquet):
+        with pytest.raises(UsageError, match=r"^mine.py:7: has no wit; every line of a table"):
+            write([line, odd], list(line), ("wit",), tmp_path / "out", {})
 
 
 def test_texts_that_have_changed_are_not_passed_off_as_judged(cli: Cli, run: Path, tmp_path: Path) -> None:

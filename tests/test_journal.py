@@ -23,7 +23,12 @@ def test_what_is_appended_is_there_when_it_is_opened_again(tmp_path: Path) -> No
         journal.append([])
         journal.append([line("c")])
     seen: list[dict[str, Any]] = []
-    with Journal(file, lambda each: not seen.append(each)) as journal:
+
+    def note(each: dict[str, Any]) -> bool:
+        seen.append(each)
+        return True
+
+    with Journal(file, note) as journal:
         assert len(journal) == 3
         assert seen == list(read_journal(file)) == [line("a", text="ü\u2028"), line("b"), line("c")]
         journal.append([line("a", text="later")])

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import write_rows
@@ -166,7 +167,7 @@ def test_a_download_is_asked_for_by_name_and_leaves_programs_and_pickles_behind(
     rows = write_rows(tmp_path / "rows.jsonl", 2)
     home = tmp_path / "hub"
     command = ("score", rows, "--model", "some/judge", "--max-rationale-tokens", 5)
-    place = {"HF_HOME": str(home), "HF_ENDPOINT": address}
+    place: dict[str, Any] = {"HF_HOME": str(home), "HF_ENDPOINT": address}
     refused = localjudge(*command, "--out", tmp_path / "run", **place)
     assert refused.returncode == 2
     assert asked == []

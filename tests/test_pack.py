@@ -58,7 +58,7 @@ def pack(tmp_path: Path) -> Path:
 
 def unpacker(script: Path, *args: object, **options: Any) -> subprocess.CompletedProcess[str]:
     """The unpacker as a plain script, under a Python with nothing but its own library."""
-    command = [sys.executable, "-I", "-S", script, *map(str, args)]
+    command = [sys.executable, "-I", "-S", str(script), *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, cwd=script.parent.parent, **options)
 
 

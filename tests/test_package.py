@@ -57,8 +57,9 @@ def test_the_public_names_are_these() -> None:
 def test_every_error_is_of_one_tree_and_knows_its_exit_code() -> None:
     from localjudge import errors
 
-    tree = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Exception)]
-    assert all(issubclass(each, localjudge.LocalJudgeError) for each in tree)
+    known = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, Exception)]
+    tree = [each for each in known if issubclass(each, localjudge.LocalJudgeError)]
+    assert tree == known
     assert {each.__name__: each.exit_code for each in tree if each.exit_code != 2} == {
         "LocalJudgeError": 1, "EngineError": 1, "RunBrokenError": 1,
     }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import random_model
@@ -20,7 +21,7 @@ def judge(model: Path, short_rubric: Path) -> Judge:
     return Judge(model, rubric=short_rubric, max_rationale_tokens=3)
 
 
-def row(instruction: str, candidate: str = "Yes.", **fields: str) -> Row:
+def row(instruction: str, candidate: str = "Yes.", **fields: Any) -> Row:
     return Row(instruction=instruction, reference="No.", candidate=candidate, id="1", source="a:1", **fields)
 
 

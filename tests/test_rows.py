@@ -10,6 +10,7 @@ import io
 import json
 import math
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -343,3 +344,26 @@ def test_whatever_the_bytes_each_line_ends_as_one_row_or_one_failure(tmp_path: P
 def test_no_bytes_in_any_kind_of_file_break_the_reading(tmp_path: Path, name: str, data: bytes) -> None:
     for outcome in read(tmp_path / name, data):
         (outcome.id + (outcome.error if isinstance(outcome, Failure) else "")).encode()
+
+
+def cycle() -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    record["of"] = record
+    return record
+
+
+def deep() -> dict[str, Any]:
+    record: dict[str, Any] = {}
+    for _ in range(100_000):
+        record = {"in": record}
+    return record
+
+
+@pytest.mark.parametrize("fields", [{"instruction": "Q", "candidate": "C"}, {"instruction": "Q"}])
+@pytest.mark.parametrize("odd", [cycle(), deep(), {1: "a", "b": 2, (3, 4): 5}], ids=["cycle", "deep", "keys"])
+def test_a_python_record_that_json_cannot_hold_is_a_failure_that_names_its_place(
+    fields: dict[str, Any], odd: dict[str, Any]
+) -> None:
+    found = as_row({**fields, "odd": odd}, "row 7")
+    assert isinstance(found, Failure)
+    assert re.fullmatch("row 7: [^\n]+", found.error)

@@ -342,7 +342,13 @@ def test_twins_that_cannot_be_judged_each_fail_with_their_own_place(tmp_path: Pa
 
 def test_equal_ids_are_each_accounted_for(tmp_path: Path, make: Make, done: list[str]) -> None:
     row = Row("Why?", "So.", "Yes.", id="twin", source="here")
-    rows = [row, row, Row("Why?", "No.", "Yes.", id="twin"), row, Failure(id="twin", key="k", error="e")]
+    rows: list[Row | Failure] = [
+        row,
+        row,
+        Row("Why?", "No.", "Yes.", id="twin"),
+        row,
+        Failure(id="twin", key="k", error="e"),
+    ]
     first = go(tmp_path / "out", make(), rows[:3])
     assert len(done) == 2
     done.clear()
@@ -519,7 +525,11 @@ def test_the_run_says_what_a_stranger_needs_to_repeat_it(tmp_path: Path, make: M
 
 
 def test_the_python_interface_takes_plain_dicts_and_gives_each_row_one_outcome(make: Make) -> None:
-    rows = [{"prompt": "Why?", "output": "Yes.", "gold": "So.", "id": 7}, {"prompt": "Why?"}, {}]
+    rows: list[dict[str, Any]] = [
+        {"prompt": "Why?", "output": "Yes.", "gold": "So.", "id": 7},
+        {"prompt": "Why?"},
+        {},
+    ]
     outcomes = {outcome.id: outcome for outcome in make().score(rows)}
     assert {name: outcome.status for name, outcome in outcomes.items()} == {
         "7": "judged", "row 2": "failed", "row 3": "failed",

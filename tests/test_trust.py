@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import gzip
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, permutations
 from pathlib import Path
@@ -35,7 +38,7 @@ from localjudge.trust.scores import Scores, read_scores
 from localjudge.trust.texts import measure, word_overlap
 from localjudge.trust.verdict import median, write_jury
 
-EXACT = {"rel": 1e-9, "abs": 1e-9}
+EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
 FEW = 200
 """Resamples, where the interval itself is not what is tested."""
 
@@ -266,6 +269,8 @@ def test_labels_are_found_by_id_by_text_and_by_labeller(
         ({"id": "nobody", "wit": 3}, "none of its 1 records belongs to a row"),
         ({"id": "r0", "humour": 3}, "no label of wit; its columns are humour, id; name one with --map"),
         ("[1, 2]", r"labels.jsonl:1: not a JSON object"),
+        ({"id": "r0", "wit": 1e308}, r"labels.jsonl:1: 'wit' holds '1e\+308'; a label is a number of at most"),
+        ({"id": "r0", "wit": float("-inf")}, r"labels.jsonl:1: 'wit' holds '-inf'; a label is a number of at"),
     ],
 )
 def test_labels_that_cannot_be_used_are_refused(
@@ -308,8 +313,10 @@ def test_a_judged_run_knows_its_instructions_and_texts(model: Path, short_rubric
     assert found is not None
     assert found.length.tolist() == [len(record["candidate"]) for record in records]
     file.rename(tmp_path / "moved.jsonl")
-    moved = read_scores([tmp_path / "run"], [str(tmp_path / "moved.jsonl")])
-    assert moved.group.tolist() == scores.group.tolist()
+    assert measure(scores) is None
+    moved = measure(scores, [str(tmp_path / "moved.jsonl")])
+    assert moved is not None
+    assert moved.length.tolist() == found.length.tolist()
 
 
 def test_the_overlap_counts_words_as_often_as_they_occur() -> None:
@@ -689,6 +696,96 @@ def test_a_calibration_changes_reports_and_no_stored_score(
     assert (refused.code, "fitted for elsewhere" in refused.err) == (2, True)
     (tmp_path / "map.json").write_text('{"format": 2}')
     assert cli("rank", run, "--calibration", tmp_path / "map.json").code == 2
+
+
+@pytest.fixture
+def mapped(tmp_path: Path, cli: Cli) -> tuple[Path, Path, Path]:
+    """A run on four aspects, its labels, and its calibration: of two aspects with a gain, of one without."""
+    score, human = noisy(120)
+    low = [max(1, value - 2) for value in score]
+    near = np.clip(np.array(score) + np.random.default_rng(4).integers(-1, 2, 120), 1, 5).tolist()
+    given = [
+        {**row, "scores": {"wit": a, "tact": a, "depth": row["scores"]["wit"], "clarity": a}}
+        for row, a in zip(rows(score, human), low, strict=True)
+    ]
+    adopt([str(write(tmp_path / "rows.jsonl", given))], tmp_path / "run", ["wit", "tact", "depth", "clarity"])
+    labels = [
+        {"id": row["id"], "wit": a, "tact": a, "depth": b} for row, a, b in zip(given, human, near, strict=True)
+    ]
+    known = write(tmp_path / "labels.jsonl", labels)
+    ended = cli("calibrate", tmp_path / "run", "--labels", known, "--out", tmp_path / "map.json")
+    assert "No gain is shown for depth:" in ended.out
+    return tmp_path / "run", known, tmp_path / "map.json"
+
+
+def test_calibrated_scores_say_so_and_stand_beside_no_others(mapped: tuple[Path, Path, Path], cli: Cli) -> None:
+    run, _, calibration = mapped
+    found = json.loads(cli("rank", run, "--calibration", calibration, "--json").out)
+    assert (found["of"], found["columns"]) == ("calibrated", ["wit", "tact", "overall"])
+    assert found["notices"] == [
+        "calibrated: wit, tact; left out: clarity (no map), depth (no gain is shown; --allow-no-gain ASPECT "
+        "takes it)"
+    ]
+    for system in found["systems"]:
+        means = {name: mean["value"] for name, mean in system["means"].items()}
+        assert means["overall"] == pytest.approx((means["wit"] + means["tact"]) / 2, **EXACT)
+    ended = cli("rank", run, "--calibration", calibration)
+    assert ended.out.startswith("calibrated: wit, tact; left out: clarity")
+    assert "\nSystems, by their calibrated scores · calibrated\n" in ended.out
+    assert not re.search("depth|clarity", ended.out.partition("Systems, by")[2])
+    assert json.loads(cli("rank", run, "--json").out)["of"] == "integer"
+
+
+def test_a_map_without_a_shown_gain_is_applied_where_its_aspect_is_named(
+    mapped: tuple[Path, Path, Path], cli: Cli, tmp_path: Path
+) -> None:
+    run, labels, calibration = mapped
+    flags = ("--calibration", calibration, "--json")
+    found = json.loads(cli("rank", run, *flags, "--allow-no-gain", "depth").out)
+    assert found["columns"] == ["wit", "tact", "depth", "overall"]
+    assert found["notices"][0].startswith("calibrated: wit, tact, depth; no gain is shown for depth; left out:")
+    compared = json.loads(cli("agree", run, "--labels", labels, *flags).out)
+    assert compared["notices"] == json.loads(cli("rank", run, *flags).out)["notices"]
+    assert {name: "calibrated" in each["comparisons"] for name, each in compared["aspects"].items()} == {
+        "wit": True, "tact": True, "depth": False,
+    }  # fmt: skip
+    ended = cli("rank", run, *flags, "--allow-no-gain", "charm")
+    assert (ended.code, "--allow-no-gain charm: the calibration has maps of wit, tact, depth" in ended.err) == (
+        2, True,
+    )  # fmt: skip
+    document = json.loads(calibration.read_text())
+    document["aspects"] = {"depth": document["aspects"]["depth"]}
+    calibration.write_text(json.dumps(document))
+    ended = cli("rank", run, *flags)
+    assert (ended.code, ended.out) == (2, "")
+    assert "--calibration: no aspect is left to calibrate: wit, tact, clarity (no map), depth" in ended.err
+
+
+def test_a_report_of_calibrated_scores_covers_the_calibrated_aspects_and_says_so(
+    mapped: tuple[Path, Path, Path], cli: Cli, tmp_path: Path
+) -> None:
+    run, labels, calibration = mapped
+    page = tmp_path / "report.html"
+    ended = cli("report", run, "--labels", labels, "--calibration", calibration, "--out", page)
+    assert ended.code == 0
+    assert ended.err.startswith("calibrated: wit, tact; left out: clarity (no map)")
+    packed = re.search(r'id="data-head">([^<]*)<', page.read_text())
+    assert packed
+    head = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    assert "Means of the calibrated scores" in head["table"]["lead"]
+    assert [column["name"] for column in head["table"]["columns"]][:4] == ["system", "overall", "wit", "tact"]
+
+
+def test_a_calibration_keeps_the_notices_of_the_run_that_it_was_fitted_on(
+    mapped: tuple[Path, Path, Path], cli: Cli
+) -> None:
+    run, labels, calibration = mapped
+    about = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**about, "inherited_notices": ["dry run (one): no model"]}))
+    assert cli("calibrate", run, "--labels", labels, "--out", calibration).out.startswith("dry run (one): ")
+    (run / "run.json").write_text(json.dumps(about))
+    (notice,) = json.loads(cli("rank", run, "--calibration", calibration, "--json").out)["notices"]
+    assert notice.endswith("; fitted on scores with notices (dry run (one))")
 
 
 def test_scores_made_elsewhere_become_a_run(tmp_path: Path, cli: Cli) -> None:

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel, ConfigDict
 from rich import box
+from rich.console import RenderableType
 from rich.table import Table
 
 from localjudge.audit.perturbations import Direction
 from localjudge.rubric import Scale
+from localjudge.run.notices import headed, kinds
 from localjudge.trust.estimate import Estimate
 
 NOISE = 1 / 16
@@ -114,7 +116,7 @@ class Audit(_Record):
     trials: list[Trial]
     aspects: list[str]
     halo: list[list[float | None]]
-    notes: list[str]
+    notices: list[str]
 
     @property
     def mean_halo(self) -> float | None:
@@ -130,9 +132,10 @@ class Audit(_Record):
         """What the tables need said before them."""
         still = NOISE * (self.scale.highest - self.scale.lowest)
         told = [
+            *self.notices,
             f"{self.rows} rows on {self.instructions} instructions, perturbed and judged by {self.model}. "
             "Held is the share of the scores that did what a sound judge would; the shift is their mean "
-            f"change, with its 95 % interval. A score that moves by {still:.2g} or less has not moved."
+            f"change, with its 95 % interval. A score that moves by {still:.2g} or less has not moved.",
         ]
         if self.mean_halo is not None:
             told.append(
@@ -141,7 +144,7 @@ class Audit(_Record):
             )
         return told
 
-    def tables(self) -> Iterator[Table]:
+    def tables(self) -> Iterator[RenderableType]:
         """For a terminal: the trials, and the halo."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         right = {"held", "shift", "rows"}
@@ -150,7 +153,7 @@ class Audit(_Record):
         for trial in self.trials:
             cells = (trial.held_text, trial.verdict, _shift(trial.shift), str(trial.rows), trial.not_tested)
             table.add_row(trial.name, trial.expected, *cells)
-        yield table
+        yield headed(self.notices, table)
         if len(self.aspects) > 1:
             halo = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
             halo.add_column("correlation")
@@ -159,7 +162,7 @@ class Audit(_Record):
             for row, aspect in enumerate(self.aspects[:-1]):
                 known = [_number(each) for each in self.halo[row][row + 1 :]]
                 halo.add_row(aspect, *[""] * row, *known)
-            yield halo
+            yield headed([kinds(self.notices)] if self.notices else (), halo)
 
 
 def _shift(shift: Estimate) -> str:

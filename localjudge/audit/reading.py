@@ -15,7 +15,7 @@ from localjudge.audit.perturbations import ORIGINAL, PERTURBATIONS, Direction, P
 from localjudge.audit.trial import RUNS, Sample, sampled_row
 from localjudge.errors import UsageError
 from localjudge.rubric import Scale
-from localjudge.run import read_lines
+from localjudge.run import read_lines, read_notices
 from localjudge.run.manifest import read_manifest
 from localjudge.trust.estimate import Estimate
 from localjudge.trust.resampling import averages, studentise
@@ -70,7 +70,7 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
         trials=trials,
         aspects=aspects,
         halo=_correlations(np.array(list(original.values()))),
-        notes=[manifest["notice"]] if manifest.get("notice") else [],
+        notices=list(read_notices(out / RUNS[0])),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.trust import CalibrationFile, LabelColumns, MovedInputs, RunFolders
+from localjudge.cli.trust import AllowNoGain, CalibrationFile, LabelColumns, MovedInputs, RunFolders
 
 
 def report(
@@ -24,6 +24,7 @@ def report(
     ] = None,
     mapping: LabelColumns = None,
     calibration: CalibrationFile = None,
+    allow_no_gain: AllowNoGain = None,
     audit: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="What `audit --json` printed.", show_default=False),
@@ -42,6 +43,7 @@ def report(
         mapping=mapping or (),
         audit=audit,
         calibration=calibration,
+        allow_no_gain=allow_no_gain or (),
     )
     for notice in notices:
         typer.echo(printable(notice), err=True)

@@ -20,19 +20,21 @@ def show(
     """Show a run: its systems with their scores, or single judgements by their id."""
     from localjudge.progress import judgement_text
     from localjudge.rubric import Rubric
-    from localjudge.run import read_lines
+    from localjudge.run import read_lines, read_notices
     from localjudge.run.manifest import read_manifest
+    from localjudge.run.notices import headed, kinds
     from localjudge.run.summary import Summary
     from localjudge.terminal import printable
 
     manifest = read_manifest(run)
     rubric = Rubric.model_validate(manifest["rubric"])
+    notices = read_notices(run)
     if not row_id:
         summary = Summary(rubric.aspects)
         for line in read_lines(run):
             summary.add(line)
-        print_table(summary.table())
-        print_table(summary.chart(rubric.scale.values))
+        print_table(headed(notices, summary.table()))
+        print_table(headed([kinds(notices)] if notices else (), summary.chart(rubric.scale.values)))
         for reason, count in summary.reasons.most_common(10):
             typer.echo(printable(f"{count} failed: {reason}"))
         return
@@ -40,6 +42,8 @@ def show(
 
     wanted = set(row_id)
     lines = [line for line in read_lines(run) if line["id"] in wanted]
+    if notices:
+        print_table(headed(notices))
     with Texts(manifest, lines) as texts:
         for line in lines:
             typer.echo(judgement_text(line, rubric.aspects, texts.get(line)))
@@ -67,8 +71,12 @@ def export(
 ) -> None:
     """Write a run for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
     from localjudge.export import export as write
+    from localjudge.run import read_notices
+    from localjudge.terminal import printable
 
     typer.echo(f"{write(run, to, out, with_texts, baseline)} rows · {out}", err=True)
+    for notice in read_notices(run):
+        typer.echo(printable(notice), err=True)
 
 
 def merge(
@@ -78,10 +86,12 @@ def merge(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The merged run's.", show_default=False)],
 ) -> None:
     """Put the shards of a run together, as if one machine had judged them all."""
+    from localjudge.run import read_notices
     from localjudge.run.merge import merge as put_together
+    from localjudge.run.notices import headed
 
     summary = put_together(shards, out)
-    print_table(summary.table())
+    print_table(headed(read_notices(out), summary.table()))
     typer.echo(f"{summary.judged} judged, {summary.failed} failed · {out}", err=True)
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)

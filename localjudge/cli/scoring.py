@@ -103,8 +103,9 @@ def score(
     from localjudge.progress import Progress
     from localjudge.rows import FILENAME, find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
-    from localjudge.run import Run
+    from localjudge.run import Run, read_notices
     from localjudge.run.estimate import Estimate
+    from localjudge.run.notices import headed
     from localjudge.run.plan import Plan
     from localjudge.run.shard import Shard
     from localjudge.run.stop import Stop
@@ -176,7 +177,7 @@ def score(
                 raise typer.Exit(stop.exit_code)
             rate = judge.engine.statistics().get("rate")
             estimate = Estimate.of(judge, plan, summary, out, rate) if engine == "dry-run" else None
-    print_table(estimate.table() if estimate else summary.table())
+    print_table(headed(read_notices(out), estimate.table() if estimate else summary.table()))
     progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
     counted = judge.engine.statistics()
     if counted.get("cached_prompt_tokens"):

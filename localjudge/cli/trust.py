@@ -13,7 +13,7 @@ from localjudge.errors import UsageError
 from localjudge.trust import require_libraries
 
 if TYPE_CHECKING:
-    from localjudge.trust.scores import Of
+    from localjudge.trust.scores import Of, Scores
 
 RunFolders = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Run directories.", show_default=False)
@@ -57,6 +57,15 @@ CalibrationFile = Annotated[
         show_default=False,
     ),
 ]
+AllowNoGain = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-no-gain", metavar="ASPECT", help="Calibrate it although no gain is shown.", show_default=False
+    ),
+]
+AllowDryRun = Annotated[
+    bool, typer.Option("--allow-dry-run", help="Take a dry run, whose scores mean nothing.")
+]
 Resamples = Annotated[int, typer.Option("--resamples", min=100, metavar="N", help="For the intervals.")]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Of the resamples.")]
 
@@ -67,6 +76,8 @@ def agree(
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
     calibration: CalibrationFile = None,
+    allow_no_gain: AllowNoGain = None,
+    allow_dry_run: AllowDryRun = False,
     resamples: Resamples = 1000,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -79,9 +90,10 @@ def agree(
     from localjudge.trust.tables import agreement_tables
     from localjudge.trust.texts import measure
 
+    _refuse_dry_runs([run], allow_dry_run)
     scores = read_scores([run])
     known = read_labels(labels, scores, parse_mapping(mapping or (), scores.aspects), inputs or ())
-    applied = _calibration(calibration, known.digests)
+    applied = _calibrated(scores, calibration, allow_no_gain, known.digests)
     found = compare(scores, known, measure(scores, inputs or ()), applied, resamples, seed)
     _print(found.as_dict(), agreement_tables(found), as_json)
 
@@ -100,6 +112,8 @@ def rank(
         ),
     ] = None,
     calibration: CalibrationFile = None,
+    allow_no_gain: AllowNoGain = None,
+    allow_dry_run: AllowDryRun = False,
     resamples: Resamples = 1000,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -114,15 +128,15 @@ def rank(
 
     if scores not in (None, "expected", "integer"):
         raise UsageError(f"--scores {scores}: there are expected and integer")
+    _refuse_dry_runs(runs, allow_dry_run)
     judged = read_scores(runs)
     known = None
     if labels:
         known = read_labels(labels, judged, parse_mapping(mapping or (), judged.aspects), inputs or ())
     measures = measure(judged, inputs or ())
-    if applied := _calibration(calibration, known.digests if known else ()):
-        if scores == "integer":
-            raise UsageError("--scores integer: calibrated scores are no integers; leave out one of the two")
-        judged = applied.apply_to(judged)
+    if calibration and scores == "integer":
+        raise UsageError("--scores integer: calibrated scores are no integers; leave out one of the two")
+    judged = _calibrated(judged, calibration, allow_no_gain, known.digests if known else ()) or judged
     found = compare(judged, measures, known, cast("Of | None", scores), resamples, seed)
     _print(found.as_dict(), ranking_tables(found), as_json)
 
@@ -141,6 +155,7 @@ def jury(
     splits: Annotated[
         int, typer.Option(min=0, metavar="N", help="How many of the rows to name that they differ on most.")
     ] = 10,
+    allow_dry_run: AllowDryRun = False,
     resamples: Resamples = 1000,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -151,6 +166,7 @@ def jury(
     from localjudge.trust.tables import jury_tables
     from localjudge.trust.verdict import write_jury
 
+    _refuse_dry_runs(runs, allow_dry_run)
     found = convene(runs, splits, resamples, seed)
     _print(found.as_dict(), jury_tables(found), as_json)
     if out is not None:
@@ -164,6 +180,7 @@ def calibrate(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The calibration.", show_default=False)],
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
+    allow_dry_run: AllowDryRun = False,
     resamples: Resamples = 1000,
     seed: Seed = 0,
     as_json: AsJson = False,
@@ -175,6 +192,7 @@ def calibrate(
     from localjudge.trust.scores import read_scores
     from localjudge.trust.tables import calibration_table
 
+    _refuse_dry_runs([run], allow_dry_run)
     scores = read_scores([run])
     known = read_labels(labels, scores, parse_mapping(mapping or (), scores.aspects), inputs or ())
     found = fit(scores, known, resamples, seed)
@@ -214,7 +232,17 @@ def import_scores(
     typer.echo(f"{summary.judged} judged, {summary.failed} failed · {out}", err=True)
 
 
-def _calibration(file: Path | None, labels: tuple[str, ...]) -> Any:
+def _refuse_dry_runs(runs: list[Path], allowed: bool) -> None:
+    from localjudge.run.manifest import read_manifest
+    from localjudge.run.notices import refuse_dry_run
+
+    for run in () if allowed else runs:
+        refuse_dry_run(read_manifest(run), run)
+
+
+def _calibrated(
+    scores: Scores, file: Path | None, without_gain: list[str] | None, labels: tuple[str, ...]
+) -> Scores | None:
     if file is None:
         return None
     from localjudge.trust.calibration import Calibration
@@ -226,7 +254,7 @@ def _calibration(file: Path | None, labels: tuple[str, ...]) -> Any:
             "gains on others is in the file",
             err=True,
         )
-    return found
+    return found.apply_to(scores, without_gain or ())
 
 
 def _print(document: dict[str, Any], table: object, as_json: bool) -> None:

@@ -11,13 +11,15 @@ from localjudge.errors import UsageError
 from localjudge.export import alpaca_eval, inspect, tables
 from localjudge.records import Failure, to_line
 from localjudge.rubric import Rubric
-from localjudge.run import read_lines
+from localjudge.run import read_lines, read_notices
 from localjudge.run.manifest import read_manifest
 from localjudge.run.texts import Texts
 
 TABLES = {"jsonl": tables.write_jsonl, "csv": tables.write_csv, "parquet": tables.write_parquet}
 FORMS = (*TABLES, "alpaca-eval", "inspect")
 TEXTS = ("instruction", "reference", "candidate")
+MODEL, NOTICE = "model", "notice"
+"""What every record of an export says besides its line: who judged, and the notices of the run, or null."""
 
 
 def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline: str | None = None) -> int:
@@ -40,16 +42,20 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
         raise UsageError(f"--to {to}: there are {', '.join(FORMS)}")
     manifest = read_manifest(folder)
     aspects = Rubric.model_validate(manifest["rubric"]).aspects
+    notices = read_notices(folder)
+    origin = {MODEL: manifest["model"]["name"], NOTICE: "\n".join(notices) or None}
     scratch = out.with_name(f"{out.name}.tmp")
     try:
         if to in TABLES:
-            columns = [*to_line(Failure(id="", key="", error=""), aspects), *(TEXTS if with_texts else ())]
             lines = lines_with_texts(folder) if with_texts else read_lines(folder)
-            rows = TABLES[to](lines, columns, aspects, scratch)
+            names = [*to_line(Failure(id="", key="", error=""), aspects), *(TEXTS if with_texts else ())]
+            rows = TABLES[to](lines, names, aspects, scratch, origin)
         elif to == "alpaca-eval":
-            rows = alpaca_eval.write(lambda: lines_with_texts(folder), manifest, aspects, scratch, baseline)
+            rows = alpaca_eval.write(
+                lambda: lines_with_texts(folder), manifest, aspects, scratch, baseline, origin
+            )
         else:
-            rows = inspect.write(lines_with_texts(folder), manifest, aspects, scratch)
+            rows = inspect.write(lines_with_texts(folder), manifest, aspects, scratch, notices)
         if scratch.is_dir() and out.is_dir():
             shutil.rmtree(out)
         scratch.replace(out)

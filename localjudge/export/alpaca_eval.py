@@ -22,6 +22,7 @@ def write(
     aspects: Sequence[str],
     file: Path,
     baseline: str | None,
+    origin: Mapping[str, Any],
 ) -> int:
     """Write the annotations; how many there are. A row that failed, or has no counterpart, gives none."""
     first = {line["group"]: line for line in lines() if line["system"] == baseline is not None}
@@ -44,6 +45,7 @@ def write(
                 "generator_2": line["system"],
                 "annotator": annotator,
                 "preference": 1.5 if ours == theirs else 2.0 if ours > theirs else 1.0,
+                **origin,
             }
         )
     file.write_text(json.dumps(annotations, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -9,11 +9,18 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
+from localjudge.run.notices import kinds
 
 Line = Mapping[str, Any]
 
 
-def write(lines: Iterable[Line], manifest: Mapping[str, Any], aspects: Sequence[str], folder: Path) -> int:
+def write(
+    lines: Iterable[Line],
+    manifest: Mapping[str, Any],
+    aspects: Sequence[str],
+    folder: Path,
+    notices: Sequence[str],
+) -> int:
     """Write a log for each system into the folder; how many samples they have. Holds all texts in memory."""
     try:
         from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalSpec, write_eval_log
@@ -31,7 +38,12 @@ def write(lines: Iterable[Line], manifest: Mapping[str, Any], aspects: Sequence[
             dataset=EvalDataset(name=", ".join(start["inputs"]), samples=len(theirs)),
             model=system,
             config=EvalConfig(),
-            metadata={"judge": manifest["model"]["name"], "settings": manifest["settings"]},
+            tags=kinds(notices).split(", ") if notices else None,
+            metadata={
+                "judge": manifest["model"]["name"],
+                "notices": list(notices),
+                "settings": manifest["settings"],
+            },
         )
         log = EvalLog(status="success", eval=spec, samples=theirs)
         write_eval_log(log, str(folder / f"{re.sub(r'[^0-9A-Za-z._-]+', '_', system)}.eval"))

@@ -7,70 +7,92 @@ A line's columns keep their names and types: scores are integers, probabilities 
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
+from localjudge.records import to_json
 
 Line = Mapping[str, Any]
+Origin = Mapping[str, str | None]
+"""What stands in every row besides its line's columns, each in a column of its own."""
 # A spreadsheet takes a cell that begins so for a formula, and runs it.
 _FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
 _AT_ONCE = 10_000
 
 
-def write_jsonl(lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path) -> int:
+def write_jsonl(
+    lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path, origin: Origin
+) -> int:
     rows = 0
     with file.open("w", encoding="utf-8") as stream:
         for line in lines:
-            stream.write(json.dumps({name: line[name] for name in columns}, ensure_ascii=False) + "\n")
+            stream.write(to_json(_fields(line, columns, origin), line) + "\n")
             rows += 1
     return rows
 
 
-def write_csv(lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path) -> int:
+def write_csv(
+    lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path, origin: Origin
+) -> int:
     rows = 0
     with file.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerow(columns)
+        writer.writerow([*columns, *origin])
         for line in lines:
-            writer.writerow([_cell(line[name]) for name in columns])
+            writer.writerow([_cell(value, line) for value in _fields(line, columns, origin).values()])
             rows += 1
     return rows
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: Any, line: Line) -> Any:
     if isinstance(value, str):
         return f"'{value}" if value.startswith(_FORMULA) else value
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+    return to_json(value, line) if isinstance(value, list | dict) else value
 
 
-def write_parquet(lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path) -> int:
+def write_parquet(
+    lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path, origin: Origin
+) -> int:
+    """Write the rows; the file's metadata has the origin, too."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
         raise UsageError("--to parquet: needs pyarrow: pip install 'localjudge[parquet]'") from None
     number, real, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
-    types = dict.fromkeys(columns, text) | {
+    types = dict.fromkeys((*columns, *origin), text) | {
         "rationale_cut": pyarrow.bool_(), "candidate_cut": number, "prompt_tokens": number,
         "output_tokens": number, "row": number,
     }  # fmt: skip
     for aspect in aspects:
         types |= {aspect: number, f"{aspect}_expected": real, f"{aspect}_probabilities": pyarrow.list_(real)}
-    schema = pyarrow.schema(list(types.items()))
+    known = {f"localjudge.{name}": value for name, value in origin.items() if value is not None}
+    schema = pyarrow.schema(list(types.items()), metadata=known)
     rows, waiting = 0, iter(lines)
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
-        while some := [_flat(line, columns) for line in islice(waiting, _AT_ONCE)]:
+        while some := [_flat(line, columns, origin) for line in islice(waiting, _AT_ONCE)]:
             writer.write_table(pyarrow.Table.from_pylist(some, schema))
             rows += len(some)
     return rows
 
 
-def _flat(line: Line, columns: Sequence[str]) -> dict[str, Any]:
-    own = {name: line[name] for name in columns}
-    return own | {"columns": json.dumps(own["columns"], ensure_ascii=False)}
+def _flat(line: Line, columns: Sequence[str], origin: Origin) -> dict[str, Any]:
+    own = _fields(line, columns, origin)
+    return own | {"columns": to_json(own["columns"], line)}
+
+
+def _fields(line: Line, columns: Sequence[str], origin: Origin) -> dict[str, Any]:
+    """The columns of a row.
+
+    Raises:
+        UsageError: the line lacks one.
+    """
+    if lacking := [name for name in columns if name not in line]:
+        where = line.get("source") or f"row {line.get('id')}"
+        raise UsageError(f"{where}: has no {', '.join(lacking)}; every line of a table has the same columns")
+    return {name: line[name] for name in columns} | dict(origin)

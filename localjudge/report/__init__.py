@@ -28,6 +28,7 @@ def write_report(
     mapping: Sequence[str] = (),
     audit: Path | None = None,
     calibration: Path | None = None,
+    allow_no_gain: Sequence[str] = (),
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[str]:
@@ -42,6 +43,7 @@ def write_report(
         mapping: the aspects of label columns of other names, as THEIRS=OURS.
         audit: what `localjudge audit --json` printed.
         calibration: what `localjudge calibrate` wrote; the means are then of calibrated scores.
+        allow_no_gain: aspects to calibrate although no gain is shown.
         resamples: of the intervals.
         seed: of the resampling.
 
@@ -64,14 +66,15 @@ def write_report(
             scores = read_scores(of_one_judge)
             known = read_labels(labels, scores, ours, inputs) if labels else None
             measures = measure(scores, inputs)
-            named = by_series(curves.apply_to(scores) if curves else scores, judgements)
+            named = by_series(curves.apply_to(scores, allow_no_gain) if curves else scores, judgements)
             # A human mean on the whole takes labels of every aspect.
-            whole = known if known and set(known.aspects) == set(scores.aspects) else None
+            whole = known if known and set(known.aspects) >= set(named.aspects) else None
             rankings.append(rank(named, measures, whole, resamples=resamples, seed=seed))
         for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
             scores = read_scores([run])
             known, measures = read_labels(labels, scores, ours, inputs), measure(scores, inputs)
-            agreements.append((name, agree(scores, known, measures, curves, resamples, seed)))
+            calibrated = curves.apply_to(scores, allow_no_gain) if curves else None
+            agreements.append((name, agree(scores, known, measures, calibrated, resamples, seed)))
         about = head(judgements, title, rankings, agreements, audit)
         write_page(out, about["title"], about, judgements)
         return list(about["notices"])

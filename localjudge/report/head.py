@@ -16,9 +16,11 @@ from localjudge.errors import UsageError
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.radar import radar
+from localjudge.run import read_notices
+from localjudge.run.notices import together
 from localjudge.trust.agreement import Agreement
 from localjudge.trust.estimate import Estimate
-from localjudge.trust.ranking import OVERALL, Ranking
+from localjudge.trust.ranking import Ranking
 from localjudge.trust.scores import Scores, run_names
 
 _STATISTICS = {
@@ -66,7 +68,7 @@ def head(
     return {
         "title": title or ", ".join(run_names(judgements.folders)),
         "about": _about(judgements),
-        "notices": _notices(judgements),
+        "notices": _notices(judgements, rankings),
         "foot": f"Made by localjudge {version('localjudge')} on {time.strftime('%Y-%m-%d')}. "
         f"Prompt {', '.join({str(each.get('prompt_sha256'))[:12] for each in judgements.manifests})}. "
         "This file fetches nothing and sends nothing.",
@@ -100,10 +102,11 @@ def _about(judgements: Judgements) -> str:
     )
 
 
-def _notices(judgements: Judgements) -> list[str]:
-    notices = list(
-        dict.fromkeys(manifest["notice"] for manifest in judgements.manifests if manifest.get("notice"))
-    )
+def _notices(judgements: Judgements, rankings: Sequence[Ranking]) -> list[str]:
+    folders = judgements.folders
+    of_runs = together(run_names(folders), [read_notices(folder) for folder in folders])
+    calibrated = (notice for ranking in rankings if ranking.of == "calibrated" for notice in ranking.notices)
+    notices = list(dict.fromkeys([*of_runs, *calibrated]))
     if missing := len(judgements) - judgements.found:
         reasons = f" ({'; '.join(judgements.problems)})" if judgements.problems else ""
         notices.append(
@@ -119,9 +122,9 @@ def _systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[
     failures = judgements.columns.series[(judgements.columns.flags & FAILED) > 0]
     failed = np.bincount(failures, minlength=len(index_of)).tolist()
     systems = [system for ranking in rankings for system in ranking.systems]
-    aspects = judgements.rubric.aspects
-    whole = OVERALL if len(aspects) > 1 else aspects[0]
-    shown = dict.fromkeys((whole, *aspects))
+    columns_of = rankings[0].columns  # of a calibration, the calibrated aspects alone
+    whole = columns_of[-1]
+    shown = dict.fromkeys((whole, *columns_of))
     held = any(system.length_held for system in systems)
     human = any(system.human for system in systems)
     columns = [("system", "text"), *((name, "estimate") for name in shown)]
@@ -146,7 +149,10 @@ def _systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[
     notes += dict.fromkeys(note for ranking in rankings for note in ranking.notes)
     if len(rankings) > 1:
         notes.append("The runs are of several judges: a rank is among the systems of one judge.")
-    scores = "expected scores" if all(ranking.of == "expected" for ranking in rankings) else "scores"
+    every = {ranking.of for ranking in rankings}
+    scores = f"{rankings[0].of} scores" if every in ({"expected"}, {"calibrated"}) else "scores"
+    if every == {"calibrated"}:
+        notes.append("The charts of single judgements show their scores as the judge gave them.")
     return {
         "lead": f"Means of the {scores} with 95 % intervals, resampling queries. A rank is a range where "
         "comparisons on the same queries do not settle it.",
@@ -172,7 +178,7 @@ def _length_lead(rankings: Sequence[Ranking]) -> str:
 def _figures(judgements: Judgements, means: Any) -> dict[str, list[dict[str, Any]]]:
     columns, aspects = judgements.columns, judgements.rubric.aspects
     figures: dict[str, list[dict[str, Any]]] = {"radar": [], "distribution": [], "expected": [], "sureness": []}
-    if means and len(aspects) > 2:
+    if means and sum(all(aspect in own for own in means.values()) for aspect in aspects) > 2:
         figures["radar"].append(_figure(None, radar(judgements, means), mode="vega"))
     if means:
         for place, aspect in enumerate(aspects):

@@ -20,7 +20,8 @@ def radar(judgements: Judgements, means: Mapping[str, Mapping[str, Estimate]]) -
     Args:
         means: for each series' label, best first, the mean of each aspect.
     """
-    aspects, scale = judgements.rubric.aspects, judgements.rubric.scale
+    scale = judgements.rubric.scale
+    aspects = [aspect for aspect in judgements.rubric.aspects if all(aspect in own for own in means.values())]
     index_of = {series.label: index for index, series in enumerate(judgements.series)}
     shown = sorted(index_of[label] for label in list(means)[:MOST_IN_RADAR])
     values = [

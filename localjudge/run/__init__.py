@@ -34,6 +34,7 @@ from localjudge.records import Failure, Outcome, Row, given_to, to_line
 from localjudge.rows import EXAMPLES, STDIN, Columns
 from localjudge.run.journal import Journal, read_journal, to_bytes
 from localjudge.run.manifest import FORMAT, MANIFEST, changes, new_start, read_manifest, write_json
+from localjudge.run.notices import notices
 from localjudge.run.plan import Plan
 from localjudge.run.shard import WHOLE, Shard
 from localjudge.run.summary import Summary
@@ -124,10 +125,14 @@ class Run(AbstractContextManager["Run"]):
             **new_start([_absolute(name) for name in inputs], columns or {}),
             "input_rows": plan.input_rows,
             "input_digest": plan.input_digest,
+            "rows": plan.rows,
             "engine": dict(judge.engine.describe()),
             "engine_args": judge.engine_args,
         }
-        write_json(self.folder / MANIFEST, {**manifest, "starts": [*manifest["starts"], now]})
+        # Without its summary a run counts as incomplete, which it is from here on.
+        (self.folder / SUMMARY).unlink(missing_ok=True)
+        self._manifest = {**manifest, "starts": [*manifest["starts"], now]}
+        write_json(self.folder / MANIFEST, self._manifest)
         summary = Summary(judge.rubric.aspects)
 
         def counts(line: dict[str, Any]) -> bool:
@@ -279,7 +284,12 @@ class Run(AbstractContextManager["Run"]):
         raise RunLockedError(f"--out {self.folder}: another localjudge{who} is writing this run")
 
     def _write_summary(self, summary: Summary) -> None:
-        counted = {"complete": self.complete, "planned": self._plan.rows, **summary.as_dict()}
+        counted = {
+            "complete": self.complete,
+            "notices": notices(self._manifest, self.complete, summary.rows, summary.truncated),
+            "planned": self._plan.rows,
+            **summary.as_dict(),
+        }
         write_json(self.folder / SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})
 
 
@@ -290,6 +300,29 @@ def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
         RunMismatchError: there is a line that is none of a run.
     """
     return read_journal(folder / JUDGEMENTS)
+
+
+def is_complete(folder: Path) -> bool:
+    """Return whether every row has its line, in the input's order: the summary, written last, says so."""
+    try:
+        return json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["complete"] is True
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def read_notices(folder: Path) -> tuple[str, ...]:
+    """Return what a reader must know of a run before its numbers (`localjudge.run.notices`).
+
+    Raises:
+        RunMismatchError: the folder holds no run that this version can read.
+    """
+    manifest, complete = read_manifest(folder), is_complete(folder)
+    rows = truncated = 0
+    if not complete or manifest["settings"].get("on_overflow") == "truncate-candidate":
+        for line in read_lines(folder):
+            rows += 1
+            truncated += bool(line["candidate_cut"])
+    return notices(manifest, complete, rows, truncated)
 
 
 def written(file: Path, lines: Iterable[bytes]) -> Path:

@@ -19,6 +19,7 @@ from typing import IO, Any
 import numpy as np
 
 from localjudge.errors import RunBrokenError, RunMismatchError
+from localjudge.records import to_json
 
 SYNC_EVERY = 5.0
 """Seconds, at most, until a line that was appended is safe from a power cut too."""
@@ -160,8 +161,12 @@ class Index:
 
 
 def to_bytes(line: dict[str, Any]) -> bytes:
-    """The line as it stands in the file."""
-    return json.dumps(line, ensure_ascii=False).encode() + b"\n"
+    """The line as it stands in the file.
+
+    Raises:
+        UsageError: it cannot be written as JSON.
+    """
+    return to_json(line, line).encode() + b"\n"
 
 
 def read_journal(file: Path) -> Iterator[dict[str, Any]]:

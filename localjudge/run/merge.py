@@ -13,8 +13,9 @@ from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.rubric import Rubric
-from localjudge.run import JUDGEMENTS, SUMMARY, Run, written
+from localjudge.run import JUDGEMENTS, SUMMARY, Run, is_complete, written
 from localjudge.run.manifest import MANIFEST, changes, read_manifest, write_json
+from localjudge.run.notices import notices
 from localjudge.run.shard import Shard
 from localjudge.run.summary import Summary
 
@@ -56,12 +57,18 @@ def merge(folders: Sequence[Path], out: Path) -> Summary:
             raise RunMismatchError(f"--out {out}: holds a run already; choose another folder")
         summary = Summary(Rubric.model_validate(first.manifest["rubric"]).aspects)
         written(out / JUDGEMENTS, _in_order(parts, summary)).replace(out / JUDGEMENTS)
-        counted = {"complete": True, "planned": first.start["input_rows"], **summary.as_dict()}
-        write_json(out / SUMMARY, counted)
         starts = sorted(
             (start for part in parts for start in part.manifest["starts"]), key=itemgetter("started")
         )
-        write_json(out / MANIFEST, {**first.manifest, "shard": None, "starts": starts})
+        manifest = {**first.manifest, "model": _model(parts), "shard": None, "starts": starts}
+        write_json(out / MANIFEST, manifest)
+        counted = {
+            "complete": True,
+            "notices": notices(manifest, True, summary.rows, summary.truncated),
+            "planned": first.start["input_rows"],
+            **summary.as_dict(),
+        }
+        write_json(out / SUMMARY, counted)
     return summary
 
 
@@ -69,11 +76,13 @@ def _read(folder: Path) -> _Part:
     manifest = read_manifest(folder)
     if manifest["shard"] is None:
         raise UsageError(f"{folder}: is no shard; it holds the whole input")
-    try:
-        complete = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["complete"]
-    except (OSError, ValueError, KeyError):
-        complete = False
-    return _Part(folder, manifest, Shard.parse(manifest["shard"], {}), complete is True)
+    return _Part(folder, manifest, Shard.parse(manifest["shard"], {}), is_complete(folder))
+
+
+def _model(parts: Sequence[_Part]) -> Any:
+    """Describe the model, by a part where its files were not the verified ones if there is one."""
+    models = [part.manifest["model"] for part in parts]
+    return next((model for model in models if model.get("changed_since_verified")), models[0])
 
 
 def _refuse_others(parts: Sequence[_Part]) -> None:

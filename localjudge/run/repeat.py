@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
 
 from localjudge.errors import RunMismatchError, UsageError
@@ -17,14 +18,17 @@ from localjudge.judge import Judge
 from localjudge.records import Judgement, Row
 from localjudge.rows import STDIN, find_inputs, read_rows
 from localjudge.rubric import Rubric
-from localjudge.run import read_lines
+from localjudge.run import read_lines, read_notices
 from localjudge.run.manifest import read_manifest
+from localjudge.run.notices import headed
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """What judging again came to: of `rows` judgements, how many changed, in each aspect and at all."""
+    """What judging again came to: of `rows` judgements, how many changed, in each aspect and at all; and the
+    notices of the run."""
 
+    notices: tuple[str, ...]
     rows: int
     changed: Mapping[str, int]
     changed_rows: int
@@ -32,20 +36,21 @@ class Repetition:
 
     def as_dict(self) -> dict[str, Any]:
         return {
+            "notices": self.notices,
             "rows": self.rows,
             "changed": dict(self.changed),
             "changed_rows": self.changed_rows,
             "changed_rationales": self.changed_rationales,
         }
 
-    def table(self) -> Table:
+    def table(self) -> Group:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for heading in ("aspect", "changed", f"of {self.rows}"):
             table.add_column(heading, justify="left" if heading == "aspect" else "right")
         counts = {**self.changed, "any score": self.changed_rows, "rationale": self.changed_rationales}
         for name, count in counts.items():
             table.add_row(name, str(count), f"{count / self.rows:.1%}")
-        return table
+        return headed(self.notices, table)
 
 
 def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
@@ -78,7 +83,7 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
             f"{folder}: none of its judgements' rows stand in {', '.join(start['inputs'])} any more"
         )
     chosen = random.Random(seed).sample(rows, min(sample, len(rows)))
-    return _compare(judge, chosen, lines)
+    return _compare(judge, chosen, lines, read_notices(folder))
 
 
 def _judge(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> Judge:
@@ -101,7 +106,9 @@ def _judge(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> Judge:
     )
 
 
-def _compare(judge: Judge, rows: Iterable[Row], lines: Mapping[str, Mapping[str, Any]]) -> Repetition:
+def _compare(
+    judge: Judge, rows: Iterable[Row], lines: Mapping[str, Mapping[str, Any]], found: tuple[str, ...]
+) -> Repetition:
     changed = Counter(dict.fromkeys(judge.rubric.aspects, 0))
     judged = changed_rows = changed_rationales = 0
     for outcome in judge.score(rows):
@@ -112,4 +119,4 @@ def _compare(judge: Judge, rows: Iterable[Row], lines: Mapping[str, Mapping[str,
         changed.update(moved)
         changed_rows += bool(moved)
         changed_rationales += not isinstance(outcome, Judgement) or outcome.rationale != before["rationale"]
-    return Repetition(judged, dict(changed), changed_rows, changed_rationales)
+    return Repetition(found, judged, dict(changed), changed_rows, changed_rationales)

@@ -22,6 +22,7 @@ class _System:
     judged: int = 0
     failed: int = 0
     cut: int = 0
+    truncated: int = 0
     sums: Counter[str] = field(default_factory=Counter)
     expected_sums: Counter[str] = field(default_factory=Counter)
     expected: int = 0
@@ -44,6 +45,7 @@ class Summary:
             return
         system.judged += 1
         system.cut += line["rationale_cut"]
+        system.truncated += bool(line["candidate_cut"])
         for aspect in self.aspects:
             system.sums[aspect] += line[aspect]
             system.counts[aspect, line[aspect]] += 1
@@ -59,10 +61,19 @@ class Summary:
     def failed(self) -> int:
         return sum(system.failed for system in self._systems.values())
 
+    @property
+    def rows(self) -> int:
+        return self.judged + self.failed
+
+    @property
+    def truncated(self) -> int:
+        """How many candidates were cut to fit the model's context."""
+        return sum(system.truncated for system in self._systems.values())
+
     def as_dict(self) -> dict[str, Any]:
         """As it stands in `summary.json`. A mean over no judgement is null."""
         return {
-            "rows": self.judged + self.failed,
+            "rows": self.rows,
             "judged": self.judged,
             "failed": self.failed,
             "failures": dict(self.reasons.most_common()),
@@ -72,6 +83,7 @@ class Summary:
                     "judged": system.judged,
                     "failed": system.failed,
                     "rationales_cut": system.cut,
+                    "candidates_cut": system.truncated,
                     "mean": self._means(system.sums, system.judged),
                     "mean_expected": self._means(system.expected_sums, system.expected),
                 }

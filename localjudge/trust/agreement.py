@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from localjudge.trust import weighted
 from localjudge.trust.alpha import alphas
-from localjudge.trust.calibration import Calibration
 from localjudge.trust.estimate import UNDEFINED, Estimate
 from localjudge.trust.labels import Labels, Marks
 from localjudge.trust.resampling import (
@@ -80,6 +79,7 @@ class Agreement:
 
     aspects: Mapping[str, AspectAgreement]
     notes: tuple[str, ...]
+    notices: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -103,7 +103,7 @@ def agree(
     scores: Scores,
     labels: Labels,
     measures: Measures | None = None,
-    calibration: Calibration | None = None,
+    calibrated: Scores | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Agreement:
@@ -113,11 +113,10 @@ def agree(
         scores: of one run.
         labels: of some of its rows.
         measures: of its rows, for the trivial baselines.
-        calibration: compared too, as a column of its own.
+        calibrated: the same scores after a calibration, compared too: for each of their aspects a column.
         resamples: for the intervals.
         seed: of the resamples.
     """
-    calibrated = calibration and calibration.apply_to(scores)
     aspects = {}
     notes = list(labels.notes)
     for aspect, marks in labels.marks.items():
@@ -130,7 +129,7 @@ def agree(
         columns = {"integer": scores.column(aspect, "integer")}
         if scores.expected is not None:
             columns["expected"] = scores.column(aspect, "expected")
-        if calibrated and calibration and aspect in calibration.aspects:
+        if calibrated and aspect in calibrated.aspects:
             columns["calibrated"] = calibrated.column(aspect, "expected")
         against = _against(marks, scores.group)
         drawing = _Drawing(against.groups, resamples, seed, scores.lowest, scores.highest)
@@ -150,7 +149,7 @@ def agree(
             comparisons=comparisons,
             ceiling=_ceiling(marks, scores, labels.labellers, in_scale, resamples, seed),
         )
-    return Agreement(aspects, tuple(notes))
+    return Agreement(aspects, tuple(notes), (calibrated or scores).notices)
 
 
 def _kept(marks: Marks, rows: NDArray[np.bool_]) -> Marks:

@@ -7,7 +7,7 @@ Since that fits noise too, what it gains is measured by cross-validation that le
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from localjudge.errors import UsageError
+from localjudge.run.notices import kinds
 from localjudge.trust.estimate import UNDEFINED
 from localjudge.trust.labels import Labels
 from localjudge.trust.resampling import RESAMPLES, averages, studentise
@@ -54,6 +55,11 @@ class AspectMap(_Record):
     constant: float | None
     gain: Interval
 
+    @property
+    def has_gain(self) -> bool:
+        """Whether a gain is shown: the interval lies above 0."""
+        return self.gain.low is not None and self.gain.low > 0
+
 
 class Calibration(_Record):
     """A judge's calibration, as it stands in its file."""
@@ -66,6 +72,8 @@ class Calibration(_Record):
     labels: tuple[str, ...]
     """SHA-256 of each label file."""
     aspects: dict[str, AspectMap]
+    notices: tuple[str, ...] = ()
+    """Those of the run that it was fitted on."""
 
     @classmethod
     def load(cls, file: Path) -> Self:
@@ -96,11 +104,19 @@ class Calibration(_Record):
         points = self.aspects[aspect]
         return np.interp(values, points.x, points.y)
 
-    def apply_to(self, scores: Scores) -> Scores:
-        """The scores with `expected` calibrated; nothing stored changes.
+    def apply_to(self, scores: Scores, without_gain: Sequence[str] = ()) -> Scores:
+        """The calibrated aspects of the scores, with `expected` calibrated; nothing stored changes.
+
+        An aspect without a map, or whose map has no shown gain, is left out: beside calibrated scores, scores
+        as they were would be taken for such. The notices name both kinds.
+
+        Args:
+            scores: of the judge that the maps were fitted for.
+            without_gain: aspects to calibrate although no gain is shown.
 
         Raises:
-            UsageError: the scores are another judge's, or lack the kind of score that the map takes.
+            UsageError: the scores are another judge's, or lack the kind of score that the map takes; or no
+                aspect is left.
         """
         for folder, manifest in zip(scores.folders, scores.manifests, strict=True):
             if judge_of(manifest) != self.judge:
@@ -108,8 +124,35 @@ class Calibration(_Record):
                     f"--calibration: fitted for {self.model}, and {folder} is by {manifest['model']['name']} "
                     "or another rubric; fit one with localjudge calibrate"
                 )
-        columns = [self.apply(aspect, scores.column(aspect, self.of)) for aspect in scores.aspects]
-        return replace(scores, expected=np.column_stack(columns))
+        if unknown := set(without_gain) - set(self.aspects):
+            raise UsageError(
+                f"--allow-no-gain {', '.join(sorted(unknown))}: the calibration has maps of "
+                f"{', '.join(self.aspects)}"
+            )
+        mapped = [aspect for aspect in scores.aspects if aspect in self.aspects]
+        no_gain = [aspect for aspect in mapped if not self.aspects[aspect].has_gain]
+        refused = [aspect for aspect in no_gain if aspect not in without_gain]
+        kept = [aspect for aspect in mapped if aspect not in refused]
+        no_map = [aspect for aspect in scores.aspects if aspect not in mapped]
+        left = [f"{', '.join(no_map)} (no map)"] * bool(no_map)
+        left += [f"{', '.join(refused)} (no gain is shown; --allow-no-gain ASPECT takes it)"] * bool(refused)
+        if not kept:
+            raise UsageError(f"--calibration: no aspect is left to calibrate: {', '.join(left)}")
+        doubtful = [aspect for aspect in kept if aspect in no_gain]
+        told = [f"calibrated: {', '.join(kept)}"]
+        told += [f"no gain is shown for {', '.join(doubtful)}"] * bool(doubtful)
+        told += [f"left out: {', '.join(left)}"] * bool(left)
+        told += [f"fitted on scores with notices ({kinds(self.notices)})"] * bool(self.notices)
+        places = [scores.aspects.index(aspect) for aspect in kept]
+        columns = [self.apply(aspect, scores.column(aspect, self.of)) for aspect in kept]
+        return replace(
+            scores,
+            aspects=tuple(kept),
+            integer=scores.integer[:, places],
+            expected=np.column_stack(columns),
+            notices=(*scores.notices, "; ".join(told)),
+            calibrated=True,
+        )
 
 
 def judge_of(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -150,6 +193,7 @@ def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 
         of=of,
         labels=labels.digests,
         aspects=maps,
+        notices=scores.notices,
     )
 
 

@@ -79,6 +79,7 @@ class Jury:
     aspects: Mapping[str, JuryAspect]
     odd: str | None
     splits: tuple[SplitRow, ...]
+    notices: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -130,6 +131,7 @@ def convene(
         aspects=aspects,
         odd=_odd(table, group, [juror.name for juror in jurors], min(resamples, 200), seed),
         splits=_splits(table, places, scores, splits),
+        notices=scores.notices,
     )
 
 

@@ -27,6 +27,8 @@ from localjudge.trust.texts import judged_rows
 
 _LABELLER = ("labeller", "labeler", "annotator", "rater", "judge")
 _UNNAMED = "labeller"
+_LARGEST = 1e9
+"""Squares of larger numbers lose what the scores differ by, and in the end overflow."""
 _NONE = frozenset({"", "n/a", "na", "nan", "none", "null", "-"})
 
 
@@ -153,8 +155,10 @@ def _number(value: Any, column: str, where: str) -> float | None:
         raise UsageError(f"{where}: {column!r} holds {str(value)[:40]!r}, which is no number") from None
     if number != number:
         return None
-    if abs(number) == float("inf"):
-        raise UsageError(f"{where}: {column!r} holds {value!r}, which is no number")
+    if abs(number) > _LARGEST:
+        raise UsageError(
+            f"{where}: {column!r} holds {str(value)[:40]!r}; a label is a number of at most {_LARGEST:g}"
+        )
     return number
 
 

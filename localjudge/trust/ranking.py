@@ -70,10 +70,11 @@ class Pair:
 class Ranking:
     """Systems from the best overall to the worst.
 
-    `of` says which scores; `basis`, whose differences decide the ranks, the pairs and the groups of systems
-    that cannot be told apart in the last column: the judge's, or with labels the human score's (in a column
-    without labels, always the judge's). `length_explains` is the share of a column's variance within
-    instructions that the length explains.
+    `of` says which scores; of "calibrated" ones, `columns` and "overall" cover the calibrated aspects alone.
+    `basis` says whose differences decide the ranks, the pairs and the groups of systems that cannot be told
+    apart in the last column: the judge's, or with labels the human score's (in a column without labels, always
+    the judge's). `length_explains` is the share of a column's variance within instructions that the length
+    explains.
     """
 
     columns: tuple[str, ...]
@@ -84,6 +85,7 @@ class Ranking:
     groups: Mapping[str, tuple[tuple[str, ...], ...]]
     length_explains: Mapping[str, float | None]
     notes: tuple[str, ...]
+    notices: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -143,6 +145,8 @@ def rank(
     notes = list(labels.notes) if labels else []
     if scores.failed:
         notes.append(f"{scores.failed} failed rows are left out")
+    if scores.uneven:
+        notes.append(scores.uneven)
     if measures is None:
         notes.append(
             "the inputs are not where they were, so nothing is said about length (--inputs names them)"
@@ -157,13 +161,14 @@ def rank(
             notes.append(f"no labels of {', '.join(lacking)}: there the judge's scores decide")
     return Ranking(
         columns=columns,
-        of=of,
+        of="calibrated" if scores.calibrated and of == "expected" else of,
         basis="human" if human and human.get(columns[-1]) else "judge",
         systems=systems,
         pairs=tuple(pair for column in found for pair in column.pairs),
         groups={column.name: column.groups(order) for column in found},
         length_explains={column.name: column.length_explains for column in found},
         notes=tuple(notes),
+        notices=scores.notices,
     )
 
 
@@ -297,7 +302,7 @@ def _labelled(
     found: dict[str, tuple[Integers, Floats] | None] = {name: labels.means(name) for name in labels.aspects}
     if OVERALL in columns:
         found[OVERALL] = None
-        if set(labels.aspects) == set(scores.aspects):
+        if set(labels.aspects) >= set(scores.aspects):
             total, count = np.zeros(len(scores.ids)), np.zeros(len(scores.ids))
             for aspect in scores.aspects:
                 rows, label = labels.means(aspect)

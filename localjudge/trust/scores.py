@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from localjudge.errors import UsageError
 from localjudge.rubric import Rubric
-from localjudge.run import read_lines
+from localjudge.run import read_lines, read_notices
 from localjudge.run.manifest import read_manifest
+from localjudge.run.notices import together
 
-Integers = NDArray[np.int32]
+Integers = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
 Of = Literal["integer", "expected"]
 """Which score: the integer that the judge gave, or the mean of the scale under its own probabilities."""
@@ -31,7 +32,8 @@ class Scores:
 
     `group` numbers the rows' instructions from 0: equal instructions (and references) share a number, across
     systems and runs. It is the unit that intervals resample. `expected` is None unless every row has it.
-    `failed` counts the rows without scores.
+    `failed` counts the rows without scores. `notices` are those of the runs; `calibrated` says whether
+    `expected` went through a calibration.
     """
 
     aspects: tuple[str, ...]
@@ -48,6 +50,8 @@ class Scores:
     integer: Integers  # [n, A]
     expected: Floats | None  # [n, A]
     failed: int
+    notices: tuple[str, ...] = ()
+    calibrated: bool = False
 
     @property
     def groups(self) -> int:
@@ -77,6 +81,21 @@ class Scores:
         """The runs, for a message."""
         return ", ".join(map(str, self.folders))
 
+    @property
+    def uneven(self) -> str | None:
+        """What to know of comparisons where systems have answered different instructions; else None."""
+        answered = np.zeros((self.groups, len(self.systems)), dtype=np.bool_)
+        answered[self.group, self.system] = True
+        answered = answered[answered.any(axis=1)]
+        if answered.all():
+            return None
+        each = answered.sum(axis=0)
+        return (
+            f"the systems have judgements on different instructions ({each.min()} to {each.max()} of "
+            f"{len(answered)}, {int(answered.all(axis=1).sum())} in common): a mean is over a system's own; "
+            "wins, and the judge's differences, are over those that both systems of a pair have"
+        )
+
     def take(self, rows: NDArray[Any]) -> Scores:
         """Only these rows: their numbers, or a mask. Instructions keep their numbers."""
         chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
@@ -105,12 +124,14 @@ def read_scores(folders: Sequence[Path], by_run: bool = True) -> Scores:
     manifests = [read_manifest(folder) for folder in folders]
     rubric = common_rubric(folders, manifests)
     reading = _Reading(rubric.aspects)
-    for number, (folder, name) in enumerate(zip(folders, run_names(folders), strict=True)):
+    names = run_names(folders)
+    for number, (folder, name) in enumerate(zip(folders, names, strict=True)):
         for line in read_lines(folder):
             reading.add(line, number, name if by_run and len(folders) > 1 else UNNAMED)
     if not reading.ids:
         raise UsageError(f"{', '.join(map(str, folders))}: no row was judged")
-    return reading.scores(folders, manifests, rubric)
+    found = together(names, [read_notices(folder) for folder in folders])
+    return replace(reading.scores(folders, manifests, rubric), notices=found)
 
 
 def common_rubric(folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> Rubric:

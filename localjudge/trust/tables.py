@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from localjudge.run.notices import headed, kinds
 from localjudge.terminal import printable
 from localjudge.trust.agreement import STATISTICS, Agreement, Comparison
 from localjudge.trust.calibration import Calibration
@@ -38,7 +39,7 @@ def agreement_tables(agreement: Agreement) -> Group:
             f"{aspect} · {_count(found.rows, 'row')}, {_count(found.instructions, 'instruction')}, "
             f"{_count(found.labellers, 'labeller')}"
         )
-        parts.append(_title(title))
+        parts.append(_title(title, agreement.notices))
         table = _table("", *(_HEADINGS.get(name, name) for name in STATISTICS))
         for name, comparison in found.comparisons.items():
             table.add_row(_COLUMNS.get(name, name), *_statistics(comparison))
@@ -56,7 +57,7 @@ def agreement_tables(agreement: Agreement) -> Group:
             )
         elif found.labellers == 1:
             parts.append(Text("one labeller, so how far people agree is not known"))
-    return Group(*_spaced(parts), *_notes(agreement.notes))
+    return headed(agreement.notices, *_spaced(parts), *_notes(agreement.notes))
 
 
 def ranking_tables(ranking: Ranking) -> Group:
@@ -75,19 +76,22 @@ def ranking_tables(ranking: Ranking) -> Group:
             str(system.rows),
             str(system.instructions),
         )
-    parts: list[RenderableType] = [_title(f"Systems, by their {ranking.of} scores"), main]
+    parts: list[RenderableType] = [
+        _title(f"Systems, by their {ranking.of} scores", ranking.notices),
+        main,
+    ]
     if len(ranking.columns) > 1:
         means = _table("system", *ranking.columns[:-1])
         for system in ranking.systems:
             means.add_row(*_named(system, {name: system.means[name] for name in ranking.columns[:-1]}))
-        parts += [_title("Aspects"), means]
+        parts += [_title("Aspects", ranking.notices), means]
     for title, kind in (
         ("The human score, prediction-powered", "human"),
         ("With length held equal", "length_held"),
     ):
         figures = [getattr(system, kind) for system in ranking.systems]
         if any(one.value is not None for each in figures if each for one in each.values()):
-            parts.append(_title(title))
+            parts.append(_title(title, ranking.notices))
             table = _table("system", *ranking.columns)
             for system, each in zip(ranking.systems, figures, strict=True):
                 table.add_row(*_named(system, each))
@@ -101,7 +105,7 @@ def ranking_tables(ranking: Ranking) -> Group:
         together = [group for group in ranking.groups[last] if len(group) > 1]
         text = "; ".join(", ".join(map(printable, group)) for group in together) or "none"
         parts.append(Text(f"Not told apart by {whose} ({last}): {text}"))
-    return Group(*_spaced(parts), *_notes(ranking.notes))
+    return headed(ranking.notices, *_spaced(parts), *_notes(ranking.notes))
 
 
 def jury_tables(jury: Jury) -> Group:
@@ -129,10 +133,15 @@ def jury_tables(jury: Jury) -> Group:
         cells = [f"{juror.bias[name]:+.2f}\n{_short(juror.with_rest[name])}" for name in jury.aspects]
         bias.add_row(Text(printable(juror.name)), *cells)
     of_bias = "A juror's mean less the others', and its Spearman correlation with theirs"
-    parts: list[RenderableType] = [_title(title), aspects, _title(of_bias), bias]
+    parts: list[RenderableType] = [
+        _title(title, jury.notices),
+        aspects,
+        _title(of_bias, jury.notices),
+        bias,
+    ]
     parts.append(Text(f"The odd one out: {printable(jury.odd) if jury.odd else 'none'}"))
     if jury.splits:
-        parts.append(_title("Rows they differ on most"))
+        parts.append(_title("Rows they differ on most", jury.notices))
         splits = _table("row", "system", *jury.aspects)
         for row in jury.splits:
             scores = [" ".join(map(str, row.scores[name])) for name in jury.aspects]
@@ -140,12 +149,14 @@ def jury_tables(jury: Jury) -> Group:
         parts.append(splits)
     if jury.not_shared:
         parts.append(Text(f"{_count(jury.not_shared, 'judgement')} of rows that not all have judged: left out"))
-    return Group(*_spaced(parts))
+    return headed(jury.notices, *_spaced(parts))
 
 
 def calibration_table(calibration: Calibration) -> Group:
     """The maps, and what each gained on instructions that it had not seen."""
-    title = _title(f"From the {calibration.of} score to the mean label; errors on unseen instructions")
+    title = _title(
+        f"From the {calibration.of} score to the mean label; errors on unseen instructions", calibration.notices
+    )
     table = _table(
         "aspect", "rows", "RMSE", "mapped", "constant", "MSE gained", "the map",
     )  # fmt: skip
@@ -163,13 +174,13 @@ def calibration_table(calibration: Calibration) -> Group:
             _stacked(Estimate(**found.gain.model_dump())),
             " ".join(f"{x:.3g}→{y:.2f}" for x, y in dict.fromkeys(shown)),
         )
-    unsure = [name for name, found in calibration.aspects.items() if (found.gain.low or 0) <= 0]
+    unsure = [name for name, found in calibration.aspects.items() if not found.has_gain]
     told = f"No gain is shown for {', '.join(unsure)}: the interval holds 0 or is unknown." if unsure else ""
-    return Group(*_spaced([title, table]), *_notes((told,) if told else ()))
+    return headed(calibration.notices, *_spaced([title, table]), *_notes((told,) if told else ()))
 
 
-def _title(text: str) -> Text:
-    return Text(printable(text), style="bold")
+def _title(text: str, notices: Sequence[str]) -> Text:
+    return Text(printable(" · ".join([text, kinds(notices)] if notices else [text])), style="bold")
 
 
 def _table(*headings: str) -> Table:

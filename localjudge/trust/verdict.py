@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.records import Failure, Judgement, Outcome
-from localjudge.run import read_lines
+from localjudge.run import read_lines, read_notices
 from localjudge.run.manifest import read_manifest
+from localjudge.run.notices import is_dry_run, together
 from localjudge.run.summary import Summary
 from localjudge.trust.scores import common_rubric, run_names
 from localjudge.trust.writing import write_run
@@ -49,6 +50,8 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
             {"name": name, "run": str(folder.resolve()), "model": manifest["model"]["name"], "settings": own}
             for name, folder, manifest, own in zip(names, folders, manifests, settings, strict=True)
         ],
+        dry_run=any(map(is_dry_run, manifests)),
+        inherited_notices=together(names, [read_notices(folder) for folder in folders]),
     )
 
 

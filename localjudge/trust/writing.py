@@ -13,6 +13,7 @@ from localjudge.rubric import Rubric
 from localjudge.run import JUDGEMENTS, SUMMARY, written
 from localjudge.run.journal import to_bytes
 from localjudge.run.manifest import FORMAT, MANIFEST, new_start, write_json
+from localjudge.run.notices import notices
 from localjudge.run.summary import Summary
 
 
@@ -63,8 +64,13 @@ def write_run(
         summary = Summary(rubric.aspects)
         lines = (to_line(outcome, rubric.aspects, number) for number, outcome in enumerate(outcomes, 1))
         written(scratch / JUDGEMENTS, _counted(lines, summary)).replace(scratch / JUDGEMENTS)
-        rows = summary.judged + summary.failed
-        write_json(scratch / SUMMARY, {"complete": True, "planned": rows, **summary.as_dict()})
+        counted = {
+            "complete": True,
+            "notices": notices(manifest, True, summary.rows, summary.truncated),
+            "planned": summary.rows,
+            **summary.as_dict(),
+        }
+        write_json(scratch / SUMMARY, counted)
         write_json(scratch / MANIFEST, manifest)
         scratch.replace(folder)
     except FileExistsError:

@@ -41,7 +41,7 @@ def judge_on(model: Path, tmp_path: Path) -> Iterator[Callable[..., Judge]]:
     """Judges by the transformers engine, on a cluster or in this process; what happens is in `engine.log`."""
     opened: list[Judge] = []
 
-    def judge(cluster: Any, **engine_args: str) -> Judge:
+    def judge_by(cluster: Any, **engine_args: str) -> Judge:
         options = {"dtype": "float32", "batch_size": "4"} | engine_args
         judge = Judge(
             model, max_rationale_tokens=24, engine="transformers", cluster=cluster, engine_args=options
@@ -50,7 +50,7 @@ def judge_on(model: Path, tmp_path: Path) -> Iterator[Callable[..., Judge]]:
         opened.append(judge)
         return judge
 
-    yield judge
+    yield judge_by
     for judge in opened:
         if hasattr(engine := vars(judge).get("engine"), "close"):
             engine.close()

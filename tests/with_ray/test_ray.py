@@ -105,7 +105,7 @@ def test_the_same_engine_judges_again_after_a_run_that_was_given_up(nodes: Any, 
     judge = judge_on(Cluster(nodes.address, (1, 1)))
     begun = judge.score(rows(40))
     next(begun)
-    begun.close()
+    begun.close()  # type: ignore[attr-defined]  # a generator
     assert_alike(judge.score(rows(10)), judge_on(None).score(rows(10)))
 
 
@@ -158,7 +158,8 @@ def test_a_run_on_this_machine_is_the_run_of_one_process_and_leaves_nothing_behi
     """Stopped by Ctrl-C in the middle, and continued."""
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(each) + "\n" for each in rows(150)))
-    command = [sys.executable, "-m", "localjudge", "score", file, "--model", model, "--engine", "transformers"]
+    command: list[str | Path] = [sys.executable, "-m", "localjudge", "score", file, "--model", model]
+    command += ["--engine", "transformers"]
     command += ["--engine-arg", "dtype=float32", "--engine-arg", "batch_size=4", "--max-rationale-tokens", "24"]
     alone, there = tmp_path / "alone", tmp_path / "there"
     subprocess.run([*command, "--out", alone], check=True, capture_output=True)

@@ -311,15 +311,15 @@ def test_v1_masks_follow_the_rule_whatever_the_batch_does(seed: int, table: Toke
             if request
         ]
         masks = batch.processor.apply(torch.stack(seen))
-        for masked, request, chunk in zip(masks, batch.rows, chunks, strict=True):
-            assert request is not None
+        for masked, row, chunk in zip(masks, batch.rows, chunks, strict=True):
+            assert row is not None
             if chunk:
                 assert masked.isfinite().any()
                 continue
-            assert_allows(masked, request, request.outputs)
-            if not request.is_finished:
-                request.outputs.append(request.next_token(request.outputs))
-                fresh.add(request)
+            assert_allows(masked, row, row.outputs)
+            if not row.is_finished:
+                row.outputs.append(row.next_token(row.outputs))
+                fresh.add(row)
     assert all(request.is_finished for request in requests)
     for request in requests:
         if request.answers:

@@ -116,7 +116,10 @@ def test_greedy_answers_and_their_scores_do_not_depend_on_preemptions(
     assert len(calm) == 12
     for tag, alone in calm.items():
         assert crowded[tag].tokens == alone.tokens
-        np.testing.assert_allclose(crowded[tag].probabilities, alone.probabilities, atol=1e-4)
+        other = crowded[tag].probabilities
+        assert alone.probabilities is not None
+        assert other is not None
+        np.testing.assert_allclose(other, alone.probabilities, atol=1e-4)
 
 
 def test_answers_are_whole_at_the_smallest_limit(
@@ -204,6 +207,7 @@ def test_probabilities_are_those_that_vllm_itself_gives(engine: VllmEngine, deco
         expected = [
             [np.exp(logprobs[step][int(token)].logprob) for token in table.score_token[0]] for step in at
         ]
+        assert completion.probabilities is not None
         np.testing.assert_allclose(completion.probabilities, expected, atol=1e-4)
 
 
@@ -243,6 +247,8 @@ def test_both_engines_give_the_same_greedy_answers(
         if one.tokens != other.tokens:
             assert_tie(plain, decoding, prompt, one, other)
             continue
+        assert one.probabilities is not None
+        assert other.probabilities is not None
         np.testing.assert_allclose(one.probabilities, other.probabilities, atol=1e-4)
 
 
@@ -278,7 +284,7 @@ def test_completions_come_out_before_all_prompts_went_in(engine: VllmEngine) -> 
 def test_a_run_that_is_left_early_leaves_nothing_behind(engine: VllmEngine) -> None:
     running = engine.complete(prompts(100))
     next(running)
-    running.close()
+    running.close()  # type: ignore[attr-defined]  # a generator
     assert engine._engine.get_num_unfinished_requests() == 0
     assert set(complete(engine, prompts(20))) == set(range(20))
 
