@@ -108,7 +108,10 @@ class Judge:
         budget = self._thinking_budget(thinking_budget)
         self.prompts = self.model.prompts if budget is None else self.model.thinking_prompts
         if budget is not None and self.model.thinking_tokens is not None:
-            table = table.after_thinking(self._vocabulary, *self.model.thinking_tokens, limit)
+            try:
+                table = table.after_thinking(self._vocabulary, *self.model.thinking_tokens, limit)
+            except ValueError as error:
+                raise UsageError(f"--max-rationale-tokens {max_rationale_tokens}: {error}") from None
         self.decoding = Decoding(
             table, limit, stretch_for(max_rationale_tokens), temperature, top_p, thinking_budget=budget
         )
