@@ -27,6 +27,8 @@ from localjudge.rubric import DEFAULT_RUBRIC, Rubric
 ON_OVERFLOW = ("fail", "truncate-candidate")
 # Rows are encoded in batches of so many, of so many characters.
 _AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
+# A candidate that was cut may leave fewer tokens than these unused.
+_TOKENS_TO_SPARE = 8
 
 
 class _OverflowError(ValueError):
@@ -52,7 +54,8 @@ class Judge:
             that cannot help it gets 2048.
         keep_thoughts: keep what it thought in the judgements.
         on_overflow: what becomes of a row that does not fit the model's context: `fail`, or
-            `truncate-candidate`, which leaves out as much of the candidate's end as it must.
+            `truncate-candidate`, which leaves out as much of the candidate's end as it must; a character at
+            least is kept.
         engine_args: the engine's own options.
         cluster: a Ray cluster whose workers have such an engine each; None judges in this process.
         allow_changed_model: judge by a model whose files are not those that it was verified with, too.
@@ -105,7 +108,10 @@ class Judge:
         budget = self._thinking_budget(thinking_budget)
         self.prompts = self.model.prompts if budget is None else self.model.thinking_prompts
         if budget is not None and self.model.thinking_tokens is not None:
-            table = table.after_thinking(self._vocabulary, *self.model.thinking_tokens, limit)
+            try:
+                table = table.after_thinking(self._vocabulary, *self.model.thinking_tokens, limit)
+            except ValueError as error:
+                raise UsageError(f"--max-rationale-tokens {max_rationale_tokens}: {error}") from None
         self.decoding = Decoding(
             table, limit, stretch_for(max_rationale_tokens), temperature, top_p, thinking_budget=budget
         )
@@ -268,14 +274,46 @@ class Judge:
             return tokens, 0
         if self._on_overflow == "fail":
             raise _OverflowError(self._does_not_fit(len(tokens)))
-        kept = row.candidate
-        while excess > 0:
-            kept = kept[: -max(excess, len(kept) // 50)]  # a token has a character or more, as a rule
-            if not kept:
-                raise _OverflowError(f"{self._does_not_fit(len(tokens))}, even without its candidate")
-            tokens = self.prompts.encode(self.rubric.text(replace(row, candidate=kept)))
-            excess = self.excess(len(tokens))
-        return tokens, len(row.candidate) - len(kept)
+        shortened = self._longest_that_fits(row, excess)
+        if shortened is None:
+            raise _OverflowError(f"{self._does_not_fit(len(tokens))}, even with one character of its candidate")
+        tokens, kept = shortened
+        return tokens, len(row.candidate) - kept
+
+    def _longest_that_fits(self, row: Row, excess: int) -> tuple[list[int], int] | None:
+        """Search for the longest beginning of the candidate, of one character or more, that fits the context.
+
+        The search ends at the longest, or at one that leaves fewer than `_TOKENS_TO_SPARE` tokens unused. Each
+        second step halves what is left to search: n characters take at most 2 + 2 log2(n) encodings.
+
+        Args:
+            row: the row.
+            excess: the tokens by which the whole row exceeds the context.
+
+        Returns:
+            the prompt's token ids and the number of characters that are kept; None if no beginning fits.
+        """
+        fits, too_long = 0, len(row.candidate)
+        found: list[int] | None = None
+        unused, length, halve = 0, 1, False
+        while length < too_long:
+            try:
+                tokens = self.prompts.encode(self.rubric.text(replace(row, candidate=row.candidate[:length])))
+                over = self.excess(len(tokens))
+            except ValueError:  # the tokenizer cannot read the text if it ends here
+                over = excess
+            if over > 0:
+                too_long, excess = length, over
+            else:
+                found, fits, unused = tokens, length, -over
+                if unused < _TOKENS_TO_SPARE:
+                    break
+            if found is None:
+                return None
+            # By turns: where the tokens would run out if each character took as many, and the middle.
+            share = 0.5 if halve else unused / (unused + excess)
+            length, halve = max(fits + 1, fits + int((too_long - fits) * share)), not halve
+        return None if found is None else (found, fits)
 
     def excess(self, prompt_tokens: int) -> int:
         """By how many tokens a prompt of this length and its answer exceed the model's context."""

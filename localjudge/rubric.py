@@ -48,6 +48,8 @@ _PLACEHOLDER = re.compile(r"\{\$([^{}]*)\}")
 _ASPECT = re.compile(r"[a-z][a-z0-9_]*")
 # What may stand unescaped in a JSON string, and reads back as itself.
 _KEY = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f]+')
+# Each byte of fixed text is a state of the answer's grammar; building a table takes the cube of their number.
+_LONGEST_NAME, _MOST_FIXED_BYTES = 64, 1000
 
 
 class _Part(BaseModel):
@@ -144,6 +146,10 @@ class Rubric(_Part):
             raise ValueError("aspects: name at least one aspect")
         _without_twins("aspects", self.aspects)
         for aspect in self.aspects:
+            if len(aspect) > _LONGEST_NAME:
+                raise ValueError(
+                    f"aspects: {aspect[:20]!r}… has {len(aspect)} characters; use at most {_LONGEST_NAME}"
+                )
             if not _ASPECT.fullmatch(aspect):
                 raise ValueError(f"aspects: {aspect!r} is no column name; use a-z, 0-9 and _, a letter first")
             if aspect in RESERVED_COLUMNS or aspect.endswith(("_expected", "_probabilities")):
@@ -160,9 +166,19 @@ class Rubric(_Part):
                 raise ValueError(f"answer.aspects: {aspect!r} is not among the aspects")
         _without_twins("answer", (self.answer.rationale, self.answer.scores))
         _without_twins("answer.aspects", self.aspect_keys.values())
-        for key in (self.answer.rationale, self.answer.scores, *self.aspect_keys.values()):
+        keys = (self.answer.rationale, self.answer.scores, *self.aspect_keys.values())
+        for key in keys:
+            if len(key) > _LONGEST_NAME:
+                raise ValueError(
+                    f"answer: the key {key[:20]!r}… has {len(key)} characters; use at most {_LONGEST_NAME}"
+                )
             if not _KEY.fullmatch(key):
                 raise ValueError(f"answer: the key {key!r} must be text without quotes and backslashes")
+        if (size := sum(len(f'"{key}":"",'.encode()) for key in keys)) > _MOST_FIXED_BYTES:
+            raise ValueError(
+                f"answer: {len(keys)} keys and what is between them take {size} bytes, more than "
+                f"{_MOST_FIXED_BYTES}; use fewer aspects or shorter keys"
+            )
         used = _PLACEHOLDER.findall(self.prompt.template)
         for field in used:
             if field not in FIELDS:

@@ -89,7 +89,13 @@ class TokenTable:
 
         Thoughts are text, and the token that opens them. They need `limit` tokens to be left for the answer, so
         an engine that allows `budget + 1 + limit` tokens in all ends the thinking after `budget` of them.
+
+        Raises:
+            ValueError: the limit is larger than a distance can be.
         """
+        if limit + 1 >= FAR:
+            largest = FAR - 1 - self.smallest_limit
+            raise ValueError(f"the largest that works for a model that thinks is {largest}")
         thinking = len(self.distance)
         thoughts = np.full(self.next_state.shape[1], -1, np.int16)
         thoughts[[*vocabulary.pieces, *([] if opens is None else [opens])]] = thinking

@@ -73,7 +73,7 @@ def read_vocabulary(tokenizer: Any, size: int, ends: Iterable[int]) -> Vocabular
     token_of: dict[bytes, int] = {}
     # Bytes come last: one that repeats a character's own token is never written by the tokenizer.
     texts = sorted(
-        backend.get_vocab(with_added_tokens=False).items(), key=lambda item: (_is_byte(item[0]), item[1])
+        backend.get_vocab(with_added_tokens=False).items(), key=lambda item: (is_byte(item[0]), item[1])
     )
     for text, token in texts:
         if token not in added and token not in ends and token < size and (piece := to_bytes(text)):
@@ -82,7 +82,8 @@ def read_vocabulary(tokenizer: Any, size: int, ends: Iterable[int]) -> Vocabular
     return Vocabulary(pieces, frozenset(end for end in ends if end < size), size)
 
 
-def _is_byte(text: str) -> bool:
+def is_byte(text: str) -> bool:
+    """Whether a token of this text stands for a single byte, `<0x0A>`."""
     return _BYTE_PIECE.fullmatch(text) is not None
 
 

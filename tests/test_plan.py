@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -68,4 +70,44 @@ def test_a_candidate_that_does_not_fit_is_shortened_if_that_is_asked_for(
     assert 0 < judged.candidate_cut < 1000
     assert judged.prompt_tokens + judge.decoding.max_tokens <= 160
     assert isinstance(failed, Failure)
-    assert "even without its candidate" in failed.error
+    assert "even with one character of its candidate" in failed.error
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        "是的" * 5000,
+        "👩\u200d👩\u200d👧🙂" * 2000,
+        "e" + "\u0301" * 9000,
+        "word " * 9000,
+        "🙂" * 50 + "word " * 9000,
+        "是" * 60,
+    ],
+    ids=["ideographs", "emoji", "marks", "words", "emoji and words", "a little too long"],
+)
+def test_a_candidate_is_shortened_no_more_than_it_must_whatever_its_characters_take(
+    tmp_path: Path, short_rubric: Path, candidate: str
+) -> None:
+    model = random_model(tmp_path, context=200)
+    judge = Judge(model, rubric=short_rubric, max_rationale_tokens=3, on_overflow="truncate-candidate")
+    whole = row("a", candidate)
+    tokens, cut = judge.prompt(whole)
+    kept = len(candidate) - cut
+    assert tokens == judge.prompts.encode(judge.rubric.text(replace(whole, candidate=candidate[:kept])))
+    assert 0 < kept < len(candidate)
+    longer = judge.prompts.encode(judge.rubric.text(replace(whole, candidate=candidate[: kept + 1])))
+    assert judge.excess(len(tokens)) <= 0
+    assert judge.excess(len(tokens)) > -8 or judge.excess(len(longer)) > 0
+
+
+def test_shortening_encodes_a_candidate_a_bounded_number_of_times(
+    tmp_path: Path, short_rubric: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = random_model(tmp_path, context=200)
+    judge = Judge(model, rubric=short_rubric, max_rationale_tokens=3, on_overflow="truncate-candidate")
+    candidate = "word " * 30 + "🙂" * 20000
+    encoded: list[str] = []
+    encode = judge.prompts.encode
+    monkeypatch.setattr(judge.prompts, "encode", lambda text: (encoded.append(text), encode(text))[1])
+    judge.prompt(row("a", candidate))
+    assert len(encoded) <= 3 + 2 * math.log2(len(candidate))

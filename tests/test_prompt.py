@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, write_rows
+from conftest import Cli, random_model, write_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from localjudge import ModelError, Rubric
+from localjudge.chat_template import render_template
 from localjudge.model import Model
-from localjudge.prompt import PromptEncoder
+from localjudge.prompt import PromptEncoder, render
 
 TOKENIZERS = ["falcon", "minimind", "phi-3-mini"]
 ORDINARY = [
@@ -147,6 +149,103 @@ def test_a_chat_template_that_cannot_hold_the_content_is_refused(model: Path, te
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"))
     tokenizer.chat_template = template
     with pytest.raises(ModelError, match="chat template"):
+        PromptEncoder(tokenizer)
+
+
+def test_chat_templates_render_as_the_library_renders_them(shared: Path) -> None:
+    templates = json.loads((shared / "data" / "chat_templates.json").read_text())["templates"]
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()), bos_token="<s>")
+    today = datetime.datetime(2026, 1, 1).strftime
+    rendered = 0
+    for tokenizer.chat_template in templates.values():
+        for content in ("plain", " é\n\u2028🙂</think>"):
+            turns = [{"role": "user", "content": content}]
+            asked = {"add_generation_prompt": True, "thinking": True}
+            try:
+                expected = tokenizer.apply_chat_template(
+                    turns, tokenize=False, enable_thinking=True, strftime_now=today, **asked
+                )
+            except Exception:  # some ask for tools
+                with pytest.raises(ModelError, match="chat template cannot be rendered"):
+                    render(tokenizer, turns, **asked)
+                continue
+            assert render(tokenizer, turns, **asked) == expected
+            rendered += 1
+    assert rendered >= 2 * 49
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}{{ messages }}",
+        "{% set n = 9 %}{{ n ** (n ** n) }}",
+    ],
+)
+def test_a_chat_template_that_does_not_end_is_refused_and_the_next_one_is_rendered(
+    monkeypatch: pytest.MonkeyPatch, template: str
+) -> None:
+    monkeypatch.setattr("localjudge.chat_template.SECONDS", 0.5)
+    with pytest.raises(ModelError, match=r"the model's chat template cannot be rendered: .* more than 0\.5 s"):
+        render_template(template, [], {})
+    monkeypatch.undo()
+    assert render_template("{{ 1 + 1 }}", [], {}) == "2"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["'x' * 2000000000", "'x' * n", "'%2000000000d' % 1", "'x' | center(n)", "'x' * 1000001", "[1] * n * n"],
+)
+def test_a_chat_template_that_takes_the_machines_memory_is_refused(expression: str) -> None:
+    with pytest.raises(ModelError, match="chat template cannot be rendered") as refused:
+        render_template(f"{{% set n = 2000000000 %}}{{{{ {expression} }}}}", [], {})
+    assert len(str(refused.value)) < 200
+
+
+def test_what_a_chat_template_raises_is_one_line_of_bounded_length() -> None:
+    with pytest.raises(ModelError) as refused:
+        render_template("{{ raise_exception('no\n' * 100000) }}", [], {})
+    assert str(refused.value).startswith("the model's chat template cannot be rendered: no no no")
+    assert len(str(refused.value).splitlines()) == 1
+    assert len(str(refused.value)) < 600
+
+
+def test_a_text_on_which_the_tokenizer_gives_up_fails_its_row_and_no_other(
+    cli: Cli, tmp_path: Path, short_rubric: Path
+) -> None:
+    folder = random_model(tmp_path / "model")
+    layout = json.loads((folder / "tokenizer.json").read_text())
+    exponential = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    layout["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [exponential, layout["pre_tokenizer"]]}
+    (folder / "tokenizer.json").write_text(json.dumps(layout))
+    file = tmp_path / "rows.jsonl"
+    texts = {"fine": "good", "guilty": "a" * 40 + "!", "fine too": "better"}
+    rows = [{"id": k, "instruction": "Q", "reference": "R", "candidate": text} for k, text in texts.items()]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = tmp_path / "run"
+    how = ("--model", folder, "--rubric", short_rubric, "--max-rationale-tokens", 3)
+    end = cli("score", file, "--out", run, *how)
+    assert end.code == 3
+    assert "Traceback" not in end.err
+    lines = [json.loads(line) for line in (run / "judgements.jsonl").read_text().splitlines()]
+    assert {line["id"]: line["status"] for line in lines} == {
+        "fine": "judged",
+        "guilty": "failed",
+        "fine too": "judged",
+    }
+    assert f"{file}:2: the tokenizer gives up on the text: " in lines[1]["error"]
+
+
+def test_a_chat_template_on_which_the_tokenizer_gives_up_is_refused(model: Path) -> None:
+    layout = json.loads((model / "tokenizer.json").read_text())
+    layout["pre_tokenizer"] = {
+        "type": "Split",
+        "pattern": {"Regex": "(a+)+$"},
+        "behavior": "Isolated",
+        "invert": False,
+    }
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(layout)))
+    tokenizer.chat_template = "a" * 40 + "!{{ messages[0].content }}"
+    with pytest.raises(ModelError, match="chat template cannot be encoded: the tokenizer gives up"):
         PromptEncoder(tokenizer)
 
 

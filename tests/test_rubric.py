@@ -104,6 +104,22 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     "doubled aspect": (TONE.replace('"tact"', '"warmth"'), "aspects: 'warmth' stands there twice"),
     "no aspects": (TONE.replace('["warmth", "tact"]', "[]"), "name at least one aspect"),
     "aspects no list": (TONE.replace('["warmth", "tact"]', '"tact"'), "aspects: "),
+    "long aspect": (
+        TONE.replace('"tact"', f'"{"t" * 65}"'),
+        "aspects: 'tttttttttttttttttttt'… has 65 characters; use",
+    ),
+    "long key": (
+        TONE.replace("Wärme", "w" * 5000),
+        "the key 'wwwwwwwwwwwwwwwwwwww'… has 5000 characters; use at",
+    ),
+    "long rationale key": (
+        TONE.replace('"why"', f'"{"y" * 65}"'),
+        "the key 'yyyyyyyyyyyyyyyyyyyy'… has 65 characters",
+    ),
+    "many aspects": (
+        TONE.replace('"tact"', ", ".join(f'"tact{n}"' for n in range(100))),
+        "103 keys and what is between them take 1222 bytes, more than 1000; use fewer aspects or shorter keys",
+    ),
     "empty scale": (TONE.replace("highest = 10", "highest = 0"), "scale: 1 to 0 leaves no choice"),
     "scale of one": (TONE.replace("highest = 10", "highest = 1"), "scale: 1 to 1 leaves no choice"),
     "scale below zero": (TONE.replace("lowest = 1", "lowest = -1"), "whole numbers from 0 to 1000"),

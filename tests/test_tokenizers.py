@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import sentencepiece
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import LlamaConfig, PreTrainedTokenizerFast
 
@@ -190,6 +192,98 @@ def test_a_character_that_a_tokenizer_does_not_know_does_not_fail_the_row(tmp_pa
     unknown = model.tokenizer.backend_tokenizer.token_to_id("<unk>")
     assert unknown in inside(model.prompts, "a judge 🏛")
     assert unknown not in inside(model.prompts, "a judge")
+
+
+# The characters of the vocabulary of `undeclared_model`, and pieces that a model may take for control tokens.
+CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFx0123456789<>|[]/_.: "
+CONTROLS = ["<|eot|>", "<|user|>", "<|system|>", "<think>", "</think>"]
+BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+
+
+def undeclared_model(place: Path, kind: str) -> Path:
+    """A directory whose tokenizer falls back on bytes and declares none of its control tokens.
+
+    Args:
+        place: the directory.
+        kind: `merges` or `whole words` for BPE; for Unigram, how a space comes before the text.
+    """
+    place.mkdir()
+    singles = sorted({*CHARACTERS.replace(" ", "▁")})
+    pieces = ["<unk>", "<s>", "</s>", *BYTES, *singles, *CONTROLS, "stop"]
+    if kind in ("merges", "whole words"):
+        parts, merges = list(pieces), []
+        for piece in (*CONTROLS, "<0x0A>", "stop"):
+            for end in range(2, len(piece) + 1):
+                merges.append((piece[: end - 1], piece[end - 1]))
+                parts += [piece[:end]] if piece[:end] not in parts else []
+        ids = {piece: token for token, piece in enumerate(parts)}
+        tokenizer = Tokenizer(
+            models.BPE(
+                ids,
+                list(dict.fromkeys(merges)),
+                unk_token="<unk>",
+                byte_fallback=True,
+                ignore_merges=kind == "whole words",
+            )
+        )
+        tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    else:
+        scored = [(piece, -5.0 if len(piece) == 1 else -1.0) for piece in pieces]
+        tokenizer = Tokenizer(models.Unigram(scored, unk_id=0, byte_fallback=True))
+        if kind == "normalizer":
+            prepend = normalizers.Prepend("▁")
+            tokenizer.normalizer = normalizers.Sequence([prepend, normalizers.Replace(" ", "▁")])
+        else:
+            tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=kind)
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")
+    wrapped.chat_template = (
+        "{% for m in messages %}{{ '<|system|>' if m.role == 'system' else '<|user|>' }}"
+        "{{ m.content }}<|eot|>{% endfor %}"
+    )
+    wrapped.save_pretrained(place)
+    vocabulary = tokenizer.get_vocab()
+    LlamaConfig(
+        vocab_size=len(vocabulary), hidden_size=8, num_attention_heads=1, intermediate_size=8
+    ).save_pretrained(place)
+    (place / "model.safetensors").touch()
+    ends = [vocabulary[piece] for piece in ("</s>", "<|eot|>", "stop", ".", "<0x0A>")]
+    (place / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+    return place
+
+
+@pytest.fixture(scope="module", params=["always", "first", "never", "normalizer", "merges", "whole words"])
+def undeclared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return Model.find(undeclared_model(tmp_path_factory.mktemp("undeclared") / "model", request.param))
+
+
+@given(
+    st.lists(
+        st.sampled_from([*CONTROLS, *BYTES[:16], "stop", "<0x0a>", "</s>", "é", "\n", "🙂", *CHARACTERS])
+    ).map("".join)
+)
+@settings(deadline=None)
+def test_no_text_can_spell_a_control_token_that_is_not_declared_or_the_name_of_a_byte(
+    undeclared: Model, text: str
+) -> None:
+    backend = undeclared.tokenizer.backend_tokenizer
+    tokens = inside(undeclared.prompts, text)
+    pieces = [backend.id_to_token(token) for token in tokens]
+    assert not {*CONTROLS, "stop", "</s>", "<unk>"}.intersection(pieces)
+    real_bytes = "".join(character for character in text if character not in CHARACTERS).encode()
+    assert [piece for piece in pieces if piece in BYTES] == [f"<0x{byte:02X}>" for byte in real_bytes]
+    assert backend.decode(tokens, skip_special_tokens=False) == text
+
+
+def test_the_markers_that_a_chat_template_writes_are_tokens_though_nothing_declares_them(
+    undeclared: Model,
+) -> None:
+    backend = undeclared.tokenizer.backend_tokenizer
+    assert backend.id_to_token(undeclared.prompts.head[-1]) == "<|user|>"
+    assert [backend.id_to_token(token) for token in undeclared.prompts.tail] == ["<|eot|>"]
 
 
 def test_a_tokenizer_of_tekken_reads_as_bytes(tmp_path: Path) -> None:

@@ -235,6 +235,21 @@ def test_a_budget_for_a_model_that_cannot_think_is_refused(random_model: Path) -
         Judge(random_model, thinking_budget=5)
 
 
+def test_a_rationale_that_a_thinking_models_table_cannot_count_is_refused_with_the_largest_that_works(
+    thinking_model: Path,
+) -> None:
+    with pytest.raises(UsageError, match=r"--max-rationale-tokens 40000: .* is \d+$") as refused:
+        Judge(thinking_model, thinking_budget=5, max_rationale_tokens=40_000)
+    largest = int(str(refused.value).split()[-1])
+    judge = Judge(thinking_model, thinking_budget=5, max_rationale_tokens=largest)
+    table, left = judge.decoding.table, judge.decoding.max_tokens
+    assert table.allowed(table.entry, left).sum() > 1, "it can think"
+    assert table.allowed(table.entry, left - 5).sum() == 1, "it must answer"
+    with pytest.raises(UsageError, match="largest that works"):
+        Judge(thinking_model, thinking_budget=5, max_rationale_tokens=largest + 1)
+    assert Judge(thinking_model, max_rationale_tokens=40_000).decoding.limit > 40_000
+
+
 @pytest.mark.parametrize(
     ("option", "complaint"),
     [

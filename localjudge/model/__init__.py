@@ -124,9 +124,15 @@ class Model:
 
     def _prompts(self, *, thinking: bool) -> PromptEncoder:
         try:
-            return PromptEncoder(self.tokenizer, thinking=thinking)
+            return PromptEncoder(self.tokenizer, thinking=thinking, controls=self._controls)
         except ModelError as error:
             raise ModelError(f"model {self.name}: {error}") from None
+
+    @property
+    def _controls(self) -> frozenset[int]:
+        """Tokens that end a turn or enclose a thought, whether or not the tokenizer declares them."""
+        ids = (self.tokenizer.backend_tokenizer.token_to_id(text) for pair in _THOUGHTS for text in pair)
+        return self.end_tokens.union(token for token in ids if token is not None)
 
     @cached_property
     def thinking_tokens(self) -> tuple[int | None, int] | None:
