@@ -249,6 +249,15 @@ def test_a_chat_template_on_which_the_tokenizer_gives_up_is_refused(model: Path)
         PromptEncoder(tokenizer)
 
 
+def test_a_model_whose_chat_template_cannot_be_rendered_is_named_once(tmp_path: Path) -> None:
+    folder = random_model(tmp_path / "model")
+    (folder / "chat_template.jinja").write_text("{{ raise_exception('no') }}")
+    for found in (lambda: Model.find(folder).prompts, lambda: Model.find(folder).vocabulary):
+        with pytest.raises(ModelError) as refused:
+            found()
+        assert str(refused.value) == f"model {folder}: the model's chat template cannot be rendered: no"
+
+
 def test_a_chat_template_that_names_the_day_gives_the_same_prompt_tomorrow(model: Path) -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(model / "tokenizer.json"))
     tokenizer.chat_template = "Today is {{ strftime_now('%d %B %Y') }}. {{ messages[0].content }}"

@@ -123,8 +123,9 @@ class Model:
         return self._prompts(thinking=True)
 
     def _prompts(self, *, thinking: bool) -> PromptEncoder:
+        controls = self._controls
         try:
-            return PromptEncoder(self.tokenizer, thinking=thinking, controls=self._controls)
+            return PromptEncoder(self.tokenizer, thinking=thinking, controls=controls)
         except ModelError as error:
             raise ModelError(f"model {self.name}: {error}") from None
 
@@ -190,7 +191,10 @@ class Model:
         """The added token that the chat template puts after an answer, if it does."""
         stand_in = "stand-in-for-the-answer"
         turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": stand_in}]
-        text = render(self.tokenizer, turns, add_generation_prompt=False)
+        try:
+            text = render(self.tokenizer, turns, add_generation_prompt=False)
+        except ModelError as error:
+            raise ModelError(f"model {self.name}: {error}") from None
         if stand_in not in text:
             return set()
         rest = text.rpartition(stand_in)[2].lstrip()
