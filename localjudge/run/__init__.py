@@ -126,6 +126,10 @@ class Run(AbstractContextManager["Run"]):
             "input_digest": plan.input_digest,
             "engine": dict(judge.engine.describe()),
             "engine_args": judge.engine_args,
+            "model_files": {
+                "read": sorted(judge.model.files.keys() - judge.model.digests.remembered),
+                "remembered": sorted(judge.model.digests.remembered),
+            },
         }
         write_json(self.folder / MANIFEST, {**manifest, "starts": [*manifest["starts"], now]})
         summary = Summary(judge.rubric.aspects)
