@@ -20,6 +20,7 @@ import hashlib
 import json
 import zipfile
 from collections import defaultdict
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from localjudge.rubric import Rubric
 from localjudge.table import FAR, TokenTable
 from localjudge.vocabulary import Vocabulary
 
-_FORMAT = "3"
+_FORMAT = "4"
 _SENTENCE_ENDS = tuple(mark.encode() for mark in (".", "!", "?", "…", "。", "！", "？", "।", "؟"))  # noqa: RUF001
 _DIGITS = frozenset(b"0123456789")
 
@@ -66,17 +67,22 @@ def token_table(rubric: Rubric, vocabulary: Vocabulary, cache: Path | None = Non
 def _build(rubric: Rubric, vocabulary: Vocabulary) -> TokenTable:
     opening, separators, values = _literals(rubric)
     next_state, start, final = _index(rubric.answer_schema, vocabulary)
-    rationale = _walk(next_state, vocabulary, start, opening + b"x")
+    tokens_of = _tokens_of(vocabulary)
+    rationale = _walk(next_state, tokens_of, start, opening + b"x")
     next_state, sentence_end = _mark_sentence_ends(next_state, rationale, vocabulary)
     score_state, here = [], rationale
     for separator in separators:
-        score_state.append(_walk(next_state, vocabulary, here, separator))
-        here = _walk(next_state, vocabulary, score_state[-1], values[0])
+        score_state.append(_walk(next_state, tokens_of, here, separator))
+        here = _walk(next_state, tokens_of, score_state[-1], values[0])
     picks, score_token = _settle_scores(next_state, score_state, values, vocabulary)
     in_rationale = _reachability(next_state)[:, rationale]
     distance = _distances(next_state, final, picks, sentence_end, in_rationale)
     if distance[start] >= FAR:
         raise ModelError("the tokenizer cannot spell an answer to this rubric")
+    for state in score_state:
+        for value in values:
+            if distance[_walk(next_state, tokens_of, state, value)] >= FAR:
+                raise ModelError(f"the tokenizer cannot spell an answer with the score {value.decode()}")
     for end in vocabulary.ends:
         next_state[final, end] = final
     return TokenTable(
@@ -93,12 +99,9 @@ def _build(rubric: Rubric, vocabulary: Vocabulary) -> TokenTable:
 def _index(schema: dict[str, Any], vocabulary: Vocabulary) -> tuple[NDArray[np.int16], int, list[int]]:
     """Outlines' index as an array, with its states numbered from 0: transitions, start, final states."""
     expression = build_regex_from_schema(json.dumps(schema, ensure_ascii=False), whitespace_pattern="")
-    ids: dict[bytes, list[int]] = defaultdict(list)
-    for token, piece in vocabulary.pieces.items():
-        ids[piece].append(token)
     beyond = vocabulary.size  # Outlines wants one end token; ours are added where the table is complete.
     try:
-        index: Any = outlines_core.Index(expression, outlines_core.Vocabulary(beyond, dict(ids)))
+        index: Any = outlines_core.Index(expression, outlines_core.Vocabulary(beyond, _tokens_of(vocabulary)))
     except ValueError as error:
         raise ModelError(f"the tokenizer cannot spell an answer to this rubric: {error}") from None
     transitions = index.get_transitions()
@@ -129,19 +132,29 @@ def _literals(rubric: Rubric) -> tuple[bytes, list[bytes], list[bytes]]:
     return opening.encode(), [separator.encode() for separator in separators], values
 
 
-def _walk(next_state: NDArray[np.int16], vocabulary: Vocabulary, state: int, text: bytes) -> int:
+def _tokens_of(vocabulary: Vocabulary) -> dict[bytes, list[int]]:
+    """The tokens that stand for each piece of text."""
+    tokens: dict[bytes, list[int]] = defaultdict(list)
+    for token, piece in vocabulary.pieces.items():
+        tokens[piece].append(token)
+    return dict(tokens)
+
+
+def _walk(next_state: NDArray[np.int16], tokens_of: Mapping[bytes, list[int]], state: int, text: bytes) -> int:
     """The state that a text leads to, by any tokens that spell it."""
-    token_of = {piece: token for token, piece in vocabulary.pieces.items()}
     reached = {0: state}
     for begin in range(len(text)):
         if begin not in reached:
             continue
         for end in range(begin + 1, len(text) + 1):
-            token = token_of.get(text[begin:end])
-            if token is not None and (after := int(next_state[reached[begin], token])) >= 0:
-                reached[end] = after
+            for token in tokens_of.get(text[begin:end], ()):
+                if (after := int(next_state[reached[begin], token])) >= 0:
+                    reached[end] = after
     if len(text) not in reached:
-        raise ModelError(f"the tokenizer cannot spell {text.decode()!r}, which every answer contains")
+        raise ModelError(
+            f"the tokenizer cannot spell {text.decode()!r}, which answers contain: it has no token for it, or "
+            "eos_token_id names that token"
+        )
     return reached[len(text)]
 
 

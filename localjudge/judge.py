@@ -98,7 +98,10 @@ class Judge:
         self.engine_args = dict(engine_args or {})
         self._cluster = cluster
         self._vocabulary = self.model.vocabulary
-        table = token_table(self.rubric, self._vocabulary, cache_folder())
+        try:
+            table = token_table(self.rubric, self._vocabulary, cache_folder())
+        except ModelError as error:
+            raise ModelError(f"model {self.model.name}: {error}") from None
         try:
             limit = table.limit(max_rationale_tokens)
         except ValueError as error:

@@ -61,7 +61,8 @@ def read_vocabulary(tokenizer: Any, size: int, ends: Iterable[int]) -> Vocabular
         ends: the ids of the tokens that end an answer.
 
     Raises:
-        ModelError: the tokenizer is of a kind whose tokens cannot be read as bytes.
+        ModelError: the tokenizer is of a kind whose tokens cannot be read as bytes, or text can become tokens
+            that the model does not have.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
@@ -76,10 +77,16 @@ def read_vocabulary(tokenizer: Any, size: int, ends: Iterable[int]) -> Vocabular
         backend.get_vocab(with_added_tokens=False).items(), key=lambda item: (is_byte(item[0]), item[1])
     )
     for text, token in texts:
-        if token not in added and token not in ends and token < size and (piece := to_bytes(text)):
+        if token not in added and token not in ends and (piece := to_bytes(text)):
             token_of.setdefault(piece, token)
+    largest = max((token for _, token in texts if token not in added), default=0)
+    if largest >= size:
+        raise ModelError(
+            f"the tokenizer's ids go to {largest:,}, and config.json says vocab_size {size:,}; they do not "
+            "belong together"
+        )
     pieces = {token: piece for piece, token in token_of.items()}
-    return Vocabulary(pieces, frozenset(end for end in ends if end < size), size)
+    return Vocabulary(pieces, frozenset(end for end in ends if 0 <= end < size), size)
 
 
 def is_byte(text: str) -> bool:

@@ -130,6 +130,19 @@ def test_a_sentence_that_ends_at_the_limit_closes_even_if_another_word_would_clo
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
+def test_a_vocabulary_that_cannot_give_every_score_is_refused_by_the_score(data: st.DataObject) -> None:
+    rubric = data.draw(rubrics())
+    digit = data.draw(st.sampled_from(sorted({*"".join(map(str, rubric.scale.values))})))
+    # No token has the digit, but the rubric's own words may: they are spelled around it.
+    whole = vocabulary_of([f'"{key}"'.encode() for key in rubric.aspect_keys.values()])
+    pieces = {token: piece for token, piece in whole.pieces.items() if piece != digit.encode()}
+    with pytest.raises(ModelError, match=r"cannot spell") as refusal:
+        token_table(rubric, Vocabulary(pieces, whole.ends, whole.size))
+    assert digit in str(refusal.value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
 def test_a_limit_never_forbids_a_score(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
     vocabulary = data.draw(vocabularies(rubric))

@@ -668,6 +668,6 @@ def test_what_a_configuration_says_cannot_steer_the_terminal(cli: Cli, tmp_path:
     end = cli("models", "plan", tmp_path)
     assert (end.code, "\x1b" in end.err) == (2, False)
     (tmp_path / "config.json").write_text("[" * 10)
-    assert "cannot be read" in cli("models", "plan", tmp_path).err
+    assert "not JSON" in cli("models", "plan", tmp_path).err
     (tmp_path / "config.json").unlink()
     assert "holds no config.json" in cli("models", "plan", tmp_path).err

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from conftest import write_rows
 
+from localjudge.offline import SWITCHES
+
 # Runs the program; any connection but to a local socket of the file system ends it.
 WATCHED = """
 import sys
@@ -79,23 +81,65 @@ def test_the_users_own_switches_stay_as_they_are(tmp_path: Path) -> None:
     assert end.stdout.split() == ["0", "1", "0"]
 
 
-def test_the_library_changes_no_environment(tmp_path: Path, model: Path) -> None:
+def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A program in Python, in an environment that says nothing of the network."""
+    kept = {name: value for name, value in os.environ.items() if name not in SWITCHES}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=kept | environment, capture_output=True, text=True, timeout=300
+    )
+
+
+def test_the_library_sets_the_switches_of_the_network_where_a_judge_is_made_and_nothing_else(
+    model: Path,
+) -> None:
+    import_alone = "import os; before = dict(os.environ); import localjudge, torch, transformers\n"
     code = f"""
-import os
-before = dict(os.environ)
+theirs = dict(os.environ)
 from localjudge import Judge, Row
+assert dict(os.environ) == theirs
 found = list(Judge({str(model)!r}, max_rationale_tokens=5).score([Row("Q", "C", "R")]))
 assert len(found) == 1 and found[0].status == "judged"
-changed = {{k for k in before.keys() | os.environ.keys() if before.get(k) != os.environ.get(k)}}
-print(sorted(changed))
+print(sorted(name for name in os.environ if os.environ[name] != theirs.get(name)))
 """
-    plain = f"import os; before = dict(os.environ); import torch, transformers; {code.splitlines()[-2].strip()}"
-    plain += "; print(sorted(changed))"
-    ours, theirs = (
-        subprocess.run([sys.executable, "-c", each], capture_output=True, text=True) for each in (code, plain)
-    )
-    assert ours.returncode == theirs.returncode == 0, ours.stderr + theirs.stderr
-    assert ours.stdout == theirs.stdout
+    end = python(import_alone + code)
+    assert end.stdout == f"{sorted(SWITCHES)}\n", end.stderr
+    kept = python(import_alone + code, DO_NOT_TRACK="0")
+    assert kept.stdout == f"{sorted(SWITCHES.keys() - {'DO_NOT_TRACK'})}\n", kept.stderr
+
+
+def test_a_judge_keeps_a_hub_library_offline_that_was_imported_before_it(
+    model: Path, hub: tuple[str, list[str]]
+) -> None:
+    address, asked = hub
+    code = f"""
+import huggingface_hub
+{"{}"}
+try:
+    print(huggingface_hub.HfApi().model_info("some/judge").id)
+except huggingface_hub.errors.OfflineModeIsEnabled:
+    print("offline")
+"""
+    without = python(code.format("pass"), HF_ENDPOINT=address)
+    assert without.stdout == "some/judge\n", without.stderr
+    asked.clear()
+    judge = f"from localjudge import Judge; Judge({str(model)!r})"
+    assert python(code.format(judge), HF_ENDPOINT=address).stdout == "offline\n"
+    assert asked == []
+    assert python(code.format(judge), HF_ENDPOINT=address, HF_HUB_OFFLINE="0").stdout == "some/judge\n"
+
+
+def test_a_judge_may_be_downloaded_after_another_was_made_and_the_rest_stays_offline(
+    tmp_path: Path, model: Path, hub: tuple[str, list[str]]
+) -> None:
+    code = f"""
+import huggingface_hub
+from localjudge import Judge
+Judge({str(model)!r})
+print(Judge("some/judge", allow_download=True).model.path.name)
+print(huggingface_hub.constants.HF_HUB_OFFLINE)
+"""
+    end = python(code, HF_ENDPOINT=hub[0], HF_HOME=str(tmp_path / "hub"))
+    assert end.stdout == f"{COMMIT}\nTrue\n", end.stderr
 
 
 class Hub(BaseHTTPRequestHandler):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -248,6 +249,38 @@ def test_a_rationale_that_a_thinking_models_table_cannot_count_is_refused_with_t
     with pytest.raises(UsageError, match="largest that works"):
         Judge(thinking_model, thinking_budget=5, max_rationale_tokens=largest + 1)
     assert Judge(thinking_model, max_rationale_tokens=40_000).decoding.limit > 40_000
+
+
+@pytest.fixture(scope="session")
+def bfloat16_model(random_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Path(shutil.copytree(random_model, tmp_path_factory.mktemp("bfloat16") / "model"))
+    LlamaForCausalLM.from_pretrained(random_model, dtype=torch.bfloat16).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("processor", "dtype"),
+    [
+        ({"architecture": "x86_64", "avx512_f": True, "avx512_bf16": False, "amx_bf16": False}, "float32"),
+        ({"architecture": "x86_64", "avx512_bf16": True}, "bfloat16"),
+        ({"architecture": "x86_64", "avx512_bf16": False, "amx_bf16": True}, "bfloat16"),
+        ({"architecture": "aarch64", "bf16": False}, "float32"),
+        ({"architecture": "aarch64", "bf16": True}, "bfloat16"),
+        ({"architecture": "riscv64"}, "bfloat16"),
+    ],
+)
+def test_bfloat16_becomes_float32_on_a_processor_without_instructions_for_it(
+    bfloat16_model: Path, monkeypatch: pytest.MonkeyPatch, processor: dict[str, object], dtype: str
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: processor)
+    judge = Judge(bfloat16_model, max_rationale_tokens=3, engine_args={"device": "cpu"})
+    assert judge.settings["dtype"] == dtype
+    assert ("no bfloat16 instructions" in judge.engine.headline()) == (dtype == "float32")
+    score(judge, count=1)
+    for asked in ("bfloat16", "float32"):
+        told = Judge(bfloat16_model, engine_args={"device": "cpu", "dtype": asked})
+        assert told.settings["dtype"] == asked
+        assert "no bfloat16 instructions" not in told.engine.headline()
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -367,6 +368,115 @@ def test_one_flipped_byte_of_the_weights_is_named_and_the_manifest_kept_unless_r
     renewed = cli("models", "verify", folder, "--renew")
     assert (renewed.code, (folder / MANIFEST).read_bytes() != before) == (0, True)
     assert cli("models", "verify", folder).code == 0
+
+
+def settle(folder: Path) -> None:
+    """Wait until the files' timestamps are old enough to be trusted."""
+    newest = max(file.stat().st_ctime_ns for file in folder.iterdir())
+    time.sleep(max(0.0, 2.1 - (time.time_ns() - newest) / 1e9))
+
+
+def flip_a_bit(file: Path) -> None:
+    """Change a file's content in place, and nothing that a program can set back."""
+    status = file.stat()
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    with file.open("r+b") as stream:
+        stream.write(content)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def test_a_remembered_digest_is_not_trusted_for_weights_that_changed_under_the_same_size_and_time(
+    cli: Cli, tmp_path: Path, folder: Path, short_rubric: Path
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 1)
+    flags = ("--model", folder, "--rubric", short_rubric, "--max-rationale-tokens", 3)
+    settle(folder)
+    assert cli("models", "verify", folder).code == 0
+    assert cli("score", rows, "--out", tmp_path / "run", *flags).code == 0
+    about = json.loads((tmp_path / "run" / "run.json").read_text())
+    names = sorted(Model.find(folder).files)
+    assert about["starts"][0]["model_files"] == {"read": [], "remembered": names}
+    flip_a_bit(folder / "model.safetensors")
+    end = cli("score", rows, "--out", tmp_path / "flipped", *flags)
+    assert (end.code, "model.safetensors has changed; copy the model again" in end.err) == (2, True), end.err
+    assert cli("score", rows, "--out", tmp_path / "allowed", *flags, "--allow-changed-model").code == 0
+    about = json.loads((tmp_path / "allowed" / "run.json").read_text())
+    assert about["starts"][0]["model_files"]["read"] == ["model.safetensors"]
+
+
+def test_a_file_that_changed_a_moment_ago_is_read_again(folder: Path) -> None:
+    (folder / "config.json").write_text((folder / "config.json").read_text())
+    assert Model.find(folder).digests.sha256
+    assert "config.json" not in Model.find(folder).digests.remembered
+
+
+def test_a_chat_template_in_a_subfolder_changes_a_verified_model(
+    cli: Cli, tmp_path: Path, folder: Path, short_rubric: Path
+) -> None:
+    assert cli("models", "verify", folder).code == 0
+    digest, prompts = Model.find(folder).digest, Model.find(folder).prompts.digest
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "hidden.json").write_text("{}")
+    assert Model.find(folder).digest == digest, "no loader reads a hidden file"
+    templates = folder / "additional_chat_templates"
+    templates.mkdir()
+    (templates / "default.jinja").write_text("{% for m in messages %}Other: {{ m.content }}{% endfor %}")
+    assert Model.find(folder).prompts.digest != prompts, "the loader reads it"
+    assert Model.find(folder).digest != digest
+    rows = write_rows(tmp_path / "rows.jsonl", 1)
+    end = cli("score", rows, "--out", tmp_path / "run", "--model", folder, "--rubric", short_rubric)
+    assert (end.code, "additional_chat_templates/default.jinja is new" in end.err) == (2, True), end.err
+    renewed = cli("models", "verify", folder, "--renew")
+    assert renewed.code == 0, renewed.out
+    manifest = ModelManifest.read(folder)
+    assert manifest is not None
+    assert "additional_chat_templates/default.jinja" in manifest.files
+
+
+def test_a_link_from_a_subfolder_back_to_the_directory_is_not_followed_for_ever(folder: Path) -> None:
+    (folder / "sub").mkdir()
+    (folder / "sub" / "up").symlink_to(folder)
+    (folder / "sub" / "notes.json").write_text("{}")
+    assert {name for name in Model.find(folder).files if "/" in name} == {"sub/notes.json"}
+
+
+def test_every_file_of_a_vocabulary_counts_for_the_digest(folder: Path) -> None:
+    layout = json.loads((folder / "tokenizer.json").read_text())["model"]
+    (folder / "vocab.json").write_text(json.dumps(layout["vocab"]))
+    (folder / "merges.txt").write_text("\n".join(" ".join(merge) for merge in layout["merges"]))
+    for name in ("merges.txt", "vocab.txt", "source.spm", "tokenizer.model", "added_tokens.json"):
+        (folder / name).write_text("a b\nc d\n")
+        digest = Model.find(folder).digest
+        (folder / name).write_text("a b\n")
+        assert Model.find(folder).digest != digest, name
+    digest = Model.find(folder).digest
+    for name in ("LICENSE", "LICENSE.txt", "README.md", "figure.png"):
+        (folder / name).write_text("more")
+    assert Model.find(folder).digest == digest
+
+
+def test_a_run_does_not_go_on_with_other_merges(
+    cli: Cli, tmp_path: Path, folder: Path, short_rubric: Path
+) -> None:
+    layout = json.loads((folder / "tokenizer.json").read_text())["model"]
+    (folder / "merges.txt").write_text("\n".join(" ".join(merge) for merge in layout["merges"]))
+    rows = write_rows(tmp_path / "rows.jsonl", 2)
+    flags = (
+        "--model",
+        folder,
+        "--rubric",
+        short_rubric,
+        "--max-rationale-tokens",
+        3,
+        "--out",
+        tmp_path / "run",
+    )
+    assert cli("score", rows, *flags, "--limit", 1).code == 0
+    merges = (folder / "merges.txt").read_text().splitlines()
+    (folder / "merges.txt").write_text("\n".join(merges[: len(merges) // 3]))
+    end = cli("score", rows, *flags)
+    assert (end.code, "holds another run; it differs in model: " in end.err) == (2, True), end.err
 
 
 def test_a_run_with_weights_that_are_cut_short_is_one_line(

@@ -55,6 +55,16 @@ def test_end_tokens_beyond_the_logits_are_left_out() -> None:
     assert read_vocabulary(tokenizer_of(byte_level()), size=5, ends=[4, 7]).ends == {4}
 
 
+def test_text_that_becomes_tokens_beyond_the_logits_is_refused() -> None:
+    assert read_vocabulary(tokenizer_of(byte_level()), size=4, ends=[3]).size == 4, "added tokens are no text"
+    with pytest.raises(ModelError, match=r"ids go to 3, and config\.json says vocab_size 3"):
+        read_vocabulary(tokenizer_of(byte_level()), size=3, ends=[2])
+
+
+def test_an_end_token_below_nought_is_left_out() -> None:
+    assert read_vocabulary(tokenizer_of(byte_level()), size=16, ends=[-1, 5]).ends == {5}
+
+
 def test_decoding_joins_bytes_and_leaves_end_tokens_out() -> None:
     assert read_vocabulary(tokenizer_of(byte_level()), size=16, ends=[5]).decode([0, 2, 1, 5]) == "a a "
 

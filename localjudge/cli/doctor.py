@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.options import SWITCHES, AsJson, ModelName, settle_environment
+from localjudge.cli.options import AsJson, ModelName, settle_environment
 from localjudge.errors import UsageError
+from localjudge.offline import SWITCHES
 
 _ENGINES = ("auto", "vllm", "transformers")
 

@@ -126,7 +126,7 @@ def verify(
     if no_manifest and renew:
         raise UsageError("--renew writes a manifest, --no-manifest writes none; give one of them")
     found = Model.locate(model)
-    total = sum(file.stat().st_size for file in model_files(found.path))
+    total = sum(file.stat().st_size for file in model_files(found.path).values())
     said, done = 0.0, 0
 
     def read(count: int) -> None:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from localjudge.errors import UsageError
+from localjudge.offline import SWITCHES
 
 FAILED_ROWS = 3
 """The exit code of a run that finished with failures."""
@@ -83,24 +84,15 @@ RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.
 AsJson = Annotated[bool, typer.Option("--json", help="The same as JSON, for programs.")]
 
 
-SWITCHES = {
+QUIET = {
     # Threads that spin while they wait make a run on a busy machine ten times slower.
     "OMP_WAIT_POLICY": "PASSIVE",
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TRANSFORMERS_VERBOSITY": "error",
-    "VLLM_NO_USAGE_STATS": "1",
-    "VLLM_DO_NOT_TRACK": "1",
-    # To learn its own address, vLLM would open a socket towards a public one. An engine is on one host.
-    "VLLM_HOST_IP": "127.0.0.1",
-    "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
-    "DO_NOT_TRACK": "1",
 }
-"""What `settle_environment` sets: no network and no chatter from the libraries below."""
+"""What `settle_environment` sets besides `SWITCHES`: no chatter from the libraries below, no busy waiting."""
 
 
 def print_table(table: object) -> None:
@@ -127,7 +119,7 @@ def settle_environment(
 
     They read these when they are imported, so it comes first.
     """
-    settings = SWITCHES | ({"VLLM_BATCH_INVARIANT": "1"} if deterministic else {})
+    settings = SWITCHES | QUIET | ({"VLLM_BATCH_INVARIANT": "1"} if deterministic else {})
     if ray == "local":
         # A Ray without other hosts keeps to the loopback address, and does not look for another one.
         settings |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,6 +22,8 @@ from localjudge.engines import Completion, Decoding, completion
 from localjudge.engines.batches import batches, longest_prompt
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.model import Model
+from localjudge.model.architecture import check_tensors
+from localjudge.model.weights import INDEX
 from localjudge.prompt import Prompt
 
 
@@ -29,7 +35,8 @@ class TransformersEngine:
     very same batches as one that was never broken.
 
     Options: `batch_size` (16 on a CPU, 64 on a GPU), `device` (`cpu`, `cuda`, `cuda:1` …) and `dtype`
-    (the model's own, or `float32` …).
+    (the model's own, or `float32` …). A model of bfloat16 becomes one of float32 on a processor without
+    instructions for bfloat16, unless `dtype` is given.
     """
 
     def __init__(self, model: Model, decoding: Decoding, options: Mapping[str, str]) -> None:
@@ -57,18 +64,29 @@ class TransformersEngine:
             raise UsageError(f"--engine-arg dtype={dtype}: there are auto, float32, bfloat16 and float16")
         self._decoding = decoding
         self._prompt_tokens = 0
+        self._widened = False
         self._longest = longest_prompt(model.context, decoding.max_tokens)
+        check_tensors(model)
         try:
-            self._model = AutoModelForCausalLM.from_pretrained(
-                model.path, dtype=dtype, use_safetensors=True, local_files_only=True, trust_remote_code=False
-            )
+            with _loadable(model.path) as folder:
+                self._model = AutoModelForCausalLM.from_pretrained(
+                    folder,
+                    dtype=dtype,
+                    # The defaults that ship with a model (temperature, penalties …) do not act.
+                    generation_config=GenerationConfig(),
+                    use_safetensors=True,
+                    local_files_only=True,
+                    trust_remote_code=False,
+                )
+            if dtype == "auto" and self._device.type == "cpu" and self._model.dtype == torch.bfloat16:
+                self._widened = not (_has_bfloat16() or hasattr(self._model, "hf_quantizer"))
+            if self._widened:
+                self._model = self._model.float()
             self._model = self._model.to(self._device).eval()
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise ModelError(
                 f"model {model.name}: {str(error).strip().splitlines()[0]}; localjudge models verify says more"
             ) from None
-        # The defaults that ship with a model (temperature, penalties …) are not the run's: none of them act.
-        self._model.generation_config = GenerationConfig()
         self._table = HostTable(decoding.table, decoding.stretch, self._device, self.batch_size)
 
     def describe(self) -> Mapping[str, Any]:
@@ -84,7 +102,10 @@ class TransformersEngine:
 
     def headline(self) -> str:
         about = self.describe()
-        return f"engine transformers · {about['device']} · {about['dtype']} · batches of {about['batch_size']}"
+        dtype = about["dtype"]
+        if self._widened:
+            dtype += " (the processor has no bfloat16 instructions; dtype=bfloat16 takes it anyway)"
+        return f"engine transformers · {about['device']} · {dtype} · batches of {about['batch_size']}"
 
     def statistics(self) -> Mapping[str, Any]:
         return {"prompt_tokens": self._prompt_tokens}
@@ -124,6 +145,30 @@ class TransformersEngine:
             completion(prompt.tag, output[row, length : length + answers.lengths[row]].tolist(), kept)
             for row, (prompt, kept) in enumerate(zip(batch, probabilities, strict=True))
         ]
+
+
+def _has_bfloat16() -> bool:
+    """Whether the processor has instructions for bfloat16, or is of a kind that does not say."""
+    can = torch.cpu.get_capabilities()
+    if can.get("architecture") == "x86_64":
+        return bool(can.get("avx512_bf16") or can.get("amx_bf16"))
+    return bool(can.get("bf16", True))
+
+
+@contextmanager
+def _loadable(folder: Path) -> Iterator[Path]:
+    """A directory that transformers can load: it insists on `metadata` in an index, which an index may lack."""
+    index = folder / INDEX
+    content = json.loads(index.read_bytes()) if index.is_file() else {"metadata": {}}
+    if isinstance(content.get("metadata"), dict):
+        yield folder
+        return
+    with TemporaryDirectory(prefix="localjudge-") as scratch:
+        for file in folder.iterdir():
+            Path(scratch, file.name).symlink_to(file)
+        Path(scratch, INDEX).unlink()
+        Path(scratch, INDEX).write_text(json.dumps(content | {"metadata": {}}))
+        yield Path(scratch)
 
 
 class _Answers(LogitsProcessor):  # type: ignore[misc]

@@ -37,6 +37,7 @@ from localjudge.engines.output import output_to
 from localjudge.engines.vllm_worker import KEY, WorkerSettings
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.model import Model
+from localjudge.model.architecture import check_tensors
 from localjudge.prompt import Prompt, until_halt
 
 _MOST_DEATHS = 3
@@ -96,6 +97,8 @@ class VllmEngine:
             **({"max_model_len": context} if context else {}),
             **{name.replace("-", "_"): _value(text) for name, text in options.items()},
         }
+        if self._arguments.get("load_format") != "dummy":
+            check_tensors(model)  # vLLM keeps quiet about tensors that it does not find
         with output_to(log):
             self._llm = self._start()
         atexit.register(self.close)

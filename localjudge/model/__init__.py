@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import ModelError
-from localjudge.model.digests import decisive_digest, digests
+from localjudge.model.configuration import read_document, remote_kernels
+from localjudge.model.digests import DECISIVE, Digests, decisive_digest, read_digests
 from localjudge.model.weights import PICKLED
+from localjudge.offline import go_offline, online
 from localjudge.prompt import PromptEncoder, render
 from localjudge.vocabulary import Vocabulary, read_vocabulary
 
@@ -19,7 +21,7 @@ BUNDLED = "bundled"
 # The tokens between which models think.
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
 # Of a model on the hub: what is read of it. Pickled weights and programs are not even fetched.
-_FETCHED = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt", "*.md", "LICENSE*"]
+_FETCHED = [*(f"*{ending}" for ending in DECISIVE), "*.md", "LICENSE*"]
 BUNDLED_NOTICE = (
     "These scores come from the small bundled model. They mean no more than this: which words of the reference "
     "it finds kept, changed or missing in the response, and how that is written. It errs, and knows nothing.\n"
@@ -51,11 +53,12 @@ class Model:
 
     @classmethod
     def locate(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
-        """The same, whatever the directory holds.
+        """The same, whatever the directory holds. From here on, the libraries below fetch nothing.
 
         Raises:
             ModelError: it is not there.
         """
+        go_offline()
         if name is None or str(name) == BUNDLED:
             return cls(BUNDLED, _bundled_folder())
         path = Path(name).expanduser()
@@ -77,15 +80,28 @@ class Model:
         return self.name == BUNDLED
 
     @cached_property
-    def config(self) -> Any:
-        """The configuration of the language model (of its text part, where it has several)."""
+    def configuration(self) -> Any:
+        """The whole configuration, as transformers reads it.
+
+        Raises:
+            ModelError: it cannot be read, or it asks for programs from the hub.
+        """
         from transformers import AutoConfig
 
+        if kernels := remote_kernels(read_document(self.path / "config.json", self.name)):
+            raise ModelError(
+                f"model {self.name}: config.json names kernels of the hub ({', '.join(kernels)}), which are "
+                "programs, and nothing is fetched; take them out of config.json"
+            )
         try:
-            config = AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
+            return AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
         except Exception as error:  # a file of a stranger's: the library raises anything
             raise ModelError(f"model {self.name}: {_first_line(error)}") from None
-        return config.get_text_config()
+
+    @cached_property
+    def config(self) -> Any:
+        """The configuration of the language model (of its text part, where it has several)."""
+        return self.configuration.get_text_config()
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -158,7 +174,11 @@ class Model:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        return read_vocabulary(self.tokenizer, self.config.vocab_size, self.end_tokens)
+        ends = self.end_tokens
+        try:
+            return read_vocabulary(self.tokenizer, self.config.vocab_size, ends)
+        except ModelError as error:
+            raise ModelError(f"model {self.name}: {error}") from None
 
     @property
     def context(self) -> int | None:
@@ -168,17 +188,16 @@ class Model:
 
     @cached_property
     def end_tokens(self) -> frozenset[int]:
-        """Every token that ends a turn: of the configurations, the tokenizer, and the chat template."""
-        named = [getattr(self.config, "eos_token_id", None), self.tokenizer.eos_token_id]
+        """Every token that ends a turn: of the configurations, the tokenizer, and the chat template.
+
+        Raises:
+            ModelError: nothing names one, or a file names something that is no token id.
+        """
+        ends = self._end_ids("config.json", getattr(self.config, "eos_token_id", None))
+        ends |= self._end_ids("tokenizer_config.json", self.tokenizer.eos_token_id)
         generation = self.path / "generation_config.json"
         if generation.is_file():
-            named.append(json.loads(generation.read_text()).get("eos_token_id"))
-        ends = {
-            token
-            for some in named
-            if some is not None
-            for token in (some if isinstance(some, list) else [some])
-        }
+            ends |= self._end_ids(generation.name, read_document(generation, self.name).get("eos_token_id"))
         if self.tokenizer.chat_template:
             ends |= self._end_of_turn()
         if not ends:
@@ -186,6 +205,16 @@ class Model:
                 f"model {self.name}: neither its files nor its tokenizer name an end-of-text token"
             )
         return frozenset(ends)
+
+    def _end_ids(self, file: str, named: Any) -> set[int]:
+        """The token ids that a file names as `eos_token_id`: one, a list, or none."""
+        ids = named if isinstance(named, list) else [] if named is None else [named]
+        if any(type(token) is not int for token in ids):
+            raise ModelError(
+                f"model {self.name}: {file}: eos_token_id is {str(named)[:80]!r}; give a token id, a whole "
+                "number, or a list of them"
+            )
+        return set(ids)
 
     def _end_of_turn(self) -> set[int]:
         """The added token that the chat template puts after an answer, if it does."""
@@ -206,13 +235,18 @@ class Model:
         return {token for token, added in special.items() if rest.startswith(added.content)}
 
     @cached_property
-    def files(self) -> dict[str, str]:
-        """SHA-256 of each file in the directory, in hex. Remembered in the cache while a file is unchanged."""
-        return digests(self.path)
+    def digests(self) -> Digests:
+        """SHA-256 of each file, and which of them the cache remembered."""
+        return read_digests(self.path)
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """SHA-256 of each file in the directory and its subfolders, in hex."""
+        return self.digests.sha256
 
     @property
     def digest(self) -> str:
-        """SHA-256 over what decides the model's answers: weights, configuration, tokenizer, chat template."""
+        """SHA-256 over what decides the model's answers: weights, configuration, tokenizer, chat templates."""
         return decisive_digest(self.files)
 
 
@@ -252,7 +286,8 @@ def _cached_folder(name: str, allow_download: bool) -> Path:
             f"{looked}; fetch it where there is a network: hf download {name}, or score with --allow-download"
         )
     try:
-        return Path(snapshot_download(name, allow_patterns=_FETCHED))
+        with online():
+            return Path(snapshot_download(name, allow_patterns=_FETCHED))
     except Exception as error:  # the hub's, the network's and the disk's errors have no root in common
         raise ModelError(
             f"{looked}; it cannot be fetched: {_first_line(error)}; a machine without a network gets a copy of "

@@ -46,22 +46,52 @@ _KINDS = {
 }
 
 
+def read_document(file: Path, name: str) -> dict[str, Any]:
+    """Read one of the JSON files of a model.
+
+    Args:
+        file: the file, such as `config.json`.
+        name: the model's name, for the message.
+
+    Raises:
+        ModelError: it is not there, or holds no JSON object.
+    """
+    try:
+        document = json.loads(file.read_bytes())
+    except FileNotFoundError:
+        raise ModelError(f"model {name}: {file.parent} holds no {file.name}") from None
+    except OSError as error:
+        raise ModelError(f"model {name}: {file.name}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"model {name}: {file.name}: not JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise ModelError(f"model {name}: {file.name}: no JSON object")
+    return document
+
+
+def remote_kernels(config: Mapping[str, Any]) -> list[str]:
+    """The repositories of compiled kernels that a configuration asks transformers to fetch from the hub.
+
+    They stand where an implementation is named: `"attn_implementation": "kernels-community/flash-attn3"`, also
+    in a configuration within it, or with a name for each part of the model.
+    """
+    found: set[str] = set()
+    for key, value in config.items():
+        parts = value if isinstance(value, Mapping) else {key: value}
+        if "implementation" in key:
+            found |= {str(part) for part in parts.values() if isinstance(part, str) and "/" in part}
+        elif isinstance(value, Mapping):
+            found |= set(remote_kernels(value))
+    return sorted(found)
+
+
 def read_shape(folder: Path, name: str) -> Shape:
     """Of the model in this directory.
 
     Raises:
         ModelError: there is no configuration, or it does not say how large the model is.
     """
-    file = folder / "config.json"
-    try:
-        document = json.loads(file.read_text())
-    except FileNotFoundError:
-        raise ModelError(f"model {name}: {folder} holds no config.json") from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelError(f"model {name}: {file} cannot be read: {error}") from None
-    if not isinstance(document, dict):
-        raise ModelError(f"model {name}: {file} holds no configuration")
-    return shape_of(document, name)
+    return shape_of(read_document(folder / "config.json", name), name)
 
 
 def shape_of(config: Mapping[str, Any], name: str) -> Shape:

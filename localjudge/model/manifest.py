@@ -56,9 +56,9 @@ class ModelManifest(_Record):
             created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             digest=decisive_digest(digests),
             files={
-                file.name: FileRecord(size=file.stat().st_size, sha256=digests[file.name])
-                for file in model_files(folder)
-                if file.name in digests
+                name: FileRecord(size=file.stat().st_size, sha256=digests[name])
+                for name, file in model_files(folder).items()
+                if name in digests
             },
         )
 

@@ -6,7 +6,6 @@ the digests, every byte.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,9 @@ from localjudge.errors import LocalJudgeError, ModelError
 from localjudge.grammar import token_table
 from localjudge.judge import Judge
 from localjudge.model import Model
-from localjudge.model.digests import MANIFEST, digests, model_files
+from localjudge.model.architecture import check_tensors
+from localjudge.model.configuration import read_document
+from localjudge.model.digests import MANIFEST, model_files, paths_in, read_digests
 from localjudge.model.manifest import ModelManifest, in_words
 from localjudge.model.weights import (
     INDEX,
@@ -37,7 +38,7 @@ from localjudge.rubric import Rubric
 
 _FETCH = "fetch the model again, whole: hf download REPOSITORY --local-dir DIR"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
-_CONFIGURATIONS = ("config.json", "tokenizer_config.json", "generation_config.json")
+_CONFIGURATIONS = ("tokenizer_config.json", "generation_config.json")
 
 
 def verify(
@@ -79,8 +80,15 @@ def examine(model: Model) -> list[Check]:
     steps = (
         ("tokenizer", look.tokenizer, _FETCH),
         ("template", look.template, "use a model whose chat template is a plain one, or mend the template"),
-        ("vocabulary", look.vocabulary, "use a model with a byte-level or SentencePiece tokenizer"),
-        *([("embedding", look.embedding, _FETCH)] if weights else []),
+        ("vocabulary", look.vocabulary, f"{_FETCH}, or use one with a byte-level or SentencePiece tokenizer"),
+        *(
+            [
+                ("embedding", look.embedding, _FETCH),
+                ("tensors", look.tensors_fit, "put in the config.json that belongs to these weights"),
+            ]
+            if weights
+            else []
+        ),
         ("table", look.table, "use a model whose tokenizer can spell JSON"),
         ("context", look.context, "use a model with a longer context"),
     )
@@ -121,22 +129,27 @@ class _Look:
     def files(self) -> Check:
         """Every file is there itself, and not a note of where it is."""
         folder = self.model.path
-        if lost := sorted(file.name for file in folder.iterdir() if file.is_symlink() and not file.exists()):
+        lost = [path.relative_to(folder).as_posix() for path in paths_in(folder) if not path.exists()]
+        if lost:
             return wrong("files", f"{in_words(lost)}: links to files that are not there", _FETCH)
         files = model_files(folder)
-        if pointers := [file.name for file in files if is_lfs_pointer(file)]:
+        if pointers := [name for name, file in files.items() if is_lfs_pointer(file)]:
             mend = f"git -C {quote(str(folder))} lfs pull, or {_FETCH}"
             return wrong("files", f"{in_words(pointers)}: a Git LFS pointer, and not the file itself", mend)
-        size = sum(file.stat().st_size for file in files)
+        size = sum(file.stat().st_size for file in files.values())
         return ok("files", f"{len(files)} files, {size:,} bytes")
 
     def config(self) -> Check:
         """The configuration can be read, and needs no code but the installed libraries' own."""
         folder = self.model.path
-        if not (folder / "config.json").is_file():
-            return wrong("config", f"{folder} holds no config.json", _FETCH)
-        remote = sorted({each for name in _CONFIGURATIONS for each in _remote_code(self._json(name))})
-        kind = self._json("config.json").get("model_type")
+        documents = [read_document(folder / "config.json", self.model.name)]
+        documents += [
+            read_document(folder / name, self.model.name)
+            for name in _CONFIGURATIONS
+            if (folder / name).is_file()
+        ]
+        remote = sorted({each for document in documents for each in _remote_code(document)})
+        kind = documents[0].get("model_type")
         try:
             about = type(self.model.config).__name__
         except ModelError:
@@ -153,23 +166,11 @@ class _Look:
             return note("config", f"{about}; there is code beside it, which is never run: {in_words(code)}")
         return ok("config", f"{about}, model_type {kind}")
 
-    def _json(self, name: str) -> dict[str, Any]:
-        file = self.model.path / name
-        if not file.is_file():
-            return {}
-        try:
-            content = json.loads(file.read_bytes())
-        except (ValueError, RecursionError) as error:
-            raise ModelError(f"{name}: not JSON: {error}") from None
-        if not isinstance(content, dict):
-            raise ModelError(f"{name}: no JSON object")
-        return content
-
     def weights(self) -> Check:
         """Weights are there in the one format that holds nothing but numbers."""
-        names = [file.name for file in model_files(self.model.path)]
+        names = model_files(self.model.path)
         pickled = [name for name in names if name.lower().endswith(PICKLED)]
-        if count := sum(name.endswith(".safetensors") for name in names):
+        if count := sum(name.endswith(".safetensors") and "/" not in name for name in names):
             if pickled:
                 return note("weights", f"safetensors; pickles beside them are not read: {in_words(pickled)}")
             return ok("weights", f"safetensors, {count} file(s)")
@@ -184,7 +185,7 @@ class _Look:
     def shards(self) -> Check:
         """The files of weights are those that belong together."""
         self.index = read_index(self.model.path)
-        there = {file.name for file in model_files(self.model.path) if file.name.endswith(".safetensors")}
+        there = {file.name for file in self.model.path.glob("*.safetensors") if file.is_file()}
         named = set(self.index.shards.values()) if self.index else {WHOLE}
         if missing := sorted(named - there):
             by = INDEX if self.index else f"there is no {INDEX}, so it"
@@ -268,6 +269,11 @@ class _Look:
             return wrong("embedding", f"{name} has {count:,} rows, {said}; {together}", _FETCH)
         return ok("embedding", f"{count:,} rows, ids of text go to {largest:,}")
 
+    def tensors_fit(self) -> Check:
+        """The tensors are those of the architecture that the configuration names."""
+        found = check_tensors(self.model)
+        return (ok if found.complete else note)("tensors", found.words)
+
     def table(self) -> Check:
         table = token_table(Rubric.load(), self.model.vocabulary)
         apart = "" if table.has_probabilities else "; no probabilities of scores, a score takes several tokens"
@@ -301,7 +307,7 @@ def _remote_code(configuration: Mapping[str, Any]) -> Iterator[str]:
 
 def _manifest(model: Model, write: bool, renew: bool, read: Callable[[int], None]) -> Iterator[Check]:
     """The files are those of the manifest, or of the one that is written now."""
-    found = digests(model.path, afresh=True, read=read)
+    found = read_digests(model.path, afresh=True, read=read).sha256
     now = ModelManifest.of(model.path, found)
     about = f"{len(now.files)} files, digest {now.digest[:16]}"
     was = None if renew else ModelManifest.read(model.path)

@@ -142,6 +142,29 @@ def read_index(folder: Path) -> Index | None:
     return Index(shards, total)
 
 
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """The tensors of the files that a directory's index names, or of its `model.safetensors`, by name.
+
+    Raises:
+        ModelError: a file is missing, damaged or not of the model, or a tensor is not where the index says.
+    """
+    index = read_index(folder)
+    named = sorted(set(index.shards.values())) if index else [WHOLE]
+    if missing := [shard for shard in named if not (folder / shard).is_file()]:
+        raise ModelError(f"{INDEX if index else folder} asks for {missing[0]}: not there")
+    if WHOLE not in named and (folder / WHOLE).is_file():
+        raise ModelError(f"{WHOLE}: not named in {INDEX}, but an engine might load it; take one of them away")
+    held: dict[str, dict[str, Tensor]] = {}
+    for shard in named:
+        try:
+            held[shard] = read_header(folder / shard)
+        except ModelError as error:
+            raise ModelError(f"{shard}: {error}") from None
+    if index and (faults := misplaced(index.shards, held)):
+        raise ModelError(faults[0])
+    return {name: tensor for tensors in held.values() for name, tensor in tensors.items()}
+
+
 def weights_in(folder: Path) -> int | None:
     """Bytes of a directory's safetensors files; None without any.
 

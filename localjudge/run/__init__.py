@@ -128,6 +128,10 @@ class Run(AbstractContextManager["Run"]):
             "rows": plan.rows,
             "engine": dict(judge.engine.describe()),
             "engine_args": judge.engine_args,
+            "model_files": {
+                "read": sorted(judge.model.files.keys() - judge.model.digests.remembered),
+                "remembered": sorted(judge.model.digests.remembered),
+            },
         }
         # Without its summary a run counts as incomplete, which it is from here on.
         (self.folder / SUMMARY).unlink(missing_ok=True)

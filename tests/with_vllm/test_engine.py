@@ -19,11 +19,12 @@ import torch
 
 pytest.importorskip("vllm")
 
+from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 from vllm.inputs import TokensPrompt
 from vllm.platforms.cpu import CpuPlatform
 
-from localjudge import EngineError, Rubric, UsageError
+from localjudge import EngineError, ModelError, Rubric, UsageError
 from localjudge.engines import Completion, Decoding
 from localjudge.engines.transformers import TransformersEngine
 from localjudge.engines.vllm import VllmEngine, _Flight
@@ -308,6 +309,31 @@ def test_a_prompt_that_vllm_would_cut_or_refuse_fails_alone(engine: VllmEngine, 
     assert str(context) in str(answered[1].error)
     assert answered[2].error
     assert engine.statistics()["engine_restarts"] == restarts
+
+
+def test_weights_that_lack_tensors_are_refused_unless_none_are_to_be_loaded(
+    open_engine: OpenEngine, model: Model, decoding: Decoding, tmp_path: Path
+) -> None:
+    shutil.copytree(model.path, tmp_path, dirs_exist_ok=True)
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors["model.layers.0.mlp.down_proj.weight"]
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"missing model\.layers\.0\.mlp\.down_proj\.weight; fetch the model"):
+        open_engine(Model.find(tmp_path), decoding)
+    engine = open_engine(Model.find(tmp_path), decoding, load_format="dummy")
+    assert all(answer.error is None for answer in complete(engine, prompts(2)).values())
+
+
+def test_an_index_without_metadata_is_enough_for_vllm(
+    open_engine: OpenEngine, model: Model, decoding: Decoding, tmp_path: Path
+) -> None:
+    shutil.copytree(model.path, tmp_path, dirs_exist_ok=True)
+    shard = "model-00001-of-00001.safetensors"
+    (tmp_path / "model.safetensors").rename(tmp_path / shard)
+    index = {"weight_map": dict.fromkeys(load_file(tmp_path / shard), shard)}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
+    engine = open_engine(Model.find(tmp_path), decoding)
+    assert all(answer.error is None for answer in complete(engine, prompts(2)).values())
 
 
 def test_what_vllm_cannot_be_asked_for_is_a_mistake_of_the_user(
