@@ -108,6 +108,11 @@ def test_shortening_encodes_a_candidate_a_bounded_number_of_times(
     candidate = "word " * 30 + "🙂" * 20000
     encoded: list[str] = []
     encode = judge.prompts.encode
-    monkeypatch.setattr(judge.prompts, "encode", lambda text: (encoded.append(text), encode(text))[1])
+
+    def counting(text: str) -> list[int]:
+        encoded.append(text)
+        return encode(text)
+
+    monkeypatch.setattr(judge.prompts, "encode", counting)
     judge.prompt(row("a", candidate))
     assert len(encoded) <= 3 + 2 * math.log2(len(candidate))
