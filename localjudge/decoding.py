@@ -28,15 +28,20 @@ class ScoreBuffer:
 
     Each answer writes under a slot of its own, each aspect at its place, and the last write counts: an engine
     may compute a position more than once, and only the last time is real. Probabilities are the model's own,
-    before temperature and top-p.
+    before temperature and top-p. Where one position does not hold them, it keeps a 1 for each score whose
+    logits are finite, and NaN for others.
     """
 
     def __init__(self, table: TokenTable, slots: int, device: torch.device) -> None:
-        score_token = table.score_token if table.has_probabilities else table.score_token[:, :0]
-        aspects, values = score_token.shape
+        self._has_probabilities = table.has_probabilities
+        tokens = table.score_token
+        if not table.has_probabilities:  # the tokens that begin a score, the same for each aspect
+            begin = np.flatnonzero((table.next_state[table.score_state] >= 0).any(axis=0))
+            tokens = np.tile(begin, (len(table.score_state), 1))
         # One slot more: on a device, rows that stand at no score write there.
-        self._kept = torch.full((slots + 1, aspects, values), torch.nan, dtype=torch.float64, device=device)
-        self._tokens = torch.from_numpy(score_token.astype(np.int64)).to(device)
+        shape = (slots + 1, *table.kept_shape)
+        self._kept = torch.full(shape, torch.nan, dtype=torch.float64, device=device)
+        self._tokens = torch.from_numpy(tokens.astype(np.int64)).to(device)
         self._nowhere = slots
 
     def keep(
@@ -52,10 +57,13 @@ class ScoreBuffer:
         """
         chosen = logits[rows[:, None], self._tokens[aspects]].double()
         slots = torch.where(aspects >= 0, slots, self._nowhere)
-        self._kept[slots, aspects] = torch.softmax(chosen, dim=1)
+        weights = torch.softmax(chosen, dim=1)
+        if not self._has_probabilities:
+            weights = weights.sum(dim=1, keepdim=True)  # 1 up to rounding; NaN or infinite where a logit is
+        self._kept[slots, aspects] = weights
 
     def take(self, slots: list[int]) -> NDArray[np.float64]:
-        """What was kept in these slots, (slots, A, K); NaN where nothing was. They are empty afterwards."""
+        """What was kept in these slots, (slots, *kept_shape); NaN where nothing was. Empty them."""
         kept: NDArray[np.float64] = self._kept[slots].cpu().numpy()
         self._kept[slots] = torch.nan
         return kept
@@ -85,8 +93,7 @@ class HostTable:
         self._needs: dict[int, NDArray[np.int32]] = {}
         self._masks: dict[tuple[int, int], _Mask] = {}
         self._aspect = np.full(len(table.distance), -1)
-        if table.has_probabilities:
-            self._aspect[table.score_state] = np.arange(len(table.score_state))
+        self._aspect[table.score_state] = np.arange(len(table.score_state))
 
     def constrain(self, logits: torch.Tensor, states: Rows, left: Rows, slots: Rows, *, sampled: bool) -> None:
         """Keep the scores' probabilities, then forbid, in place, each token that may not come next.
@@ -172,8 +179,7 @@ class DeviceTable:
         ).to(device)
         self.distance = torch.from_numpy(np.append(table.distance, 0).astype(np.int64)).to(device)
         aspect = np.full(states + 1, -1)
-        if table.has_probabilities:
-            aspect[table.score_state] = np.arange(len(table.score_state))
+        aspect[table.score_state] = np.arange(len(table.score_state))
         self._aspect = torch.from_numpy(aspect).to(device)
 
     def constrain(

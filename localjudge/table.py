@@ -71,6 +71,12 @@ class TokenTable:
     def has_probabilities(self) -> bool:
         return bool((self.score_token >= 0).all())
 
+    @property
+    def kept_shape(self) -> tuple[int, int]:
+        """What is kept of an answer's scores: (A, K) probabilities, or (A, 1) where one position holds none."""
+        aspects, values = self.score_token.shape
+        return aspects, values if self.has_probabilities else 1
+
     def limit(self, max_rationale_tokens: int) -> int:
         """The most tokens of an answer whose rationale has at most this many.
 

@@ -13,10 +13,11 @@ import torch
 from jsonschema import Draft202012Validator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from localjudge import Judge, Judgement, UsageError
+from localjudge import Judge, Judgement, Rubric, UsageError
 from localjudge.engines import Completion
 from localjudge.model import Model
 from localjudge.prompt import Prompt
+from localjudge.rubric import Scale
 
 
 @pytest.fixture(scope="session")
@@ -156,14 +157,18 @@ def test_batches_are_the_same_after_whole_batches_were_taken_away(random_model: 
     assert [[c.tag for c in finished] for finished in judge.engine.complete(rest)] == unbroken[1:]
 
 
-def test_a_model_of_nans_fails_its_rows_instead_of_scoring_them(random_model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("highest", [5, 300], ids=["a token a score", "several tokens a score"])
+def test_a_model_of_nans_fails_its_rows_instead_of_scoring_them(
+    random_model: Path, tmp_path: Path, highest: int
+) -> None:
+    rubric = Rubric.load().model_copy(update={"scale": Scale(lowest=1, highest=highest)})
     model = LlamaForCausalLM.from_pretrained(random_model)
     torch.nn.init.constant_(model.lm_head.weight, torch.nan)
     model.save_pretrained(tmp_path)
     for file in random_model.glob("*token*"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "chat_template.jinja").write_bytes((random_model / "chat_template.jinja").read_bytes())
-    outcomes = list(Judge(tmp_path, max_rationale_tokens=3).score(rows(2)))
+    outcomes = list(Judge(tmp_path, rubric=rubric, max_rationale_tokens=3).score(rows(2)))
     assert [outcome.status for outcome in outcomes] == ["failed", "failed"]
     assert all("not finite" in outcome.error for outcome in outcomes)  # type: ignore[union-attr]
 

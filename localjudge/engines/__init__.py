@@ -67,10 +67,10 @@ class Completion:
 
 
 def completion(tag: int, tokens: list[int], kept: NDArray[np.float64]) -> Completion:
-    """A completion from its tokens and the probabilities that were kept of its scores, (A, K)."""
-    if kept.size and not np.isfinite(kept).all():
+    """A completion from its tokens and what was kept of its scores (`TokenTable.kept_shape`)."""
+    if not np.isfinite(kept).all():
         return Completion(tag, error="the model's probabilities of a score are not finite numbers")
-    return Completion(tag, tuple(tokens), kept if kept.size else None)
+    return Completion(tag, tuple(tokens), kept if kept.shape[1] > 1 else None)
 
 
 class Engine(Protocol):

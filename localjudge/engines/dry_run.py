@@ -43,7 +43,7 @@ class DryRunEngine:
         table = decoding.table
         aspects, values = table.score_token.shape
         kept = np.random.default_rng(0).dirichlet(np.ones(values), (_POOL, aspects))
-        self._probabilities = kept if table.has_probabilities else kept[:, :0]
+        self._probabilities = kept if table.has_probabilities else np.ones((_POOL, *table.kept_shape))
         self._prompt_tokens = 0
 
     def describe(self) -> Mapping[str, Any]:

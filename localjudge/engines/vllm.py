@@ -261,9 +261,8 @@ class VllmEngine:
         self._preemptions += getattr(output.metrics, "num_preemptions", 0) or 0
 
     def _scores(self, slots: list[int]) -> NDArray[np.float64]:
-        """The probabilities kept in these slots, (slots, A, K); what no worker has is NaN."""
-        aspects, values = self._decoding.table.score_token.shape
-        shape = (len(slots), aspects, values if self._decoding.table.has_probabilities else 0)
+        """The probabilities kept in these slots, (slots, *kept_shape); what no worker has is NaN."""
+        shape = (len(slots), *self._decoding.table.kept_shape)
         parts = [
             np.frombuffer(part, np.float64).reshape(shape)
             for part in self._llm.collective_rpc("localjudge_take_scores", args=(slots,))
