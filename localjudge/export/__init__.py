@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from localjudge.durable import replacing
 from localjudge.errors import UsageError
 from localjudge.export import alpaca_eval, inspect, tables
 from localjudge.records import Failure, to_line
@@ -40,25 +41,20 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
         raise UsageError(f"--to {to}: there are {', '.join(FORMS)}")
     manifest = read_manifest(folder)
     aspects = Rubric.model_validate(manifest["rubric"]).aspects
-    scratch = out.with_name(f"{out.name}.tmp")
     try:
-        if to in TABLES:
-            columns = [*to_line(Failure(id="", key="", error=""), aspects), *(TEXTS if with_texts else ())]
-            lines = lines_with_texts(folder) if with_texts else read_lines(folder)
-            rows = TABLES[to](lines, columns, aspects, scratch)
-        elif to == "alpaca-eval":
-            rows = alpaca_eval.write(lambda: lines_with_texts(folder), manifest, aspects, scratch, baseline)
-        else:
-            rows = inspect.write(lines_with_texts(folder), manifest, aspects, scratch)
-        if scratch.is_dir() and out.is_dir():
-            shutil.rmtree(out)
-        scratch.replace(out)
+        with replacing(out) as scratch:
+            if to in TABLES:
+                columns = [*to_line(Failure(id="", key="", error=""), aspects), *(TEXTS if with_texts else ())]
+                lines = lines_with_texts(folder) if with_texts else read_lines(folder)
+                rows = TABLES[to](lines, columns, aspects, scratch)
+            elif to == "alpaca-eval":
+                rows = alpaca_eval.write(lambda: lines_with_texts(folder), manifest, aspects, scratch, baseline)
+            else:
+                rows = inspect.write(lines_with_texts(folder), manifest, aspects, scratch)
+            if scratch.is_dir() and out.is_dir():
+                shutil.rmtree(out)
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror or error}") from None
-    finally:
-        if scratch.is_dir():
-            shutil.rmtree(scratch)
-        scratch.unlink(missing_ok=True)
     return rows
 
 
