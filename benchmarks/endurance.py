@@ -1,10 +1,12 @@
 """What a run survives: killed, asked to stop, out of disk, and fought over, it ends as if nothing had been.
 
-    python benchmarks/endurance.py [--kills 100] [--rows 3000] [--tmpfs]
+    python benchmarks/endurance.py [--kills 100] [--rows 3000] [--takeovers 50] [--tmpfs]
 
 Every run is a process of its own, judging made-up rows with the dry-run engine through the command line's own
 code. It is hit at random moments of its life, from before its first line to the ordering of its last, and
-started again; whenever it completes, its judgements are compared, byte for byte, with an unbroken run's.
+started again; whenever it completes, its judgements are compared, byte for byte, with an unbroken run's. For
+the takeovers the lease is half a second: an owner is stopped at a random moment, another takes its run over,
+and the first goes on at another random moment.
 `--tmpfs` mounts a small file system that fills up (needs root).
 """
 
@@ -20,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -27,9 +30,12 @@ from typing import Any
 import report
 import torch
 
+import localjudge.run
 from localjudge import Judge
 from localjudge.cli import main as localjudge_main
 
+LEASE = 0.5
+"""Seconds, for the takeovers."""
 RUBRIC = """
 name = "short"
 aspects = ["tact", "wit"]
@@ -43,6 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--rows", type=int, default=3000)
+    parser.add_argument("--takeovers", type=int, default=50)
     parser.add_argument("--tmpfs", action="store_true")
     parser.add_argument("--results", type=Path, default=report.RESULTS)
     options = parser.parse_args()
@@ -54,6 +61,7 @@ def main() -> None:
         for number in (signal.SIGKILL, signal.SIGTERM):
             found[number.name] = job.hit(number, options.kills)
         found["owners"] = job.fought_over(8)
+        found["takeovers"] = job.taken_over(options.takeovers)
         found["shards"] = job.sharded(16, killed=3)
         if options.tmpfs:
             found["full_disk"] = job.out_of_disk()
@@ -116,6 +124,25 @@ class Job:
         out = self._folder / "fought-over"
         codes = Counter(str(self._end(each)) for each in [self._start(out) for _ in range(processes)])
         return {"exit_codes": codes, "equal_to_the_unbroken": self._equal(out)}
+
+    def taken_over(self, times: int) -> dict[str, Any]:
+        """Stop owners, start others on their runs, and let the first go on; what became of both."""
+        ended: Counter[str] = Counter()
+        equal = 0
+        with_usual_lease = localjudge.run.Run
+        localjudge.run.Run = partial(with_usual_lease, lease=LEASE)  # type: ignore[assignment, misc]
+        for number in range(times):
+            out = self._folder / f"taken-over-{number}"
+            former = self._start(out)
+            time.sleep(self._random.uniform(0, self.seconds))
+            os.kill(former, signal.SIGSTOP)
+            owner = self._start(out)
+            time.sleep(LEASE + self._random.uniform(0, 1.2 * self.seconds))
+            os.kill(former, signal.SIGCONT)
+            ended[f"former {self._end(former)}, owner {self._end(owner)}"] += 1
+            equal += self._equal(out)
+        localjudge.run.Run = with_usual_lease  # type: ignore[misc]
+        return {"exit_codes": ended, "equal_to_the_unbroken": equal}
 
     def sharded(self, count: int, killed: int) -> dict[str, Any]:
         """Judge in shards, some of which are killed and started again, and merge."""

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from localjudge.durable import replacing
+
 
 def cache_folder() -> Path:
     """`LOCALJUDGE_CACHE`, or a folder below `XDG_CACHE_HOME`."""
@@ -22,11 +24,7 @@ def keep(file: Path, write: Callable[[Path], object]) -> None:
         file: where it is to be.
         write: writes it to the path that it is given.
     """
-    scratch = file.with_name(f"{file.stem}.{os.getpid()}.tmp")
-    try:
+    with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        write(scratch)
-        scratch.replace(file)
-    except OSError:
-        with suppress(OSError):
-            scratch.unlink()
+        with replacing(file) as scratch:
+            write(scratch)

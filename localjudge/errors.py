@@ -7,7 +7,7 @@
         * RunMismatchError: a run directory that belongs to a different run
         * RunLockedError: a run directory that another process is writing
     * EngineError: the engine broke in the middle of a run (exit code 1)
-    * RunBrokenError: the run directory was taken away, or taken over, while it was written (exit code 1)
+    * RunBrokenError: the run directory was taken away or taken over, or its disk is full (exit code 1)
 
 A single row that cannot be judged is not an exception: it ends as a `Failure`.
 """
@@ -48,4 +48,4 @@ class EngineError(LocalJudgeError):
 
 
 class RunBrokenError(LocalJudgeError):
-    """A run directory that is no longer this process's to write."""
+    """A run directory that this process cannot write any more."""

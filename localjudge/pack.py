@@ -19,6 +19,7 @@ from typing import IO, Any
 from pydantic import BaseModel, ConfigDict
 
 from localjudge import unpack
+from localjudge.durable import settle
 from localjudge.errors import UsageError
 from localjudge.model import Model
 from localjudge.wheels import NAME, Say, Target, choose_extras, gather_wheels, own_wheel
@@ -128,7 +129,7 @@ def make_pack(
             files=tuple(files),
         ).sealed()
         write_beside(manifest, folder)
-        folder.replace(out)
+        settle(folder, out)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return manifest

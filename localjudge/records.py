@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -153,6 +153,25 @@ def to_line(outcome: Outcome, aspects: tuple[str, ...], number: int | None = Non
     line["source"] = outcome.source
     line["columns"] = outcome.columns
     return line
+
+
+def is_line(line: Any, aspects: Sequence[str]) -> bool:
+    """Whether this is a line of a run: what `to_line` makes for these aspects."""
+    if not isinstance(line, dict) or not line.keys() >= RESERVED_COLUMNS:
+        return False
+    texts = line["id"], line["key"], line["source"]
+    if not (all(isinstance(text, str) for text in texts) and isinstance(line["row"], int)):
+        return False
+    if not isinstance(line["columns"], dict) or not isinstance(line["system"], str | None):
+        return False
+    if line["status"] == "failed":
+        return isinstance(line["error"], str)
+    return line["status"] == "judged" and all(
+        isinstance(line.get(aspect), int)
+        and isinstance(line.get(f"{aspect}_expected", ""), float | int | None)
+        and isinstance(line.get(f"{aspect}_probabilities", ""), list | None)
+        for aspect in aspects
+    )
 
 
 def given_to(line: dict[str, Any], row: Row | Failure, number: int) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def test_every_row_judged_ends_with_0_a_table_on_stdout_and_the_rest_on_stderr(
     assert "rows/s" not in end.out
     again = cli("score", rows, "--out", tmp_path / "out", *flags)
     assert (again.code, again.out) == (0, end.out)
-    assert "continuing: 3 rows are done already" in again.err
+    assert "continuing: 3 rows are done already, 0 are to do" in again.err
 
 
 def test_a_run_with_failures_ends_with_3_and_their_reasons(

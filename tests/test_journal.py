@@ -2,51 +2,95 @@
 
 from __future__ import annotations
 
-from array import array
+import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localjudge.run.journal import Index, Journal, read_journal
+from localjudge.errors import RunBrokenError, RunMismatchError
+from localjudge.records import Failure, to_line
+from localjudge.run.journal import Index, Journal, key_digest, read_journal, to_bytes
 
 
 def line(key: str, **more: Any) -> dict[str, Any]:
-    return {"key": key, **more}
+    return to_line(Failure(id="", key=key, error="e"), (), 1) | more
+
+
+def journal_of(file: Path, *lines: dict[str, Any]) -> Journal:
+    return Journal(file, file.parent, ((each["key"], to_bytes(each)) for each in lines))
 
 
 def test_what_is_appended_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
     file = tmp_path / "j.jsonl"
-    with Journal(file) as journal:
-        journal.append([line("a", text="ü\u2028"), line("b")])
+    with journal_of(file, line("a", error="ü\u2028"), line("b")) as journal:
         journal.append([])
         journal.append([line("c")])
-    seen: list[dict[str, Any]] = []
-
-    def note(each: dict[str, Any]) -> bool:
-        seen.append(each)
-        return True
-
-    with Journal(file, note) as journal:
+    whole = [line("a", error="ü\u2028"), line("b"), line("c")]
+    assert [each for _, each in read_journal(file, ())] == whole
+    pieces = ((each["key"], piece) for piece, each in read_journal(file, ()))
+    with Journal(file, tmp_path, pieces) as journal:
         assert len(journal) == 3
-        assert seen == list(read_journal(file)) == [line("a", text="ü\u2028"), line("b"), line("c")]
-        journal.append([line("a", text="later")])
+        journal.append([line("a", error="later")])
         index = journal.index()
-    offset = index.use("a")
-    assert offset is not None
-    assert b"later" in file.read_bytes()[offset:], "of several lines with one key, the last"
-    assert [file.read_bytes()[offset:].splitlines()[0] for offset in index.unused()] == [
-        b'{"key": "b"}', b'{"key": "c"}',
-    ]  # fmt: skip
+        found = {key: index.get(key) for key in "abcd"}
+        assert found.pop("d") is None
+        assert [json.loads(journal.line_at(offset or 0)) for offset in found.values()] == [
+            line("a", error="later"), *whole[1:],
+        ], "of several lines with one key, the last"  # fmt: skip
+    assert [each for _, each in read_journal(file, ())] == [*whole, line("a", error="later")]
+
+
+def test_what_a_former_owner_appends_is_not_in_the_journal(tmp_path: Path) -> None:
+    file = tmp_path / "j.jsonl"
+    with journal_of(file, line("a")) as former, journal_of(file, line("a")) as journal:
+        journal.append([line("b")])
+        with pytest.raises(RunBrokenError, match="another localjudge has taken this run over"):
+            former.append([line("c")])
+        former._stream.write(to_bytes(line("d")))  # as if it had been stopped right after its check
+        journal.append([line("e")])
+        assert [each["key"] for _, each in read_journal(file, ())] == ["a", "b", "e"]
+
+
+def test_a_journal_that_cannot_be_begun_leaves_the_one_before_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "j.jsonl"
+    journal_of(file, line("a")).__exit__()
+    with pytest.raises(KeyError):
+        journal_of(file, line("b"), {})
+    assert [each["key"] for _, each in read_journal(file, ())] == ["a"]
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"\n",
+        b"{}\n",
+        b"[1]\n",
+        b"null\n",
+        b"\0" * 50 + b"\n",
+        b'{"key": "a"}\n',
+        b"\xff\n",
+        b"[" * 9**5 + b"\n",
+    ],
+)
+def test_a_damaged_line_is_named_by_its_place(tmp_path: Path, damaged: bytes) -> None:
+    file = tmp_path / "j.jsonl"
+    file.write_bytes(to_bytes(line("a")) + damaged + to_bytes(line("b")))
+    with pytest.raises(RunMismatchError, match=r"j.jsonl:2: not a line of a run, or damaged; delete this line"):
+        list(read_journal(file, ()))
 
 
 @given(st.lists(st.integers(0, 30).map(str)), st.sets(st.integers(0, 40).map(str)))
 def test_an_index_is_a_dictionary_of_last_places(keys: list[str], asked: set[str]) -> None:
-    import hashlib
+    def index_of(keys: Iterable[str]) -> Index:
+        digests = b"".join(map(key_digest, keys))
+        return Index(digests, range(len(digests) // 16))
 
-    digests = b"".join(hashlib.blake2b(key.encode(), digest_size=16).digest() for key in keys)
-    index, last = Index(digests, array("q", range(len(keys)))), dict(zip(keys, range(len(keys)), strict=True))
-    assert {key: index.use(key) for key in asked} == {key: last.get(key) for key in asked}
+    index, last = index_of(keys), dict(zip(keys, range(len(keys)), strict=True))
+    assert {key: index.get(key) for key in asked} == {key: last.get(key) for key in asked}
     assert all((key in index) == (key in last) for key in asked)
-    assert list(index.unused()) == sorted(place for key, place in last.items() if key not in asked)
+    assert index.count_in(index_of(asked)) == sum(key in asked for key in keys)

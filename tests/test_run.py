@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,7 +18,6 @@ from typing import Any
 
 import pytest
 from conftest import Cli, random_model, write_rows
-from filelock import LeaseCompromise
 from jsonschema import Draft202012Validator
 
 from localjudge import Failure, Judge, Judgement, Row, Rubric, UsageError, read_rows
@@ -144,7 +145,8 @@ def test_a_run_that_is_asked_to_stop_finishes_what_it_has_begun(
         said = process.stderr.read().decode()
     assert process.returncode == code
     assert "stopping: finishing what is in flight" in said
-    assert "of 90 rows done; the same command continues" in said
+    again = shlex.join([sys.executable, *command(rows, "--out", out, *settings)[1:]])
+    assert f"of 90 rows done; to go on, run this again: {again}\n" in said
     summary = json.loads((out / "summary.json").read_text())
     lines = (out / "judgements.jsonl").read_bytes()
     assert lines.endswith(b"\n")
@@ -154,6 +156,26 @@ def test_a_run_that_is_asked_to_stop_finishes_what_it_has_begun(
         assert cli("score", rows, "--out", folder, *settings).code == 0
     assert (out / "judgements.jsonl").read_bytes() == (whole / "judgements.jsonl").read_bytes()
     assert json.loads((out / "summary.json").read_text())["complete"] is True
+
+
+def test_a_run_that_is_stopped_before_its_first_line_says_how_to_go_on_and_leaves_nothing(
+    tmp_path: Path, short_rubric: Path
+) -> None:
+    rows, out = tmp_path / "a b.jsonl", tmp_path / "out"
+    os.mkfifo(rows)  # whose end it waits for, so it is still planning
+    flags = ["--out", out, "--rubric", short_rubric, "--engine", "dry-run"]
+    with start(rows, *flags) as process, rows.open("w") as stream:
+        stream.write('{"instruction": "Why?", "reference": "So.", "candidate": "Yes."}\n')
+        stream.flush()
+        while not out.exists():
+            assert process.poll() is None
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr
+        said = process.stderr.read().decode().splitlines()
+    again = shlex.join([sys.executable, *command(rows, *flags)[1:]])
+    assert (process.returncode, said[-1]) == (130, f"localjudge: stopped; to go on, run this again: {again}")
+    assert not out.exists()
 
 
 def test_a_second_signal_stops_at_once() -> None:
@@ -199,17 +221,6 @@ def test_a_folder_that_is_taken_away_stops_the_run(tmp_path: Path, make: Make) -
     rows, out = write_rows(tmp_path / "a.jsonl", 30), tmp_path / "out"
     with pytest.raises(RunBrokenError, match="taken away while the run was writing it"):
         go(out, make(), rows, report=lambda: (out / "judgements.jsonl").unlink(missing_ok=True))
-
-
-def test_a_run_that_another_host_has_taken_over_is_written_no_more(tmp_path: Path, make: Make) -> None:
-    rows = write_rows(tmp_path / "a.jsonl", 6)
-    with Run(tmp_path / "out") as run, Plan(make(), read_rows([str(rows)])) as plan:
-        run.begin(make(), plan)
-        run._lease._claim.compromise = LeaseCompromise(  # what its heartbeat notes when the lock is another's
-            lock_file=str(tmp_path / "out" / ".lock"), token="", reason="owner-changed"
-        )
-        with pytest.raises(RunBrokenError, match="another localjudge has taken this run over"):
-            run.score()
 
 
 @pytest.mark.parametrize("torn", [b'{"id": "r4", "system": "a", "sta', b"{", b'{"id": "\xe6\x98'])
@@ -432,7 +443,7 @@ def test_a_foreign_line_among_the_judgements_is_refused_and_not_cut_off(tmp_path
     go(tmp_path / "out", make(), rows)
     file = tmp_path / "out" / "judgements.jsonl"
     file.write_bytes(b"not ours\n" + file.read_bytes())
-    with pytest.raises(RunMismatchError, match="byte 0: not a line of a run"):
+    with pytest.raises(RunMismatchError, match="jsonl:1: not a line of a run, or damaged; delete"):
         go(tmp_path / "out", make(), rows)
     assert file.read_bytes().startswith(b"not ours\n")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,54 @@ def test_merging_names_what_is_missing_or_does_not_belong(
     assert not (tmp_path / "merged" / "run.json").exists()
     end = cli("merge", run["one"], run["two"], "--out", run["whole"])
     assert end.code == 2
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (
+            lambda lines: [*lines[:1], b"{}\n", *lines[2:]],
+            "jsonl:2: not a line of a run, or damaged",
+        ),
+        (lambda lines: [*lines, b'{"id": 1}\n'], "judgements.jsonl:LAST+1: not a line of a run, or damaged"),
+        (lambda lines: [*lines[:-1], lines[-1][:-30]], "judgements.jsonl:LAST: the line is torn"),
+        (lambda lines: [lines[0][:99], *lines[1:]], "judgements.jsonl:1: not a line of a run, or damaged"),
+        (
+            lambda lines: [lines[0].replace(b'"tact": ', b'"tact": "x'), *lines[1:]],
+            "jsonl:1: not a line",
+        ),
+        (lambda lines: lines[1:], "row ROW of the input has no line, or two"),
+        (lambda lines: [*lines, lines[-1]], "of the input has no line, or two"),
+    ],
+)
+def test_a_shard_that_was_damaged_is_named_by_its_line_and_its_own_command_repairs_it(
+    cli: Cli, tmp_path: Path, flags: list[str], damage: Callable[[list[bytes]], list[bytes]], words: str
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 12)
+    shards = [tmp_path / "one", tmp_path / "two"]
+    commands = [("score", rows, "--out", out, "--shard", f"{n}/2", *flags) for n, out in enumerate(shards, 1)]
+    for command in commands:
+        assert cli(*command).code == 0
+    file = shards[0] / "judgements.jsonl"
+    before = file.read_bytes()
+    lines = before.splitlines(keepends=True)
+    file.write_bytes(b"".join(damage(lines)))
+    end = cli("merge", *shards, "--out", tmp_path / "merged")
+    row = str(json.loads(lines[0])["row"])
+    words = words.replace("LAST+1", str(len(lines) + 1)).replace("LAST", str(len(lines))).replace("ROW", row)
+    assert (end.code, words in end.err, len(end.err.splitlines())) == (2, True, 1), end.err
+    assert not (tmp_path / "merged").exists()
+    shown = cli("show", shards[0])
+    assert shown.code in (0, 2)
+    assert shown.err.count("\n") <= 1
+    if "delete this line" in end.err:
+        assert end.err == shown.err
+        bad = int(end.err.split("judgements.jsonl:")[1].split(":")[0])
+        damaged = file.read_bytes().splitlines(keepends=True)
+        file.write_bytes(b"".join(damaged[: bad - 1] + damaged[bad:]))
+    assert cli(*commands[0]).code == 0
+    assert file.read_bytes() == before
+    assert cli("merge", *shards, "--out", tmp_path / "merged").code == 0
 
 
 def test_a_folder_of_one_shard_is_refused_to_another(cli: Cli, tmp_path: Path, flags: list[str]) -> None:

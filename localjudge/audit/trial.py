@@ -27,6 +27,7 @@ from localjudge.audit.perturbations import (
     Setting,
     reordered,
 )
+from localjudge.durable import replacing
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.progress import Progress
@@ -149,7 +150,7 @@ def _write_rows(rows: Iterable[Row], out: Path) -> Path:
     file = out / ROWS
     try:
         out.mkdir(parents=True, exist_ok=True)
-        with file.open("w", encoding="utf-8") as stream:
+        with replacing(file) as scratch, scratch.open("w", encoding="utf-8") as stream:
             for row in rows:
                 record = {name: getattr(row, name) for name in fields} | dict(row.columns)
                 stream.write(json.dumps(record, ensure_ascii=False) + "\n")

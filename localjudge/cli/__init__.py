@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
 from localjudge.cli import audit, doctor, models, pack, report, runs, scoring, trust
+from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError
+from localjudge.terminal import printable
+
+
+class Commands(TyperGroup):
+    """The commands; one that is stopped says how to go on. (Typer itself would end it without a word.)"""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as stopped:
+            typer.echo(printable(f"localjudge: stopped; to go on, run this again: {typed_command()}"), err=True)
+            raise typer.Exit(getattr(stopped, "exit_code", 130)) from None
+
 
 app = typer.Typer(
+    cls=Commands,
     help="An LLM judge that never leaves the machine: a rationale and scores for every response, every time.",
     no_args_is_help=True,
     add_completion=False,
@@ -52,9 +69,6 @@ def main() -> None:
         mend = "pip install 'localjudge[cpu]'; localjudge doctor says what else is missing"
         typer.echo(f"localjudge: {error.name} is not installed: {mend}", err=True)
         sys.exit(2)
-    except KeyboardInterrupt as stopped:
-        typer.echo("localjudge: stopped; the same command continues", err=True)
-        sys.exit(getattr(stopped, "exit_code", 130))
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -99,6 +101,15 @@ def print_table(table: object) -> None:
     from rich.console import Console
 
     Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def typed_command() -> str:
+    """The command that started this program, to be typed again."""
+    program, *arguments = sys.argv
+    if Path(program).name == "__main__.py":
+        return shlex.join([sys.orig_argv[0], "-m", "localjudge", *arguments])
+    name = Path(program).name
+    return shlex.join([name if shutil.which(name) == program else program, *arguments])
 
 
 def engine_options(named: Mapping[str, object], others: Sequence[str] | None) -> dict[str, str]:

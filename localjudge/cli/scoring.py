@@ -37,6 +37,7 @@ from localjudge.cli.options import (
     engine_options,
     print_table,
     settle_environment,
+    typed_command,
 )
 from localjudge.errors import UsageError
 
@@ -103,7 +104,7 @@ def score(
     from localjudge.progress import Progress
     from localjudge.rows import FILENAME, find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
-    from localjudge.run import Run, read_notices
+    from localjudge.run import SET_ASIDE, Run, read_notices
     from localjudge.run.estimate import Estimate
     from localjudge.run.notices import headed
     from localjudge.run.plan import Plan
@@ -167,13 +168,19 @@ def score(
             progress.say(judge.engine.headline())
             if deterministic and not judge.engine.describe().get("batch_invariant"):
                 progress.warn("--deterministic: not in force, this engine or hardware has no such execution")
+            if run.set_aside:
+                progress.say(
+                    f"{run.set_aside} earlier judgements are of no row of this input: kept in {out / SET_ASIDE}"
+                )
             if done:
-                progress.say(f"continuing: {done} rows are done already")
+                progress.say(f"continuing: {done} rows are done already, {plan.rows - done} are to do")
             with progress.counting(plan.rows - done), Stop(progress.say) as stop:
                 summary = run.score(progress.add, stop.asked)
             if not run.complete:
-                rows = summary.judged + summary.failed
-                progress.say(f"stopped with {rows} of {plan.rows} rows done; the same command continues")
+                progress.say(
+                    f"stopped with {run.done} of {plan.rows} rows done; "
+                    f"to go on, run this again: {typed_command()}"
+                )
                 raise typer.Exit(stop.exit_code)
             rate = judge.engine.statistics().get("rate")
             estimate = Estimate.of(judge, plan, summary, out, rate) if engine == "dry-run" else None

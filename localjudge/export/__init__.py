@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from localjudge.durable import replacing
 from localjudge.errors import UsageError
 from localjudge.export import alpaca_eval, inspect, tables
 from localjudge.records import Failure, to_line
@@ -44,27 +45,22 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
     aspects = Rubric.model_validate(manifest["rubric"]).aspects
     notices = read_notices(folder)
     origin = {MODEL: manifest["model"]["name"], NOTICE: "\n".join(notices) or None}
-    scratch = out.with_name(f"{out.name}.tmp")
     try:
-        if to in TABLES:
-            lines = lines_with_texts(folder) if with_texts else read_lines(folder)
-            names = [*to_line(Failure(id="", key="", error=""), aspects), *(TEXTS if with_texts else ())]
-            rows = TABLES[to](lines, names, aspects, scratch, origin)
-        elif to == "alpaca-eval":
-            rows = alpaca_eval.write(
-                lambda: lines_with_texts(folder), manifest, aspects, scratch, baseline, origin
-            )
-        else:
-            rows = inspect.write(lines_with_texts(folder), manifest, aspects, scratch, notices)
-        if scratch.is_dir() and out.is_dir():
-            shutil.rmtree(out)
-        scratch.replace(out)
+        with replacing(out) as scratch:
+            if to in TABLES:
+                lines = lines_with_texts(folder) if with_texts else read_lines(folder)
+                names = [*to_line(Failure(id="", key="", error=""), aspects), *(TEXTS if with_texts else ())]
+                rows = TABLES[to](lines, names, aspects, scratch, origin)
+            elif to == "alpaca-eval":
+                rows = alpaca_eval.write(
+                    lambda: lines_with_texts(folder), manifest, aspects, scratch, baseline, origin
+                )
+            else:
+                rows = inspect.write(lines_with_texts(folder), manifest, aspects, scratch, notices)
+            if scratch.is_dir() and out.is_dir():
+                shutil.rmtree(out)
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror or error}") from None
-    finally:
-        if scratch.is_dir():
-            shutil.rmtree(scratch)
-        scratch.unlink(missing_ok=True)
     return rows
 
 

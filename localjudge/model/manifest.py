@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -12,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from localjudge.durable import replacing
 from localjudge.errors import ModelError
 from localjudge.model import Model
 from localjudge.model.digests import MANIFEST, decisive_digest, model_files
@@ -88,10 +88,9 @@ class ModelManifest(_Record):
         Raises:
             ModelError: the directory cannot be written.
         """
-        scratch = folder / f".{MANIFEST}.{os.getpid()}.tmp"
         try:
-            scratch.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
-            scratch.replace(folder / MANIFEST)
+            with replacing(folder / MANIFEST) as scratch:
+                scratch.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise ModelError(
                 f"{folder / MANIFEST}: cannot be written: {error.strerror}; "

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.run import JUDGEMENTS, read_lines
-from localjudge.run.journal import lines_with_offsets
+from localjudge.run.journal import journal_lines
 from localjudge.run.manifest import read_manifest
 from localjudge.run.texts import Text, Texts
 from localjudge.trust.scores import common_rubric, run_names
@@ -133,7 +133,7 @@ class Judgements(AbstractContextManager["Judgements"]):
         length, flags = array("i"), array("B")
         lowest = self.rubric.scale.lowest
         for run, folder in enumerate(self.folders):
-            for offset, line in lines_with_offsets(folder / JUDGEMENTS):
+            for offset, _, line in journal_lines(self._files[run], aspects):
                 text = self._texts[run].get(line)
                 same = line["group"] or f"{folder}\0{line['source']}"
                 if same not in groups:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from localjudge.durable import replacing
 from localjudge.errors import UsageError
 from localjudge.report.judgements import Judgements
 from localjudge.run.texts import Text
@@ -53,9 +54,8 @@ def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgemen
         policy=html.escape(policy), title=html.escape(title), style=_asset("style.css"), data="\0"
     ).split("\0")  # fmt: skip
     chunks = _Chunks(judgements)
-    scratch = out.with_name(f"{out.name}.tmp")
     try:
-        with scratch.open("w", encoding="utf-8") as stream:
+        with replacing(out) as scratch, scratch.open("w", encoding="utf-8") as stream:
             stream.write(begin)
             stream.write(_data("library", library.encode()))
             for name, numbers in _numbers(judgements).items():
@@ -68,11 +68,8 @@ def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgemen
             stream.write(_data("head", json.dumps(about).encode()))
             stream.write(f"<script>{script}</script>\n")
             stream.write(end)
-        scratch.replace(out)
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror}") from None
-    finally:
-        scratch.unlink(missing_ok=True)
 
 
 class _Chunks:

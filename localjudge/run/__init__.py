@@ -12,29 +12,25 @@ whatever it is called now, and rows that are the same work are judged once and g
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from filelock import SoftFileLease, Timeout
-
-from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError, UsageError
+from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.feed import Task
 from localjudge.judge import Judge
 from localjudge.prompt import Halt
 from localjudge.records import Failure, Outcome, Row, given_to, to_line
 from localjudge.rows import EXAMPLES, STDIN, Columns
-from localjudge.run.journal import Journal, read_journal, to_bytes
-from localjudge.run.manifest import FORMAT, MANIFEST, changes, new_start, read_manifest, write_json
+from localjudge.run.journal import Index, Journal, key_digest, read_journal, to_bytes
+from localjudge.run.manifest import FORMAT, MANIFEST, as_json, changes, new_start, read_manifest
 from localjudge.run.notices import notices
+from localjudge.run.ownership import LEASE, Ownership
 from localjudge.run.plan import Plan
 from localjudge.run.shard import WHOLE, Shard
 from localjudge.run.summary import Summary
@@ -42,44 +38,43 @@ from localjudge.run.summary import Summary
 JUDGEMENTS = "judgements.jsonl"
 SET_ASIDE = "set-aside.jsonl"
 SUMMARY = "summary.json"
-LOCK = ".lock"
-LEASE = 30.0
-"""Seconds without a sign of life after which the writer of a run on another host counts as dead."""
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Run(AbstractContextManager["Run"]):
     """A run directory, open for writing by this process alone.
 
+    That it can be written is tried on entering, before anything that takes long. On leaving, what this start
+    has made of a new run is removed if no row was judged: a start that failed leaves nothing behind.
+
     Args:
         folder: made if it is not there.
         say: told what a person should know, such as a wait.
+        lease: seconds without a sign of life after which another host's owner counts as dead.
 
     Attributes:
         complete: whether every row has its line, in the input's order.
+        done: how many rows of the input are judged, or failed; never more than it has.
+        set_aside: how many lines this start found that belong to no row of the input.
 
     Raises:
         RunLockedError: another process is writing it.
-        UsageError: there can be no such folder.
+        RunBrokenError: the disk is full.
+        UsageError: there can be no such folder, or it cannot be written.
     """
 
-    def __init__(self, folder: Path, say: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self, folder: Path, say: Callable[[str], None] = lambda text: None, lease: float = LEASE
+    ) -> None:
         self.folder = folder
         self.complete = False
-        self._say = say
+        self.done = self.set_aside = 0
+        self._ownership = Ownership(folder, say, lease)
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._lease = SoftFileLease(self.folder / LOCK, lease_duration=LEASE)
-            self._acquire()
-        except OSError as error:
-            if error.errno in _FULL:
-                raise
-            raise UsageError(f"--out {self.folder}: {error.strerror or error}") from None
-        self._open.callback(self._lease.release)
+        self._open.enter_context(self._ownership)
+        self._fresh = not (self.folder / MANIFEST).exists()
+        self._open.callback(self._remove_if_in_vain)
         return self
 
     def __exit__(
@@ -113,7 +108,7 @@ class Run(AbstractContextManager["Run"]):
             retry_failed: judge rows again that failed.
 
         Returns:
-            The lines that are there already.
+            The rows of this input that are done already.
 
         Raises:
             RunMismatchError: the folder holds another run, or something else.
@@ -133,22 +128,12 @@ class Run(AbstractContextManager["Run"]):
                 "remembered": sorted(judge.model.digests.remembered),
             },
         }
-        # Without its summary a run counts as incomplete, which it is from here on.
-        (self.folder / SUMMARY).unlink(missing_ok=True)
         self._manifest = {**manifest, "starts": [*manifest["starts"], now]}
-        write_json(self.folder / MANIFEST, self._manifest)
-        summary = Summary(judge.rubric.aspects)
-
-        def counts(line: dict[str, Any]) -> bool:
-            if retry_failed and line["status"] == "failed":
-                return False
-            summary.add(line)
-            return True
-
-        self._so_far = summary
-        self._journal = self._open.enter_context(Journal(self.folder / JUDGEMENTS, counts))
-        self._take_back()
-        return len(self._journal)
+        self.write_json(MANIFEST, self._manifest)
+        # Without its summary a run counts as incomplete, which it is from here on.
+        self._ownership.remove(SUMMARY)
+        self._begin_journal(retry_failed)
+        return self.done
 
     def score(
         self,
@@ -158,7 +143,7 @@ class Run(AbstractContextManager["Run"]):
         """Judge the rows that are not done yet, and put everything into the input's order.
 
         Args:
-            report: called with the outcomes as they are written, and how many rows those are given to.
+            report: called with the outcomes as they are written, and how many more rows are done.
             stop: once it says true, no further row is begun.
 
         Returns:
@@ -167,12 +152,17 @@ class Run(AbstractContextManager["Run"]):
         """
         self._stopped = False
         waiting: dict[str, list[tuple[int, Row | Failure]]] = defaultdict(list)
+        told = self.done
         try:
             for outcomes in self._judge.outcomes(self._undone(waiting, stop)):
-                report(outcomes, self._append(outcomes, waiting))
+                self._append(outcomes, waiting)
+                report(outcomes, self.done - told)
+                told = self.done
         except KeyboardInterrupt:
             self._write_summary(self._so_far)
             raise
+        if self.done > told:
+            report([], self.done - told)
         if self._stopped:
             self._write_summary(self._so_far)
             return self._so_far
@@ -181,6 +171,19 @@ class Run(AbstractContextManager["Run"]):
         self.complete = True
         self._write_summary(summary)
         return summary
+
+    def writing(self, name: str) -> AbstractContextManager[Path]:
+        """Give the path to write a file of the run to; it gets its name when the block ends without an error.
+
+        Raises:
+            RunBrokenError: another process has taken the run over; the file is as it was.
+        """
+        return self._ownership.writing(name)
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a file of the run."""
+        with self.writing(name) as scratch:
+            scratch.write_bytes(as_json(content))
 
     def _undone(
         self, waiting: dict[str, list[tuple[int, Row | Failure]]], stop: Callable[[], bool]
@@ -193,64 +196,95 @@ class Run(AbstractContextManager["Run"]):
                 self._stopped = True
                 raise Halt
             row = task if isinstance(task, Failure) else task.row
-            key = row.key if isinstance(row, Failure) else self._judge.key(row)
+            key = self._key(row)
             # Equal rows come one after the other: the others wait with the first, or find it done at the end.
             if key in waiting:
                 waiting[key].append((number, row))
-            elif key != last and key not in done:
+            elif key == last:
+                self.done += 1
+            elif key not in done:
                 waiting[key].append((number, row))
                 last = key
                 yield task
 
-    def _append(self, outcomes: list[Outcome], waiting: dict[str, list[tuple[int, Row | Failure]]]) -> int:
-        """Write a line for each row that waits for these outcomes. How many those are."""
-        if self._lease.compromise:
-            raise RunBrokenError(f"{self.folder}: another localjudge has taken this run over")
+    def _append(self, outcomes: list[Outcome], waiting: dict[str, list[tuple[int, Row | Failure]]]) -> None:
+        """Write a line for each row that waits for these outcomes."""
+        self._ownership.check()
         lines = []
         for outcome in outcomes:
             line = to_line(outcome, self._judge.rubric.aspects)
             lines += [given_to(line, row, number) for number, row in waiting.pop(outcome.key)]
         self._journal.append(lines)
+        self.done += len(lines)
         for line in lines:
             self._so_far.add(line)
-        return len(lines)
 
     def _put_in_order(self) -> Summary:
-        """Rewrite the lines in the input's order, and set those aside whose rows have left the input."""
+        """Rewrite the lines in the input's order."""
         index = self._journal.index()
         summary = Summary(self._judge.rubric.aspects)
-        with (self.folder / JUDGEMENTS).open("rb") as stream:
 
-            def line_at(offset: int) -> bytes:
-                stream.seek(offset)
-                return stream.readline()
+        def in_order() -> Iterator[bytes]:
+            for number, row in self._plan.in_order():
+                offset = index.get(self._key(row))
+                if offset is None:
+                    raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is gone")
+                piece = self._journal.line_at(offset)
+                line = json.loads(piece)
+                own = given_to(line, row, number)
+                summary.add(own)
+                yield piece if own is line else to_bytes(own)
 
-            def in_order() -> Iterator[bytes]:
-                for number, row in self._plan.in_order():
-                    key = row.key if isinstance(row, Failure) else self._judge.key(row)
-                    offset = index.use(key)
-                    if offset is None:
-                        raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is gone")
-                    piece = line_at(offset)
-                    line = json.loads(piece)
-                    own = given_to(line, row, number)
-                    summary.add(own)
-                    yield piece if own is line else to_bytes(own)
-
-            ordered = written(self.folder / JUDGEMENTS, in_order())
-            if left := list(index.unused()):
-                written(self.folder / SET_ASIDE, map(line_at, left)).replace(self.folder / SET_ASIDE)
-        ordered.replace(self.folder / JUDGEMENTS)
+        self._write_lines(JUDGEMENTS, in_order())
         return summary
 
-    def _take_back(self) -> None:
-        """Lines that were set aside count again."""
-        aside = self.folder / SET_ASIDE
-        lines = read_journal(aside)
-        while some := list(islice(lines, 1000)):
-            self._journal.append(some)
-        self._journal.sync()
-        aside.unlink(missing_ok=True)
+    def _begin_journal(self, retry_failed: bool) -> None:
+        """Open the journal with the lines of this input's rows, and count them; set the others aside.
+
+        A line that goes from one file to the other is written there before it is gone here.
+        """
+        aspects = self._judge.rubric.aspects
+        journal, aside = self.folder / JUDGEMENTS, self.folder / SET_ASIDE
+        self._so_far = Summary(aspects)
+        rows, there = Index(b"", []), bytearray()
+        if journal.exists() or aside.exists():
+            keys = b"".join(key_digest(self._key(row)) for _, row in self._plan.in_order())
+            rows = Index(keys, range(self._plan.rows))
+        for _, line in read_journal(journal, aspects):
+            if line["key"] in rows:
+                there += key_digest(line["key"])
+            else:
+                self.set_aside += 1
+
+        def left(file: Path) -> Iterator[bytes]:
+            return (piece for piece, line in read_journal(file, aspects) if line["key"] not in rows)
+
+        def kept() -> Iterator[tuple[str, bytes]]:
+            present = Index(there, range(len(there) // 16))
+            back = (each for each in read_journal(aside, aspects) if each[1]["key"] not in present)
+            for piece, line in chain(read_journal(journal, aspects), back):
+                if line["key"] in rows and not (retry_failed and line["status"] == "failed"):
+                    self._so_far.add(line)
+                    yield line["key"], piece
+
+        if self.set_aside:
+            self._write_lines(
+                SET_ASIDE, chain((piece for piece, _ in read_journal(aside, aspects)), left(journal))
+            )
+        with self._ownership.placing(JUDGEMENTS):
+            self._journal = self._open.enter_context(Journal(journal, self._ownership.own, kept()))
+        self.done = rows.count_in(self._journal.index())
+        if aside.exists():
+            self._write_lines(SET_ASIDE, left(aside))
+            if not aside.stat().st_size:
+                self._ownership.remove(SET_ASIDE)
+
+    def _write_lines(self, name: str, pieces: Iterable[bytes]) -> None:
+        with self.writing(name) as scratch, scratch.open("xb") as stream:
+            stream.writelines(pieces)
+
+    def _key(self, row: Row | Failure) -> str:
+        return row.key if isinstance(row, Failure) else self._judge.key(row)
 
     def _compare(self, described: Mapping[str, Any]) -> dict[str, Any] | None:
         """What `run.json` says, None where there is none yet."""
@@ -268,24 +302,11 @@ class Run(AbstractContextManager["Run"]):
             )
         return manifest
 
-    def _acquire(self) -> None:
-        """Take the lock: at once from a dead process of this host, from another host's after its lease."""
-        try:
-            self._lease.acquire(timeout=1)
-            return
-        except Timeout:
-            owner = self._lease.owner
-        if owner is not None and owner.hostname != socket.gethostname():
-            self._say(
-                f"{self.folder} is locked from {owner.hostname}; waiting {LEASE:.0f} s for a sign of life"
-            )
-            try:
-                self._lease.acquire(timeout=LEASE + 5)
-                return
-            except Timeout:
-                owner = self._lease.owner
-        who = f" (process {owner.pid} on {owner.hostname})" if owner else ""
-        raise RunLockedError(f"--out {self.folder}: another localjudge{who} is writing this run")
+    def _remove_if_in_vain(self) -> None:
+        """Remove what this start has made of a new run, if it is not complete and has no line."""
+        if self._fresh and not self.complete and not self.done:
+            for name in self._ownership.made:
+                self._ownership.remove(name)
 
     def _write_summary(self, summary: Summary) -> None:
         counted = {
@@ -294,16 +315,17 @@ class Run(AbstractContextManager["Run"]):
             "planned": self._plan.rows,
             **summary.as_dict(),
         }
-        write_json(self.folder / SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})
+        self.write_json(SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})
 
 
 def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
     """The lines of a run, a torn last one left out.
 
     Raises:
-        RunMismatchError: there is a line that is none of a run.
+        RunMismatchError: the folder holds no run, or there is a line that is none of a run.
     """
-    return read_journal(folder / JUDGEMENTS)
+    aspects = read_manifest(folder)["rubric"]["aspects"]
+    return (line for _, line in read_journal(folder / JUDGEMENTS, aspects))
 
 
 def is_complete(folder: Path) -> bool:
@@ -327,20 +349,6 @@ def read_notices(folder: Path) -> tuple[str, ...]:
             rows += 1
             truncated += bool(line["candidate_cut"])
     return notices(manifest, complete, rows, truncated)
-
-
-def written(file: Path, lines: Iterable[bytes]) -> Path:
-    """A file beside this one that holds these lines, on the disk itself; none where that fails."""
-    scratch = file.with_name(f"{file.name}.tmp")
-    try:
-        with scratch.open("wb") as stream:
-            stream.writelines(lines)
-            stream.flush()
-            os.fsync(stream.fileno())
-    except BaseException:
-        scratch.unlink(missing_ok=True)
-        raise
-    return scratch
 
 
 def _shard(shard: Shard) -> str | None:

@@ -11,45 +11,52 @@ import json
 import os
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from localjudge.durable import replacing
 from localjudge.errors import RunBrokenError, RunMismatchError
-from localjudge.records import to_json
+from localjudge.records import is_line, to_json
 
 SYNC_EVERY = 5.0
 """Seconds, at most, until a line that was appended is safe from a power cut too."""
 
 
 class Journal(AbstractContextManager["Journal"]):
-    """A file of JSON lines, each with a `key`, open for appending.
+    """A file of JSON lines, each with a `key`, open for appending by the owner of the run.
+
+    The lines to begin with are copied into a new file, which takes the place of the old one. A former owner
+    that has the old one open appends to a file without a name, and learns that at its next append.
 
     Args:
-        file: made if it is not there.
-        note: called with each line that is there already, and says whether it counts.
+        file: where the journal stands.
+        within: a folder of the same file system, for the scratch.
+        pieces: the lines to begin with, each with its key. They may come from the file itself.
 
     Raises:
-        RunMismatchError: a line in it is none of a run.
-        OSError: the file cannot be opened.
+        OSError: the file cannot be written; it is then as it was.
     """
 
-    def __init__(self, file: Path, note: Callable[[dict[str, Any]], bool] = lambda line: True) -> None:
+    def __init__(self, file: Path, within: Path, pieces: Iterable[tuple[str, bytes]] = ()) -> None:
         self.file = file
-        self._keys, self._offsets = bytearray(), array("q")
-        self._stream: IO[bytes] = file.open("ab+", buffering=0)
-        try:
-            self._end = self._read_back(note)
-        except BaseException:
-            self._stream.close()
-            raise
+        self._keys, self._offsets, self._end = bytearray(), array("q"), 0
+        with ExitStack() as stack:
+            with replacing(file, within) as scratch:
+                with scratch.open("xb") as stream:
+                    for key, piece in pieces:
+                        self._remember(key, self._end)
+                        self._end += stream.write(piece)
+                self._stream: IO[bytes] = stack.enter_context(scratch.open("ab", buffering=0))
+                self._reader: IO[bytes] = stack.enter_context(scratch.open("rb"))
+            self._open = stack.pop_all()
         self._synced = time.monotonic()
 
     def __exit__(self, *exception: object) -> None:
-        self._stream.close()
+        self._open.close()
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -58,7 +65,7 @@ class Journal(AbstractContextManager["Journal"]):
         """Write lines, in one piece.
 
         Raises:
-            RunBrokenError: the file is not there any more.
+            RunBrokenError: the file is not there any more, or is another owner's.
             OSError: they cannot be written, and nothing of them was.
         """
         self._check()
@@ -86,78 +93,54 @@ class Journal(AbstractContextManager["Journal"]):
         os.fsync(self._stream.fileno())
         self._synced = time.monotonic()
 
+    def line_at(self, offset: int) -> bytes:
+        """The line that begins at this byte."""
+        self._reader.seek(offset)
+        return self._reader.readline()
+
     def index(self) -> Index:
         """Of the lines that there are now."""
         return Index(self._keys, self._offsets)
 
     def _check(self) -> None:
         try:
-            there = os.stat(self.file).st_ino == os.fstat(self._stream.fileno()).st_ino
+            there = os.stat(self.file).st_ino
         except OSError:
-            there = False
-        if not there:
-            raise RunBrokenError(f"{self.file}: taken away while the run was writing it")
-
-    def _read_back(self, note: Callable[[dict[str, Any]], bool]) -> int:
-        """Note the lines that are there, and cut off one that was torn. Where they end."""
-        end = 0
-        with self.file.open("rb") as stream:
-            for piece in stream:
-                if not piece.endswith(b"\n"):
-                    break
-                try:
-                    line = json.loads(piece)
-                    if note(line):
-                        self._remember(line["key"], end)
-                except (ValueError, KeyError, TypeError):
-                    raise RunMismatchError(
-                        f"{self.file}: byte {end}: not a line of a run; move the file away"
-                    ) from None
-                end += len(piece)
-        self._stream.truncate(end)
-        return end
+            raise RunBrokenError(f"{self.file}: taken away while the run was writing it") from None
+        if there != os.fstat(self._stream.fileno()).st_ino:
+            raise RunBrokenError(f"{self.file}: another localjudge has taken this run over")
 
     def _remember(self, key: str, offset: int) -> None:
-        self._keys += _digest(key)
+        self._keys += key_digest(key)
         self._offsets.append(offset)
 
 
 class Index:
-    """Where lines stand, by their keys; of several with one key, the last.
+    """Where things stand, by their keys; of several with one key, the last.
 
     Args:
         keys: their digests, 16 bytes each.
-        offsets: of the lines, in bytes.
+        places: of each; of a line, the byte at which it begins.
     """
 
-    def __init__(self, keys: bytes | bytearray, offsets: array[int]) -> None:
+    def __init__(self, keys: bytes | bytearray, places: Sequence[int]) -> None:
         found = np.frombuffer(bytes(keys), "S16")
         order = np.argsort(found, kind="stable")
         self._keys = found[order]
-        self._offsets = np.asarray(offsets, np.int64)[order]
-        self._used = np.zeros(len(order), bool)
+        self._places = np.asarray(places, np.int64)[order]
 
     def __contains__(self, key: str) -> bool:
-        return self._place(key) is not None
+        return self.get(key) is not None
 
-    def use(self, key: str) -> int | None:
-        """The offset of this key's line, which then counts as used; None where there is none."""
-        place = self._place(key)
-        if place is None:
-            return None
-        self._used[place] = True
-        return int(self._offsets[place])
+    def get(self, key: str) -> int | None:
+        """Where this key's thing stands; None where there is none."""
+        wanted = key_digest(key).rstrip(b"\0")  # as NumPy gives it back
+        rank = int(np.searchsorted(self._keys, wanted, side="right")) - 1
+        return int(self._places[rank]) if rank >= 0 and self._keys[rank] == wanted else None
 
-    def unused(self) -> Iterator[int]:
-        """The offsets of the lines of keys that were not used, in the file's order."""
-        last = np.ones(len(self._keys), bool)
-        last[:-1] = self._keys[1:] != self._keys[:-1]
-        yield from sorted(self._offsets[last & ~self._used].tolist())
-
-    def _place(self, key: str) -> int | None:
-        wanted = _digest(key).rstrip(b"\0")  # as NumPy gives it back
-        place = int(np.searchsorted(self._keys, wanted, side="right")) - 1
-        return place if place >= 0 and self._keys[place] == wanted else None
+    def count_in(self, other: Index) -> int:
+        """How many of these, equal keys counted each, have a key that the other has too."""
+        return int(np.isin(self._keys, other._keys).sum())
 
 
 def to_bytes(line: dict[str, Any]) -> bytes:
@@ -169,29 +152,39 @@ def to_bytes(line: dict[str, Any]) -> bytes:
     return to_json(line, line).encode() + b"\n"
 
 
-def read_journal(file: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a journal, a torn last one left out.
+def read_journal(file: Path, aspects: Sequence[str]) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """The lines of a journal, each as its bytes and as what they say; a torn last one is left out.
+
+    Args:
+        file: the journal; one that is not there has no lines.
+        aspects: of the run's rubric.
 
     Raises:
-        RunMismatchError: a line in it is none of a run.
+        RunMismatchError: a line in it is none of such a run.
     """
-    return (line for _, line in lines_with_offsets(file))
+    if file.exists():
+        with file.open("rb") as stream:
+            yield from ((piece, line) for _, piece, line in journal_lines(stream, aspects))
 
 
-def lines_with_offsets(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The same, each with the byte at which it begins."""
-    if not file.exists():
-        return
+def journal_lines(stream: IO[bytes], aspects: Sequence[str]) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
+    """The same of an open journal, each line with the byte at which it begins."""
     offset = 0
-    with file.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            if line.endswith(b"\n"):
-                try:
-                    yield offset, json.loads(line)
-                except ValueError:
-                    raise RunMismatchError(f"{file}:{number}: not a line of a run") from None
-            offset += len(line)
+    for number, piece in enumerate(stream, 1):
+        if piece.endswith(b"\n"):
+            try:
+                line = json.loads(piece)
+            except (ValueError, RecursionError):
+                line = None
+            if not is_line(line, aspects):
+                raise RunMismatchError(
+                    f"{stream.name}:{number}: not a line of a run, or damaged; delete this line, and the same "
+                    "score command judges its row again"
+                )
+            yield offset, piece, line
+        offset += len(piece)
 
 
-def _digest(key: str) -> bytes:
+def key_digest(key: str) -> bytes:
+    """16 bytes for a key of any length."""
     return hashlib.blake2b(key.encode(), digest_size=16).digest()

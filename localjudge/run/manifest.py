@@ -35,11 +35,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def write_json(file: Path, content: Mapping[str, Any]) -> None:
-    """Write a file of the run directory, whole or not at all."""
-    scratch = file.with_name(f"{file.name}.tmp")
-    scratch.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    scratch.replace(file)
+def as_json(content: Mapping[str, Any]) -> bytes:
+    """A file of the run directory, indented to be read."""
+    return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def new_start(inputs: list[str], columns: Mapping[str, str]) -> dict[str, Any]:

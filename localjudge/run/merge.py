@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import heapq
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
@@ -13,8 +12,9 @@ from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.rubric import Rubric
-from localjudge.run import JUDGEMENTS, SUMMARY, Run, is_complete, written
-from localjudge.run.manifest import MANIFEST, changes, read_manifest, write_json
+from localjudge.run import JUDGEMENTS, SUMMARY, Run, is_complete
+from localjudge.run.journal import read_journal
+from localjudge.run.manifest import MANIFEST, changes, read_manifest
 from localjudge.run.notices import notices
 from localjudge.run.shard import Shard
 from localjudge.run.summary import Summary
@@ -52,23 +52,25 @@ def merge(folders: Sequence[Path], out: Path) -> Summary:
     _refuse_others(parts)
     _refuse_gaps(parts)
     first = parts[0]
-    with Run(out):
+    with Run(out) as run:
         if (out / MANIFEST).exists() or (out / JUDGEMENTS).exists():
             raise RunMismatchError(f"--out {out}: holds a run already; choose another folder")
         summary = Summary(Rubric.model_validate(first.manifest["rubric"]).aspects)
-        written(out / JUDGEMENTS, _in_order(parts, summary)).replace(out / JUDGEMENTS)
+        with run.writing(JUDGEMENTS) as scratch, scratch.open("xb") as stream:
+            stream.writelines(_in_order(parts, summary))
         starts = sorted(
             (start for part in parts for start in part.manifest["starts"]), key=itemgetter("started")
         )
         manifest = {**first.manifest, "model": _model(parts), "shard": None, "starts": starts}
-        write_json(out / MANIFEST, manifest)
         counted = {
             "complete": True,
             "notices": notices(manifest, True, summary.rows, summary.truncated),
             "planned": first.start["input_rows"],
             **summary.as_dict(),
         }
-        write_json(out / SUMMARY, counted)
+        run.write_json(SUMMARY, counted)
+        run.write_json(MANIFEST, manifest)
+        run.complete = True
     return summary
 
 
@@ -110,17 +112,25 @@ def _refuse_gaps(parts: Sequence[_Part]) -> None:
         raise UsageError(f"shards: {'; '.join(gaps)}; run these again and then merge")
 
 
-def _in_order(parts: Iterable[_Part], summary: Summary) -> Iterator[bytes]:
+def _in_order(parts: Sequence[_Part], summary: Summary) -> Iterator[bytes]:
     """The lines of all parts by their rows' numbers, which each part has in ascending order."""
-    for number, (row, piece, line) in enumerate(heapq.merge(*map(_lines, parts), key=itemgetter(0)), 1):
-        if row != number:
-            raise RunMismatchError(f"shards: row {min(row, number)} of the input has no line, or two")
+    lines = heapq.merge(*map(_lines, parts), key=lambda each: each[1]["row"])
+    for number, (piece, line) in enumerate(lines, 1):
+        if line["row"] != number:
+            raise RunMismatchError(
+                f"shards: row {min(line['row'], number)} of the input has no line, or two; "
+                "run their score commands again and then merge"
+            )
         summary.add(line)
         yield piece
 
 
-def _lines(part: _Part) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
-    with (part.folder / JUDGEMENTS).open("rb") as stream:
-        for piece in stream:
-            line = json.loads(piece)
-            yield line["row"], piece, line
+def _lines(part: _Part) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    file, end, count = part.folder / JUDGEMENTS, 0, 0
+    for piece, line in read_journal(file, part.manifest["rubric"]["aspects"]):
+        end, count = end + len(piece), count + 1
+        yield piece, line
+    if end < file.stat().st_size:
+        raise RunMismatchError(
+            f"{file}:{count + 1}: the line is torn; run this shard's score command again and then merge"
+        )

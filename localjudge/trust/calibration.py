@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from localjudge.durable import replacing
 from localjudge.errors import UsageError
 from localjudge.run.notices import kinds
 from localjudge.trust.estimate import UNDEFINED
@@ -93,9 +94,8 @@ class Calibration(_Record):
 
     def save(self, file: Path) -> None:
         """Write the file, whole or not at all."""
-        scratch = file.with_name(f"{file.name}.tmp")
-        scratch.write_text(json.dumps(self.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
-        scratch.replace(file)
+        with replacing(file) as scratch:
+            scratch.write_text(json.dumps(self.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
 
     def apply(self, aspect: str, values: Floats) -> Floats:
         """The scores of an aspect on the labels' scale; as they are, where the aspect has no map."""

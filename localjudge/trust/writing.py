@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from localjudge.durable import replacing
 from localjudge.errors import UsageError
 from localjudge.records import Outcome, to_line
 from localjudge.rubric import Rubric
-from localjudge.run import JUDGEMENTS, SUMMARY, written
+from localjudge.run import JUDGEMENTS, SUMMARY
 from localjudge.run.journal import to_bytes
-from localjudge.run.manifest import FORMAT, MANIFEST, new_start, write_json
+from localjudge.run.manifest import FORMAT, MANIFEST, as_json, new_start
 from localjudge.run.notices import notices
 from localjudge.run.summary import Summary
 
@@ -58,26 +58,21 @@ def write_run(
         **told,
         "starts": [start],
     }
-    scratch = folder.with_name(f"{folder.name}.tmp")
-    try:
-        scratch.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(folder) as scratch:
+        scratch.mkdir()
         summary = Summary(rubric.aspects)
         lines = (to_line(outcome, rubric.aspects, number) for number, outcome in enumerate(outcomes, 1))
-        written(scratch / JUDGEMENTS, _counted(lines, summary)).replace(scratch / JUDGEMENTS)
+        with (scratch / JUDGEMENTS).open("xb") as stream:
+            stream.writelines(_counted(lines, summary))
         counted = {
             "complete": True,
             "notices": notices(manifest, True, summary.rows, summary.truncated),
             "planned": summary.rows,
             **summary.as_dict(),
         }
-        write_json(scratch / SUMMARY, counted)
-        write_json(scratch / MANIFEST, manifest)
-        scratch.replace(folder)
-    except FileExistsError:
-        raise UsageError(f"{scratch}: is in the way; remove it") from None
-    except BaseException:
-        shutil.rmtree(scratch, ignore_errors=True)
-        raise
+        (scratch / SUMMARY).write_bytes(as_json(counted))
+        (scratch / MANIFEST).write_bytes(as_json(manifest))
     return summary
 
 

@@ -1,0 +1,176 @@
+"""Results on the disk: whole or not at all, in the order that survives a power cut."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Cli, random_model, write_rows
+
+from localjudge import unpack
+from localjudge.durable import replacing, settle
+from localjudge.pack import Manifest, write_beside, write_parts
+
+Event = tuple[str, Path, tuple[int, ...]]
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
+    """What is flushed and renamed, in order: the call, the path, and how the file was then."""
+    seen: list[Event] = []
+    fsync, replace = os.fsync, os.replace
+
+    def noted_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        seen.append(("fsync", Path(os.readlink(f"/proc/self/fd/{descriptor}")), _state(os.fstat(descriptor))))
+
+    def noted_replace(source: Path, target: Path) -> None:
+        state = _state(os.stat(source))
+        replace(source, target)
+        seen.append(("rename", Path(target).absolute(), state))
+
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    return seen
+
+
+def _state(found: os.stat_result) -> tuple[int, ...]:
+    """A file's identity and the last write to it; of a folder, which changes as it is filled, the identity."""
+    written = () if stat.S_ISDIR(found.st_mode) else (found.st_size, found.st_mtime_ns)
+    return found.st_dev, found.st_ino, *written
+
+
+def assert_durable(target: Path, events: list[Event]) -> None:
+    """Written, flushed, renamed, and its folder flushed, in this order; so is all that is in a folder."""
+    target = target.resolve()
+    renames = [place for place, (call, path, _) in enumerate(events) if (call, path) == ("rename", target)]
+    assert renames, f"{target}: not renamed into place"
+    place = renames[-1]
+    flushed = [state for call, _, state in events[:place] if call == "fsync"]
+    assert events[place][2] in flushed, f"{target}: renamed before its last write was flushed"
+    assert events[place][2] == _state(target.stat()), f"{target}: written after it was renamed"
+    for file in target.rglob("*"):
+        assert _state(file.stat()) in flushed, f"{file}: not flushed before its folder was renamed"
+    assert ("fsync", target.parent) in [event[:2] for event in events[place:]], f"{target}: folder not flushed"
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> Path:
+    file = tmp_path / "labels.csv"
+    rows = [f"r{n},{'ab'[n % 2]},{1 + n % 3},{1 + n % 2}" for n in range(12)]
+    file.write_text("\n".join(["id,system,tact,wit", *rows]) + "\n")
+    return file
+
+
+def test_every_result_is_flushed_before_it_gets_its_name_and_its_folder_after(
+    cli: Cli, tmp_path: Path, short_rubric: Path, labels: Path, events: list[Event]
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 12)
+    flags = ["--rubric", short_rubric, "--engine", "dry-run"]
+    run = ("run.json", "judgements.jsonl", "summary.json")
+
+    def durable(*names: str | Path, of: tuple[object, ...]) -> None:
+        events.clear()
+        end = cli(*of)
+        assert end.code == 0, end.err
+        for name in names:
+            assert_durable(tmp_path / name, events)
+
+    for index in (1, 2):
+        out = tmp_path / f"part{index}"
+        durable(
+            *(out / name for name in run), of=("score", rows, "--out", out, *flags, "--shard", f"{index}/2")
+        )
+    durable(
+        *(f"whole/{name}" for name in run),
+        of=("merge", tmp_path / "part1", tmp_path / "part2", "--out", tmp_path / "whole"),
+    )
+    whole = tmp_path / "whole"
+    durable(whole / "set-aside.jsonl", of=("score", rows, "--limit", 5, "--out", whole, *flags))
+    durable(whole / "judgements.jsonl", of=("score", rows, "--out", whole, *flags))
+    for form in ("jsonl", "csv"):
+        durable(f"table.{form}", of=("export", whole, "--to", form, "--out", tmp_path / f"table.{form}"))
+    annotations = tmp_path / "alpaca.json"
+    durable(annotations, of=("export", whole, "--to", "alpaca-eval", "--baseline", "a", "--out", annotations))
+    durable(
+        "imported",
+        of=("import", labels, "--out", tmp_path / "imported", "--aspect", "tact", "--column", "candidate=wit",
+            "--column", "instruction=id", "--column", "reference=wit"),
+    )  # fmt: skip
+    durable("audit/rows.jsonl", of=("audit", rows, "--out", tmp_path / "audit", "--sample", 2, *flags))
+
+
+def test_a_calibration_is_flushed_before_it_gets_its_name(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path, labels: Path, events: list[Event]
+) -> None:
+    pytest.importorskip("sklearn")
+    rows, out = write_rows(tmp_path / "a.jsonl", 12), tmp_path / "calibration.json"
+    flags = ["--model", model, "--rubric", short_rubric, "--max-rationale-tokens", 6]
+    assert cli("score", rows, "--out", tmp_path / "run", *flags).code == 0
+    end = cli("calibrate", tmp_path / "run", "--labels", labels, "--out", out, "--resamples", 100)
+    assert end.code == 0, end.err
+    assert_durable(out, events)
+
+
+def test_a_report_is_flushed_before_it_gets_its_name(
+    cli: Cli, tmp_path: Path, short_rubric: Path, events: list[Event]
+) -> None:
+    pytest.importorskip("vl_convert")
+    rows, out = write_rows(tmp_path / "a.jsonl", 6), tmp_path / "report.html"
+    assert (
+        cli("score", rows, "--out", tmp_path / "run", "--rubric", short_rubric, "--engine", "dry-run").code == 0
+    )
+    assert cli("report", tmp_path / "run", "--out", out).code == 0
+    assert_durable(out, events)
+
+
+def test_a_models_manifest_is_flushed_before_it_gets_its_name(
+    cli: Cli, tmp_path: Path, events: list[Event]
+) -> None:
+    folder = random_model(tmp_path / "model")
+    assert cli("models", "verify", folder).code == 0
+    assert_durable(folder / "localjudge-manifest.json", events)
+
+
+def test_a_pack_is_flushed_with_all_its_parts_before_it_gets_its_name(
+    tmp_path: Path, events: list[Event]
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 60)
+    parts, files = write_parts({"rows/a.jsonl": rows}, tmp_path / "scratch", 2048)
+    manifest = Manifest(
+        version="1", extras=(), python="3.11", platforms=("any",), parts=tuple(parts), files=tuple(files)
+    )
+    write_beside(manifest.sealed(), tmp_path / "scratch")
+    settle(tmp_path / "scratch", tmp_path / "pack")
+    assert (tmp_path / "pack" / unpack.MANIFEST).is_file()
+    assert_durable(tmp_path / "pack", events)
+
+
+@pytest.mark.parametrize("write", [lambda path: path.write_text("half"), lambda path: path.mkdir()])
+def test_a_result_that_cannot_be_finished_leaves_what_was_there(
+    tmp_path: Path, write: Callable[[Path], object]
+) -> None:
+    target = tmp_path / "result"
+    target.write_text("before")
+
+    def broken() -> None:
+        with replacing(target) as scratch:
+            write(scratch)
+            raise OSError("no more")
+
+    with pytest.raises(OSError, match="no more"):
+        broken()
+    assert target.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_two_that_write_the_same_file_at_once_have_a_scratch_each(tmp_path: Path) -> None:
+    target = tmp_path / "result"
+    with replacing(target) as one, replacing(target) as other:
+        one.write_text("one")
+        other.write_text("other")
+    assert target.read_text() == "one", "the last to end"
+    assert list(tmp_path.iterdir()) == [target]

@@ -1,0 +1,107 @@
+"""One owner at a time: whenever a former one was stopped, what it does when it wakes changes nothing."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_rows
+
+from localjudge import Judge, read_rows
+from localjudge.run import Run, read_lines
+from localjudge.run.journal import Journal
+from localjudge.run.plan import Plan
+
+LEASE = 0.4
+
+
+def go(out: Path, judge: Judge, file: Path) -> None:
+    with Run(out, lease=LEASE) as run, Plan(judge, read_rows([str(file)])) as plan:
+        run.begin(judge, plan, [str(file)])
+        run.score()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file() and file.name[0] != "."}
+
+
+def stop_before(name: str, place: int) -> None:
+    """Have this process stop itself before a call of `os`, this one of those on an owner's folder."""
+    real, calls = getattr(os, name), iter(range(1, 1000))
+
+    def stopping(*paths: Any, **named: Any) -> Any:
+        if any(".owner-" in str(path) for path in paths) and next(calls) == place:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return real(*paths, **named)
+
+    setattr(os, name, stopping)
+
+
+def stop_after_check(place: int) -> None:
+    """Have this process stop itself between the check before an append and the append."""
+    real, calls = Journal._check, iter(range(1, 1000))
+
+    def stopping(journal: Journal) -> None:
+        real(journal)
+        if next(calls) == place:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+    Journal._check = stopping  # type: ignore[assignment,method-assign]
+
+
+MOMENTS: dict[str, Callable[[], None]] = {
+    "before its folder is there": lambda: stop_before("mkdir", 1),
+    **{f"before rename {place}": partial(stop_before, "replace", place) for place in range(1, 8)},
+    **{f"before append {place}": partial(stop_after_check, place) for place in (1, 2)},
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_an_owner_that_wakes_after_a_takeover_changes_nothing(
+    tmp_path: Path, short_rubric: Path, moment: str
+) -> None:
+    judge = Judge(engine="dry-run", rubric=short_rubric)
+    rows, out, whole = tmp_path / "a.jsonl", tmp_path / "out", tmp_path / "whole"
+    write_rows(rows, 12)
+    go(whole, judge, rows)
+    # A run whose next start must set lines aside, and take others back.
+    lines = rows.read_text().splitlines(keepends=True)
+    rows.write_text("".join(lines[:6]))
+    go(out, judge, rows)
+    rows.write_text("".join(lines[4:6]))
+    go(out, judge, rows)
+    rows.write_text("".join([*lines[:5], *lines[6:]]))
+
+    def former() -> None:
+        MOMENTS[moment]()
+        try:
+            go(out, judge, rows)
+        except Exception as error:
+            (tmp_path / "said").write_text(f"{type(error).__name__}: {error}")
+
+    process = multiprocessing.get_context("fork").Process(target=former)
+    process.start()
+    assert process.pid
+    os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    stopped = os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WNOHANG)
+    assert stopped, "it came to its end before that moment"
+    time.sleep(LEASE)
+    go(out, judge, rows)
+    after = contents(out)
+    assert [line["id"] for line in read_lines(out)] == [f"r{n}" for n in (*range(5), *range(6, 12))]
+    assert "set-aside.jsonl" in after
+    os.kill(process.pid, signal.SIGCONT)
+    process.join(60)
+    assert "another localjudge has taken this run over" in (tmp_path / "said").read_text()
+    assert contents(out) == after
+    assert sorted(after) == sorted(file.name for file in out.iterdir()), "nothing hidden is left"
+    write_rows(rows, 12)
+    go(out, judge, rows)
+    assert contents(out)["judgements.jsonl"] == contents(whole)["judgements.jsonl"], "no line was lost"

@@ -1,0 +1,173 @@
+"""Starts that fail leave nothing behind; restarts count what is done, and only that."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, write_rows
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from localjudge import Failure, Judge, Row, UsageError, read_rows
+from localjudge.errors import EngineError
+from localjudge.run import Run, read_lines
+from localjudge.run.plan import Plan
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    return list(read_lines(folder)) if folder.exists() else []
+
+
+def test_a_start_without_rows_leaves_nothing_behind(cli: Cli, tmp_path: Path, short_rubric: Path) -> None:
+    rows = tmp_path / "a.jsonl"
+    rows.touch()
+    flags = ["--rubric", short_rubric, "--engine", "dry-run"]
+    end = cli("score", rows, "--out", tmp_path / "new" / "deep" / "run", *flags)
+    assert (end.code, "holds no rows" in end.err) == (2, True)
+    assert list(tmp_path.iterdir()) == [rows]
+
+
+def test_an_engine_that_breaks_leaves_the_lines_that_are_done_and_nothing_where_there_are_none(
+    tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    rows, out = write_rows(tmp_path / "a.jsonl", 9), tmp_path / "new" / "run"
+    judge = Judge(model, rubric=short_rubric, max_rationale_tokens=6, engine_args={"batch_size": "3"})
+    complete = judge.engine.complete
+
+    def breaking_after(batches: int) -> Callable[[Iterable[Any]], Iterable[Any]]:
+        def broken(prompts: Iterable[Any]) -> Iterable[Any]:
+            yield from islice(complete(prompts), batches)
+            raise EngineError("broken")
+
+        return broken
+
+    def go(batches: int) -> None:
+        judge.engine.complete = breaking_after(batches)  # type: ignore[method-assign, assignment]
+        with Run(out) as run, Plan(judge, read_rows([str(rows)])) as plan:
+            run.begin(judge, plan)
+            run.score()
+
+    with pytest.raises(EngineError):
+        go(0)
+    assert list(tmp_path.iterdir()) == [rows]
+    with pytest.raises(EngineError):
+        go(1)
+    before = lines_of(out)
+    assert 0 < len(before) < 9
+    with pytest.raises(EngineError):
+        go(0)
+    assert lines_of(out) == before
+
+
+def test_a_folder_that_was_there_keeps_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with Run(tmp_path / "out"):
+        (tmp_path / "out" / "engine.log").write_text("why it broke")
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["engine.log"]
+
+
+def test_a_disk_without_room_is_found_on_entering_and_nothing_is_left_there(tmp_path: Path) -> None:
+    code = "from pathlib import Path; from localjudge.run import Run; Run(Path('new/run')).__enter__()"
+    end = subprocess.run(
+        [sys.executable, "-B", "-c", code],
+        cwd=tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)),
+        capture_output=True,
+        text=True,
+    )
+    assert end.stderr.splitlines()[-1].endswith(
+        "RunBrokenError: --out new/run: File too large; free some space, or choose another folder"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["/dev/null/run", "/proc/run"])
+def test_a_folder_that_cannot_be_written_is_found_on_entering(place: str) -> None:
+    with pytest.raises(UsageError, match=f"--out {place}: .*; choose another folder"), Run(Path(place)):
+        pass
+
+
+def test_lines_of_rows_that_have_left_the_input_are_set_aside_and_do_not_count(
+    cli: Cli, tmp_path: Path, short_rubric: Path
+) -> None:
+    rows, out = tmp_path / "a.jsonl", tmp_path / "out"
+    odd = [{"q": f"Question {n}?", "ref": "Yes.", "cand": f"Answer {n}."} for n in range(15)]
+    rows.write_text("".join(json.dumps(row) + "\n" for row in odd))
+    flags = ["--rubric", short_rubric, "--engine", "dry-run"]
+    assert cli("score", rows, "--out", out, *flags).code == 3
+    flags += ["--column=instruction=q", "--column=reference=ref", "--column=candidate=cand"]
+    for limit, aside, done in ((7, 15, 0), (15, 0, 7), (4, 11, 4), (15, 0, 15)):
+        end = cli("score", rows, "--limit", limit, "--out", out, *flags)
+        assert end.code == 0, end.err
+        said = f"{aside} earlier judgements are of no row of this input: kept in {out / 'set-aside.jsonl'}\n"
+        assert (said in end.err) == (aside > 0), end.err
+        continuing = f"continuing: {done} rows are done already, {limit - done} are to do\n"
+        assert (continuing in end.err) == (done > 0), end.err
+        assert (f"{limit - done} of {limit - done} rows · " in end.err) == (limit > done), end.err
+        assert [line["row"] for line in read_lines(out)] == list(range(1, limit + 1))
+
+
+def test_the_lines_of_a_run_that_was_stopped_are_those_that_its_summary_counts(
+    tmp_path: Path, short_rubric: Path
+) -> None:
+    out, judge = tmp_path / "out", Judge(engine="dry-run", rubric=short_rubric)
+    rows = [Row(f"Q{n}?", f"A{n}", "R", id=str(n)) if n % 3 else Failure(id=str(n), key=str(n), error="e")
+            for n in range(12)]  # fmt: skip
+    with Run(out) as run, Plan(judge, rows[:10]) as plan:
+        run.begin(judge, plan)
+        run.score()
+    with Run(out) as run, Plan(judge, rows[5:]) as plan:
+        assert run.begin(judge, plan, retry_failed=True) == 3, "7, 8 and a row that is not there before"
+        summary = run.score(stop=lambda: True)
+        assert not run.complete
+    assert summary.judged + summary.failed == len(lines_of(out)) == 3
+    found = json.loads((out / "summary.json").read_text())
+    assert (found["complete"], found["rows"], found["planned"]) == (False, 3, 7)
+
+
+STARTS = st.tuples(st.lists(st.integers(0, 9), max_size=12), st.integers(0, 8), st.booleans())
+
+
+@given(st.lists(STARTS, max_size=5))
+@example([([1, 2, 3], 99, False), ([1], 99, False), ([3, 3, 0, 2], 1, False), ([0], 99, True)])
+@settings(max_examples=30, deadline=None)
+def test_in_every_restart_the_rows_done_are_those_of_the_input_that_have_a_line(
+    short_rubric: Path, starts: list[tuple[list[int], int, bool]]
+) -> None:
+    judge = Judge(engine="dry-run", rubric=short_rubric)
+    kept: set[int] = set()
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        for numbers, stop_after, retry in [*starts, ([*range(10)], 99, False)]:
+            rows = [
+                Row(f"Q{n}?", f"A{n}", "R", id=str(n)) if n % 4 else Failure(id=str(n), key=str(n), error="e")
+                for n in numbers
+            ]
+            told: list[int] = []
+
+            def report(outcomes: object, more: int, told: list[int] = told) -> None:
+                told.append(more)
+
+            def stop(told: list[int] = told, most: int = stop_after) -> bool:
+                return sum(told) >= most
+
+            with Run(out) as run, Plan(judge, rows) as plan:
+                done = run.begin(judge, plan, retry_failed=retry)
+                assert done == sum(n in kept and not (retry and n % 4 == 0) for n in numbers)
+                run.score(report, stop)
+                assert 0 <= done <= done + sum(told) == run.done <= plan.rows == len(numbers)
+                assert run.done == plan.rows or not run.complete
+            lines = lines_of(out)
+            assert len(lines) <= len(numbers)
+            assert {int(line["id"]) for line in lines} <= set(numbers)
+            kept = kept - set(numbers) | {int(line["id"]) for line in lines}
+        assert kept == set(range(10))
