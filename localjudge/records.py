@@ -157,7 +157,7 @@ def to_line(outcome: Outcome, aspects: tuple[str, ...], number: int | None = Non
 
 def is_line(line: Any, aspects: Sequence[str]) -> bool:
     """Whether this is a line of a run: what `to_line` makes for these aspects."""
-    if not isinstance(line, dict) or not line.keys() >= RESERVED_COLUMNS:
+    if not isinstance(line, dict) or not line.keys() >= COMMON_COLUMNS:
         return False
     texts = line["id"], line["key"], line["source"]
     if not (all(isinstance(text, str) for text in texts) and isinstance(line["row"], int)):
@@ -218,10 +218,10 @@ def from_line(line: Mapping[str, Any], aspects: tuple[str, ...]) -> Outcome:
     )
 
 
-RESERVED_COLUMNS = frozenset(
-    (*to_line(Failure(id="", key="", error=""), ()), "instruction", "reference", "candidate", "model", "notice")
-)
-"""The columns of a line, and those that an export adds to it."""
+COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), ()))
+"""The columns of every line, whatever the rubric's aspects."""
+RESERVED_COLUMNS = COMMON_COLUMNS | {"instruction", "reference", "candidate", "model", "notice"}
+"""Those, and the columns that an export adds to them."""
 
 
 def to_json(value: Any, line: Mapping[str, Any]) -> str:
