@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,8 +17,11 @@ from typing import Any
 from localjudge.errors import UsageError
 
 Line = Mapping[str, Any]
-# A spreadsheet takes a cell that begins so for a formula, and runs it.
-_FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
+# A spreadsheet runs a cell that begins with one of these signs. Some programs split a cell at semicolons, tabs
+# and line breaks, and drop spaces and quotes in front of the sign.
+_FORMULA = re.compile(
+    r"""(\A|[;\t\r\n])((?:[^\S\t\r\n]|["\0\ufeff\u200b])*)([=+\-@\uff1d\uff0b\uff0d\uff20])"""
+)
 _AT_ONCE = 10_000
 
 
@@ -43,10 +47,14 @@ def write_csv(lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[s
 
 def _cell(value: Any) -> Any:
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
+        return _FORMULA.sub(r"\1'\2\3", value)
     if isinstance(value, bool):
         return str(value).lower()
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+    if isinstance(value, list | dict):
+        # Only a string inside has such a sign after ; and JSON has another spelling for it.
+        text = json.dumps(value, ensure_ascii=False)
+        return _FORMULA.sub(lambda match: f"{match[1]}{match[2]}\\u{ord(match[3]):04x}", text)
+    return value
 
 
 def write_parquet(lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path) -> int:
