@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RunMismatchError
+from localjudge.formats import MAX_ROW_BYTES
 
 MANIFEST = "run.json"
 FORMAT = 2
@@ -38,16 +39,21 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 def write_json(file: Path, content: Mapping[str, Any]) -> None:
     """Write a file of the run directory, whole or not at all."""
     scratch = file.with_name(f"{file.name}.tmp")
-    scratch.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    # A file's name that is not UTF-8 has lone surrogates, which JSON, too, spells with a backslash.
+    scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
     scratch.replace(file)
 
 
-def new_start(inputs: list[str], columns: Mapping[str, str]) -> dict[str, Any]:
+def new_start(
+    inputs: list[str], columns: Mapping[str, str], max_row_bytes: int = MAX_ROW_BYTES
+) -> dict[str, Any]:
     """What is known of a start from the beginning: when, where, of what."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "inputs": inputs,
         "columns": dict(columns),
+        "max_row_bytes": max_row_bytes,
         "localjudge": version("localjudge"),
         "outlines_core": version("outlines-core"),
         "python": platform.python_version(),
