@@ -21,7 +21,7 @@ from localjudge.grammar import stretch_for, token_table
 from localjudge.model import BUNDLED_NOTICE, Model
 from localjudge.model.manifest import changes_since_verified
 from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
-from localjudge.rows import as_row
+from localjudge.rows import given_rows
 from localjudge.rubric import DEFAULT_RUBRIC, Rubric
 
 ON_OVERFLOW = ("fail", "truncate-candidate")
@@ -213,22 +213,30 @@ class Judge:
             return "This is a dry run: no model was asked, and the scores mean nothing."
         return BUNDLED_NOTICE if self.model.is_bundled else None
 
-    def score(self, rows: Iterable[Row | Failure | Mapping[str, Any]]) -> Iterator[Outcome]:
-        """A judgement or a failure for each row, each exactly once, as they finish (not in order)."""
-        read = (as_row(row, f"row {number}") for number, row in enumerate(rows, 1))
-        for outcomes in self.outcomes(self.tasks(read)):
-            yield from outcomes
+    def score(self, rows: Iterable[Any]) -> Iterator[Outcome]:
+        """A judgement or a failure for each row, each exactly once, as they finish (not in order).
+
+        Args:
+            rows: dicts or `Row`s, or a pandas or Polars DataFrame or an Arrow table. A missing value of a table
+                (NaN, NaT, null) is a missing reference, id or system.
+
+        Raises:
+            UsageError: it is a single row, or nothing that holds rows.
+        """
+        read = given_rows(rows)
+        return (outcome for outcomes in self.outcomes(self.tasks(read)) for outcome in outcomes)
 
     def tasks(self, rows: Iterable[Row | Failure]) -> Iterator[Task | Failure]:
         """Each row with its prompt, in order; many are encoded at once."""
         waiting: list[Row | Failure] = []
         size = 0
         for row in rows:
-            waiting.append(row)
-            size += len(row.instruction) + len(row.candidate) if isinstance(row, Row) else 0
-            if len(waiting) == _AT_ONCE or size > _CHARACTERS_AT_ONCE:
+            own = row.characters if isinstance(row, Row) else 0
+            if len(waiting) == _AT_ONCE or (waiting and size + own > _CHARACTERS_AT_ONCE):
                 yield from self._encoded(waiting)
                 waiting, size = [], 0
+            waiting.append(row)
+            size += own
         yield from self._encoded(waiting)
 
     def _encoded(self, rows: list[Row | Failure]) -> Iterator[Task | Failure]:

@@ -41,6 +41,11 @@ class Row:
         }
 
     @property
+    def characters(self) -> int:
+        """The length of its texts."""
+        return len(self.instruction) + len(self.reference or "") + len(self.candidate)
+
+    @property
     def digest(self) -> bytes:
         """Of what is judged, 16 bytes: equal for rows that are the same work."""
         return _digest([self.instruction, self.reference, self.candidate], 16)

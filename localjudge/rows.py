@@ -1,26 +1,25 @@
-"""Reading rows: JSONL (also gzipped, also from stdin), CSV and Parquet, whatever the columns are called.
+"""Reading rows: from files, whatever their columns are called, and from a program's own dicts and tables.
 
-Rows stream: memory does not grow with their number. A row that cannot be read ends as a `Failure` that names
-its file and line, and the rest is read on. A file that cannot be opened at all stops the reading before it
-starts.
+Rows stream: memory does not grow with their number, and the size of a row is limited. A row that cannot be
+read ends as a `Failure` that names its file and line, and the next rows are read. A file that cannot be opened,
+or that lacks a column, stops the reading before it starts.
 """
 
 from __future__ import annotations
 
-import csv
 import glob
 import gzip
 import hashlib
-import io
 import json
 import sys
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from localjudge.errors import UsageError
+from localjudge.formats import MAX_ROW_BYTES, Record, read_csv, read_jsonl, read_parquet, table_records
 from localjudge.records import Failure, Row
 
 EXAMPLES = "examples"
@@ -45,8 +44,13 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
 
 Columns = Mapping[str, str]
 
-# What a file raises that breaks off or is damaged.
-_BROKEN_OFF = (EOFError, OSError, zlib.error)
+
+def _names_of(field: str, columns: Columns) -> tuple[str, ...]:
+    return (columns[field],) if field in columns else COLUMN_NAMES[field]
+
+
+_RECORDS_CHECKED = 100
+_COLUMNS_NAMED = 12
 _DEEPEST = 100
 """The most levels of lists and objects in a record: Python's own parser and writer go not much deeper."""
 
@@ -91,48 +95,137 @@ def find_inputs(names: Sequence[str]) -> list[str]:
                 path.open("rb").close()
             except OSError as error:
                 raise UsageError(f"{match}: {error.strerror}") from None
-            _reader(match)
+            _kind(match)
             found.append(match)
     if found.count(STDIN) > 1:
         raise UsageError("-: stdin can be read only once")
+    if STDIN in found and sys.stdin is None:
+        raise UsageError("-: stdin is closed; pipe rows into it or name a file")
     return found
 
 
-def read_rows(inputs: Iterable[str], columns: Columns | None = None) -> Iterator[Row | Failure]:
+def check_inputs(files: Iterable[str], columns: Columns, *, needs_reference: bool) -> list[str]:
+    """Read the beginning of each file, so that a wrong column is found before a model is loaded.
+
+    Rows of one file may differ: a field is missing where none of the first hundred records has a column for it.
+    Standard input and pipes can be read only once, and are left alone.
+
+    Args:
+        files: the result of `find_inputs`.
+        columns: the column of a field, where it goes by a name of its own.
+        needs_reference: whether the rubric judges against a reference.
+
+    Returns:
+        The files that hold no rows, where another file may.
+
+    Raises:
+        UsageError: a file lacks columns, all of which the message names; or no file holds a row.
+    """
+    files = list(files)
+    required = ["instruction", "candidate", *(["reference"] if needs_reference else [])]
+    wanted = {
+        field: _names_of(field, columns) for field in COLUMN_NAMES if field in required or field in columns
+    }
+    empty = []
+    for name in files:
+        if name == STDIN or (name != EXAMPLES and not Path(name).is_file()):
+            continue
+        known: dict[str, None] = {}
+        missing, records = list(wanted), 0
+        for _, record in islice(read_records(name), _RECORDS_CHECKED):
+            records += 1
+            known |= dict.fromkeys(record if isinstance(record, Mapping) else ())
+            missing = [field for field, names in wanted.items() if not {FILENAME, *known} & set(names)]
+            if not missing:
+                break
+        if not records:
+            empty.append(name)
+        elif known and missing:
+            raise UsageError(_lacks(name, missing, list(known), columns))
+    if files and len(empty) == len(files):
+        raise UsageError(f"{', '.join(empty)}: holds no rows")
+    return empty
+
+
+def _lacks(name: str, missing: Sequence[str], known: Sequence[str], columns: Columns) -> str:
+    lacking = [
+        f"no column {columns[field]!r} for the {field}" if field in columns else f"no {field}"
+        for field in missing
+    ]
+    more = f" and {len(known) - _COLUMNS_NAMED} more" if len(known) > _COLUMNS_NAMED else ""
+    there = ", ".join(map(str, known[:_COLUMNS_NAMED])) + more
+    flags = " ".join(f"--column {field}=COLUMN" for field in missing)
+    return f"{name}: {', '.join(lacking)}; its columns are {there}; name them with {flags}"
+
+
+def read_rows(
+    inputs: Iterable[str], columns: Columns | None = None, max_row_bytes: int = MAX_ROW_BYTES
+) -> Iterator[Row | Failure]:
     """Every row of the inputs, or why it is none.
 
     Args:
         inputs: what `find_inputs` gave.
         columns: the column of a field, where it goes by a name of its own.
+        max_row_bytes: the largest row that is read; a larger one is a failure.
     """
     for name in inputs:
         # A file's name may be no UTF-8, and then could not be written down.
         place = "stdin" if name == STDIN else name.encode("utf-8", "replace").decode()
         known = {FILENAME: _stem(place)} if columns and FILENAME in columns.values() else {}
-        for number, record in read_records(name):
+        for number, record in read_records(name, max_row_bytes):
             told = {**record, **known} if isinstance(record, Mapping) else record
             yield as_row(told, f"{place}:{number}", columns or {})
+
+
+def given_rows(rows: object) -> Iterator[Row | Failure]:
+    """Rows as a program has them: dicts, `Row`s, or a pandas, Polars or Arrow table.
+
+    Raises:
+        UsageError: it is a single row, or nothing that holds rows.
+    """
+    if isinstance(rows, Mapping | Row):
+        raise UsageError("rows: a single row; write score([row])")
+    if isinstance(rows, str | bytes | Path):
+        raise UsageError(
+            f"rows: a {type(rows).__name__}; to read a file, write score(read_rows([{str(rows)!r}]))"
+        )
+    records: Iterable[Any] | None = table_records(rows)
+    if records is None:
+        if not isinstance(rows, Iterable):
+            raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")
+        records = rows
+    return (_given_row(record, f"row {number}") for number, record in enumerate(records, 1))
+
+
+def _given_row(record: Any, source: str) -> Row | Failure:
+    if isinstance(record, Mapping | Row | Failure):
+        return as_row(record, source)
+    return unreadable(source, f"a {type(record).__name__}; a row is a dict or a Row")
 
 
 def _stem(place: str) -> str:
     return Path(place.removesuffix(".gz")).stem
 
 
-Record = Mapping[str, Any] | str
-"""What stands at a place: its columns, or what is wrong there."""
-
-
-def read_records(name: str) -> Iterator[tuple[int, Record]]:
+def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES) -> Iterator[tuple[int, Record]]:
     """What stands in one of the files that `find_inputs` gave, each with its line (in Parquet, its number)."""
-    yield from _reader(name)(name)
+    kind = _kind(name)
+    if kind == "parquet":
+        yield from read_parquet(name, max_row_bytes)
+        return
+    with _open(name) as stream:
+        if kind == "jsonl":
+            yield from read_jsonl(stream, max_row_bytes)
+        else:
+            yield from read_csv(stream, "\t" if kind == "tsv" else ",", max_row_bytes)
 
 
-def _reader(name: str) -> Any:
+def _kind(name: str) -> str:
     plain = name.removesuffix(".gz")
     if name in (STDIN, EXAMPLES) or plain.endswith((".jsonl", ".ndjson")):
-        return _read_jsonl
+        return "jsonl"
     if plain.endswith((".csv", ".tsv")):
-        return _read_csv
+        return plain[-3:]
     if name.endswith(".parquet"):
         try:
             import pyarrow.parquet  # noqa: F401
@@ -140,7 +233,7 @@ def _reader(name: str) -> Any:
             raise UsageError(
                 f"{name}: reading Parquet needs pyarrow: pip install 'localjudge[parquet]'"
             ) from None
-        return _read_parquet
+        return "parquet"
     raise UsageError(f"{name}: of no known kind; rows come as .jsonl, .jsonl.gz, .csv, .tsv or .parquet")
 
 
@@ -150,89 +243,6 @@ def _open(name: str) -> BinaryIO:
     if name == EXAMPLES:
         return cast(BinaryIO, (files("localjudge") / "examples.jsonl").open("rb"))
     return cast(BinaryIO, gzip.open(name) if name.endswith(".gz") else Path(name).open("rb"))
-
-
-def _read_jsonl(name: str) -> Iterator[tuple[int, Record]]:
-    number = 0
-    with _open(name) as stream:
-        try:
-            for number, line in enumerate(stream, 1):
-                if line.strip():
-                    yield number, _parse_json(line)
-        except _BROKEN_OFF as error:
-            yield number + 1, f"the file cannot be read on from here: {error}"
-
-
-def _parse_json(line: bytes) -> Record:
-    try:
-        record = json.loads(line.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        return f"not UTF-8 at byte {error.start + 1} of the line"
-    except json.JSONDecodeError as error:
-        return f"not JSON: {error.msg} at column {error.colno}"
-    except (ValueError, RecursionError) as error:
-        return f"not JSON that can be read: {error}"
-    if not isinstance(record, dict):
-        return "not a JSON object with named fields"
-    if _is_deeper(record, _DEEPEST):
-        return f"its values are nested more than {_DEEPEST} deep"
-    return record
-
-
-def _is_deeper(record: Any, most: int) -> bool:
-    layer = [record]
-    for _ in range(most + 1):
-        if not layer:
-            return False
-        values = (each.values() if isinstance(each, dict) else each for each in layer)
-        layer = [inner for each in values for inner in each if isinstance(inner, dict | list)]
-    return bool(layer)
-
-
-def _read_csv(name: str) -> Iterator[tuple[int, Record]]:
-    csv.field_size_limit(2**31 - 1)
-    delimiter = "\t" if name.removesuffix(".gz").endswith(".tsv") else ","
-    with io.TextIOWrapper(_open(name), "utf-8-sig", errors="surrogateescape", newline="") as stream:
-        reader = csv.reader(stream, delimiter=delimiter, strict=True)
-        header: list[str] | None = None
-        while True:
-            number = reader.line_num + 1
-            try:
-                fields = next(reader)
-            except StopIteration:
-                return
-            except csv.Error as error:
-                yield number, f"not CSV: {error}"
-                header = header or []
-                continue
-            except _BROKEN_OFF as error:
-                yield number, f"the file cannot be read on from here: {error}"
-                return
-            if not fields:
-                continue
-            if header is None:
-                header = fields
-            elif len(fields) != len(header):
-                yield number, f"{len(fields)} fields, where the header has {len(header)}"
-            elif len(set(header)) < len(header):
-                yield number, "the header gives two columns the same name"
-            else:
-                yield number, dict(zip(header, fields, strict=True))
-
-
-def _read_parquet(name: str) -> Iterator[tuple[int, Record]]:
-    import pyarrow
-    import pyarrow.parquet
-
-    number = 0
-    try:
-        with pyarrow.parquet.ParquetFile(name) as file:
-            for batch in file.iter_batches(batch_size=256):
-                for record in batch.to_pylist():
-                    number += 1
-                    yield number, record
-    except (pyarrow.ArrowException, OSError) as error:
-        yield number + 1, f"the file cannot be read on from here: {error}"
 
 
 def as_row(record: Record | Row | Failure, source: str, columns: Columns | None = None) -> Row | Failure:
@@ -250,10 +260,12 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
     if isinstance(record, Row):
         source = record.source or source
         record = {**record.columns, **{name: getattr(record, name) for name in COLUMN_NAMES}}
+    if _is_deeper(record, _DEEPEST):
+        return unreadable(source, f"its values are nested more than {_DEEPEST} deep")
     columns = columns or {}
     taken: dict[str, Any] = {}
-    for field, names in COLUMN_NAMES.items():
-        candidates = [columns[field]] if field in columns else [name for name in names if name in record]
+    for field in COLUMN_NAMES:
+        candidates = [name for name in _names_of(field, columns) if name in record or field in columns]
         if field in candidates:
             candidates = [field]
         if len(candidates) > 1 and field in ("instruction", "reference", "candidate"):
@@ -266,6 +278,8 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
         if candidates:
             taken[field] = candidates[0]
     texts: dict[str, Any] = {field: record.get(column) for field, column in taken.items()}
+    # NaN is how a table says that there is no value.
+    texts = {field: None if isinstance(text, float) and text != text else text for field, text in texts.items()}
     for field in ("id", "system"):
         if isinstance(texts.get(field), int | float):
             texts[field] = str(texts[field])
@@ -288,6 +302,16 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
         source=source,
         columns=rest,
     )
+
+
+def _is_deeper(record: Any, most: int) -> bool:
+    layer = [record]
+    for _ in range(most + 1):
+        if not layer:
+            return False
+        values = (each.values() if isinstance(each, Mapping) else each for each in layer)
+        layer = [inner for each in values for inner in each if isinstance(inner, Mapping | list | tuple)]
+    return bool(layer)
 
 
 def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:

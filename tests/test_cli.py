@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -287,3 +288,88 @@ def test_prompt_goes_on_past_a_bad_row_and_ends_with_3(cli: Cli, rows: Path, sho
     assert end.code == 3
     assert end.out.splitlines()[0] == "Q: Question 0? R: Yes. A: word "
     assert end.err.startswith(f"{rows}:1: not JSON")
+
+
+@pytest.mark.parametrize("command", ["score", "audit", "prompt"])
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "rows.jsonl: holds no rows"),
+        (
+            '{"instruction": "a", "response": "b"}',
+            "rows.jsonl: no reference, no column 'respons' for the candidate",
+        ),
+    ],
+)
+def test_rows_that_cannot_be_used_are_refused_before_the_model_is_looked_for(
+    cli: Cli, tmp_path: Path, command: str, content: str, words: str
+) -> None:
+    (tmp_path / "rows.jsonl").write_text(content)
+    flags = [
+        "--column",
+        "candidate=respons",
+        *(["--tokens"] if command == "prompt" else ["--out", tmp_path / "out"]),
+    ]
+    end = cli(command, tmp_path / "rows.jsonl", "--model", tmp_path / "none", *flags)
+    assert (end.code, end.out, end.err.count("\n"), words in end.err) == (2, "", 1, True)
+
+
+def test_a_run_names_the_inputs_without_rows_and_the_ids_that_are_not_unique(
+    cli: Cli, tmp_path: Path, rows: Path, flags: list[str]
+) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    again = write_rows(tmp_path / "again.jsonl", 4)
+    end = cli("score", rows, tmp_path / "empty.jsonl", again, "--out", tmp_path / "out", *flags)
+    assert end.code == 0
+    assert f"{tmp_path}/empty.jsonl: holds no rows" in end.err
+    which = f"such as the id 'r0' and the system 'a' at {again}:1"
+    assert end.err.count(f"3 of 7 rows have the id and the system of an earlier row, {which}") == 1
+    by_file = ["--system-from", "filename", "--out", tmp_path / "by-file"]
+    assert "of an earlier row" not in cli("score", rows, again, *by_file, *flags).err
+
+
+@pytest.mark.parametrize("command", ["score", "audit", "prompt"])
+def test_the_largest_row_can_be_set(cli: Cli, tmp_path: Path, rows: Path, model: Path, command: str) -> None:
+    flags = [] if command == "prompt" else ["--engine", "dry-run", "--model", model, "--out", tmp_path / "out"]
+    end = cli(command, rows, "--max-row-bytes", 10, *flags)
+    assert end.code == (2 if command == "audit" else 3)
+    message = (
+        "there is none in the input" if command == "audit" else "the row is larger than 10 bytes; allow larger"
+    )
+    assert message in end.err
+    assert (
+        cli(command, rows, "--max-row-bytes", 9999, *flags[:-1], *([tmp_path / "new"] if flags else [])).code
+        == 0
+    )
+
+
+def test_rows_above_the_default_limit_are_found_again_by_the_limit_of_their_run(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = write_rows(tmp_path / "long.jsonl", 2)
+    flags = ["--engine", "dry-run", "--model", model, "--rubric", short_rubric, "--max-row-bytes", 10**6]
+    assert cli("score", rows, "--out", tmp_path / "out", *flags).code == 0
+    monkeypatch.setattr("localjudge.rows.read_rows.__defaults__", (None, 10))
+    assert cli("export", tmp_path / "out", "--to", "csv", "--out", tmp_path / "t.csv", "--with-texts").code == 0
+
+
+def test_an_input_whose_name_is_not_utf8_is_judged_and_found_again(
+    cli: Cli, tmp_path: Path, flags: list[str]
+) -> None:
+    try:
+        rows = write_rows(tmp_path / os.fsdecode(b"\xff.jsonl"), 3)
+    except OSError:
+        pytest.skip("this file system takes no such name")
+    out = tmp_path / "out"
+    assert cli("score", rows, "--out", out, *flags, "--engine", "dry-run").code == 0
+    assert json.loads((out / "run.json").read_bytes())["starts"][0]["inputs"] == [str(rows)]
+    assert cli("export", out, "--to", "csv", "--out", tmp_path / "t.csv", "--with-texts").code == 0
+
+
+def test_a_closed_standard_input_is_one_line() -> None:
+    program = [sys.executable, "-m", "localjudge", "prompt", "-"]
+    end = subprocess.run(["sh", "-c", '"$@" <&-', "sh", *program], capture_output=True, text=True, check=False)
+    assert (end.returncode, end.stderr) == (
+        2,
+        "localjudge: -: stdin is closed; pipe rows into it or name a file\n",
+    )

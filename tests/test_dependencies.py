@@ -54,6 +54,8 @@ def imported(*folders: str) -> set[str]:
             found |= {name.name.partition(".")[0] for name in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
             found.add(str(node.module).partition(".")[0])
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.importorskip":
+            found.add(str(ast.literal_eval(node.args[0])).partition(".")[0])
     scripts = {
         file.stem for folder in ("tests", "benchmarks", "models") for file in (ROOT / folder).rglob("*.py")
     }

@@ -61,6 +61,37 @@ def test_csv_holds_the_same_and_no_cell_is_a_formula(cli: Cli, run: Path, tmp_pa
     assert not any(cell.startswith(("=", "+", "@")) for row in rows for cell in row.values())
 
 
+FORMULAS = {
+    "=1+1": "'=1+1",
+    "a;=1+1": "a;'=1+1",
+    "a\t=1+1": "a\t'=1+1",
+    " =1+1": "' =1+1",
+    "a;  \u00a0+1": "a;'  \u00a0+1",
+    'a;"=1': "a;'\"=1",
+    "\t@x": "\t'@x",
+    "one\n-two": "one\n'-two",
+    "one\r\n=two": "one\r\n'=two",
+    "a;\uff1d1": "a;'\uff1d1",
+    "1 - 1 = 0; a@b": "1 - 1 = 0; a@b",
+    "a; b\tc\n": "a; b\tc\n",
+}
+
+
+def test_no_part_of_a_csv_cell_that_a_program_might_split_off_is_a_formula(
+    cli: Cli, tmp_path: Path, model: Path
+) -> None:
+    rows = tmp_path / "a.jsonl"
+    record = {"instruction": "a", "reference": "b", "candidate": "c"}
+    rows.write_text("".join(json.dumps({**record, "candidate": text, "x": text}) + "\n" for text in FORMULAS))
+    assert cli("score", rows, "--out", tmp_path / "run", "--model", model, "--engine", "dry-run").code == 0
+    assert cli("export", tmp_path / "run", "--to", "csv", "--out", tmp_path / "t.csv", "--with-texts").code == 0
+    with (tmp_path / "t.csv").open(newline="") as stream:
+        cells = list(csv.DictReader(stream))
+    assert [cell["candidate"] for cell in cells] == list(FORMULAS.values())
+    assert [json.loads(cell["columns"])["x"] for cell in cells] == list(FORMULAS), "JSON has an escape for it"
+    assert ";=" not in cells[1]["columns"]
+
+
 def test_jsonl_holds_the_lines_themselves(cli: Cli, run: Path, model: Path, tmp_path: Path) -> None:
     assert cli("export", run, "--to", "jsonl", "--out", tmp_path / "t.jsonl").code == 0
     origin = {"model": str(model), "notice": read_notices(run)[0]}

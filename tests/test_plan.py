@@ -48,6 +48,31 @@ def test_rows_come_back_as_they_went_in_whatever_they_hold(judge: Judge) -> None
         assert dict(plan.in_order()) == dict(enumerate(rows, 1))
 
 
+def test_rows_that_repeat_an_id_of_their_system_are_counted(judge: Judge) -> None:
+    names = [("1", "x"), ("1", "y"), ("2", "x"), ("2", "x"), ("1", None), ("2", "x")]
+    rows = [Row("a", "b", "c", id=name, system=system, source=f"{name}{system}") for name, system in names]
+    with Plan(judge, rows) as plan:
+        assert plan.repeated_ids == 2
+        assert plan.repeated_id() == rows[3]
+    with Plan(judge, rows[:3]) as plan:
+        assert plan.repeated_ids == 0
+
+
+def test_long_references_are_not_encoded_all_at_once(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    encode_all = judge.prompts.encode_all
+
+    def noted(texts: list[str]) -> list[list[int]]:
+        sizes.append(sum(map(len, texts)))
+        return encode_all(texts)
+
+    monkeypatch.setattr(judge.prompts, "encode_all", noted)
+    monkeypatch.setattr("localjudge.judge._CHARACTERS_AT_ONCE", 1000)
+    rows = [Row("a", "b", "long " * 80, id=str(number)) for number in range(9)] + [Row("a", "b" * 3000, "c")]
+    assert [task.row for task in judge.tasks(rows) if isinstance(task, Task)] == rows
+    assert len(sizes) == 6, "two rows fit the limit, and one that exceeds it comes alone"
+
+
 def test_the_longest_prompt_and_those_that_do_not_fit_are_known(tmp_path: Path, short_rubric: Path) -> None:
     judge = Judge(random_model(tmp_path, context=120), rubric=short_rubric, max_rationale_tokens=3)
     short, long = row("a"), row("a", "word " * 200)

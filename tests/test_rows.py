@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Row, UsageError, read_rows
-from localjudge.rows import as_row, find_inputs, parse_columns
+from localjudge.rows import FILENAME, as_row, check_inputs, find_inputs, parse_columns
 
 ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because\nof “it”, 是的 🙂"}
 
@@ -238,11 +238,12 @@ def test_below_a_header_that_is_wrong_every_line_is_a_failure(tmp_path: Path, he
     assert not [row for row in failures if isinstance(row, Row)]
 
 
-def test_a_quote_that_never_closes_is_a_failure_at_the_line_it_opens(tmp_path: Path) -> None:
-    first, failure = read(tmp_path / "a.csv", b'instruction,candidate\na,b\nc,"d\ne,f\n')
+def test_a_quote_that_never_closes_is_a_failure_at_the_line_it_opens_and_every_line_after(
+    tmp_path: Path,
+) -> None:
+    first, *failures = read(tmp_path / "a.csv", b'instruction,candidate\na,b\nc,"d\ne,f\n')
     assert isinstance(first, Row)
-    assert isinstance(failure, Failure)
-    assert failure.source.endswith(":3")
+    assert [row.source[-2:] for row in failures if isinstance(row, Failure)] == [":3", ":4"]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.tsv"])
@@ -312,6 +313,86 @@ def test_a_file_whose_name_is_no_utf8_can_be_read_and_its_place_written(tmp_path
     except OSError:
         pytest.skip("this file system takes no such name")
     assert row.source.encode().endswith(b"?.jsonl:1")
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "message"),
+    [
+        ("rows.csv", ("candidate=respons",), "no column 'respons' for the candidate; its columns are "
+         "instruction, reference, candidate, id, extra; name them with --column candidate=COLUMN"),
+        ("rows.tsv", ("id=n", "system=who"), "no column 'n' for the id, no column 'who' for the system; its"),
+        ("rows.parquet", ("reference=gold",), "no column 'gold' for the reference"),
+        ("rows.jsonl", ("instruction=q", "candidate=a"), "no column 'q' for the instruction, no column 'a'"),
+        ("rows.jsonl.gz", ("candidate=a",), "no column 'a' for the candidate"),
+    ],
+)  # fmt: skip
+def test_all_columns_that_a_file_lacks_are_named_at_once(
+    tmp_path: Path, name: str, columns: tuple[str, ...], message: str
+) -> None:
+    file = tmp_path / name
+    file.write_bytes(KINDS[name]())
+    assert check_inputs([str(file)], {}, needs_reference=True) == []
+    with pytest.raises(UsageError) as refused:
+        check_inputs([str(file)], parse_columns(columns), needs_reference=True)
+    assert str(refused.value).startswith(f"{file}: {message}")
+
+
+def test_a_reference_is_a_column_that_only_some_rubrics_need(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(lines({"instruction": "a", "x": 1}))
+    with pytest.raises(
+        UsageError, match="no candidate; its columns are instruction, x; name them with --column"
+    ):
+        check_inputs([str(file)], {}, needs_reference=False)
+    with pytest.raises(UsageError, match="no reference, no candidate; its columns are instruction, x"):
+        check_inputs([str(file)], {}, needs_reference=True)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [b"{", {"instruction": "a"}, {"prompt": "a", "output": "b", "gold": "c"}],
+    ids=["bad", "lacks", "other"],
+)
+def test_rows_of_one_file_may_differ(tmp_path: Path, first: Any) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_bytes(lines(*[first] * 99, ROW))
+    assert check_inputs([str(file)], {"system": FILENAME}, needs_reference=True) == []
+    file.write_bytes(lines(*[{"instruction": "a"}] * 100, ROW))
+    with pytest.raises(UsageError, match="no reference, no candidate"):
+        check_inputs([str(file)], {}, needs_reference=True)
+
+
+def test_a_file_without_a_readable_record_is_not_refused_for_its_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b"{\n{\n")
+    (tmp_path / "a.csv").write_bytes(b"instruction,candidate,candidate\na,b,c\n")
+    for name in ("a.jsonl", "a.csv"):
+        assert check_inputs([str(tmp_path / name)], {}, needs_reference=True) == []
+
+
+@pytest.mark.parametrize("empty", [b"", b"\n\n"])
+def test_files_without_rows_are_named_and_refused_where_there_is_no_other(tmp_path: Path, empty: bytes) -> None:
+    names = [str(tmp_path / name) for name in ("a.jsonl", "b.csv", "c.jsonl")]
+    for name in names:
+        Path(name).write_bytes(empty)
+    with pytest.raises(UsageError, match=r"a\.jsonl, .*b\.csv, .*c\.jsonl: holds no rows"):
+        check_inputs(names, {}, needs_reference=True)
+    Path(names[2]).write_bytes(lines(ROW))
+    assert check_inputs(names, {}, needs_reference=True) == names[:2]
+
+
+def test_standard_input_and_pipes_are_not_read_by_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines(ROW))))
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    assert check_inputs(["-", str(tmp_path / "pipe.jsonl")], {}, needs_reference=True) == []
+    assert len(list(read_rows(["-"]))) == 1
+
+
+def test_standard_input_that_is_closed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(UsageError, match="-: stdin is closed; pipe rows into it or name a file"):
+        find_inputs(["-"])
 
 
 json_values = st.recursive(

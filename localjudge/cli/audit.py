@@ -21,6 +21,7 @@ from localjudge.cli.options import (
     EngineText,
     Guard,
     Inputs,
+    MaxRowBytes,
     ModelName,
     OnOverflow,
     RationaleTokens,
@@ -33,6 +34,7 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.errors import UsageError
+from localjudge.formats import MAX_ROW_BYTES
 
 if TYPE_CHECKING:
     from localjudge.judge import Judge
@@ -62,6 +64,7 @@ def audit(
     engine: EngineName = "auto",
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
+    max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
     max_rationale_tokens: RationaleTokens = 256,
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,
@@ -84,12 +87,14 @@ def audit(
     from localjudge.audit.perturbations import PERTURBATIONS
     from localjudge.judge import Judge
     from localjudge.progress import Progress
-    from localjudge.rows import find_inputs, parse_columns, read_rows
+    from localjudge.rows import check_inputs, find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
 
     least = _thresholds(threshold or (), [each.name for each in PERTURBATIONS])
     columns = parse_columns(column or ())
     files = find_inputs(inputs)
+    judged_by = Rubric.load(rubric, guard=guard)
+    empty = check_inputs(files, columns, needs_reference=judged_by.needs_reference)
     engine_args = engine_options(
         {
             "tensor_parallel_size": tensor_parallel_size,
@@ -117,9 +122,10 @@ def audit(
             allow_changed_model=allow_changed_model,
         )
 
-    judged_by = Rubric.load(rubric, guard=guard)
-    drawn = draw(read_rows(files, columns), sample, seed, judged_by)
+    drawn = draw(read_rows(files, columns, max_row_bytes), sample, seed, judged_by)
     progress = Progress()
+    for name in empty:
+        progress.warn(f"{name}: holds no rows")
     judge = make_judge(judged_by)
     progress.say(f"model {judge.model.name} · rubric {judged_by.name} · {len(drawn.rows)} rows → {out}")
     if judge.notice:

@@ -51,6 +51,9 @@ ColumnNames = Annotated[
         "--column", metavar="FIELD=COLUMN", help="The column of a field, where it has a name of its own."
     ),
 ]
+MaxRowBytes = Annotated[
+    int, typer.Option("--max-row-bytes", min=1, metavar="N", help="The largest row; a larger one fails.")
+]
 EngineInt = Annotated[int | None, typer.Option(metavar="N", help="As vLLM's.", show_default=False)]
 EngineFloat = Annotated[float | None, typer.Option(metavar="SHARE", help="As vLLM's.", show_default=False)]
 EngineText = Annotated[str | None, typer.Option(metavar="NAME", help="As vLLM's.", show_default=False)]

@@ -7,7 +7,7 @@ import os
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +26,7 @@ from localjudge.cli.options import (
     Guard,
     Inputs,
     Limit,
+    MaxRowBytes,
     ModelName,
     OnOverflow,
     RationaleTokens,
@@ -40,6 +41,10 @@ from localjudge.cli.options import (
     typed_command,
 )
 from localjudge.errors import UsageError
+from localjudge.formats import MAX_ROW_BYTES
+
+if TYPE_CHECKING:
+    from localjudge.run.plan import Plan
 
 
 def score(
@@ -56,6 +61,7 @@ def score(
         typer.Option(metavar="filename", help="Each file holds one system's rows.", show_default=False),
     ] = None,
     limit: Limit = None,
+    max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
     max_rationale_tokens: RationaleTokens = 256,
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,
@@ -102,7 +108,7 @@ def score(
     from localjudge.judge import Judge
     from localjudge.model.manifest import in_words
     from localjudge.progress import Progress
-    from localjudge.rows import FILENAME, find_inputs, parse_columns, read_rows
+    from localjudge.rows import FILENAME, check_inputs, find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
     from localjudge.run import SET_ASIDE, Run, read_notices
     from localjudge.run.estimate import Estimate
@@ -117,6 +123,8 @@ def score(
             raise UsageError(f"--system-from {system_from}: there is filename, without --column system=…")
         columns["system"] = FILENAME
     files = find_inputs(inputs)
+    judged_by = Rubric.load(rubric, guard=guard)
+    empty = check_inputs(files, columns, needs_reference=judged_by.needs_reference)
     part = Shard.parse(shard, os.environ)
     cluster = Cluster.parse(ray, num_workers, gpus_per_worker)
     settle_environment(deterministic=deterministic, allow_download=allow_download, ray=ray)
@@ -132,7 +140,7 @@ def score(
     )
     judge = Judge(
         model,
-        rubric=Rubric.load(rubric, guard=guard),
+        rubric=judged_by,
         engine=engine,
         max_rationale_tokens=max_rationale_tokens,
         temperature=temperature,
@@ -153,9 +161,12 @@ def score(
         progress.warn(judge.notice)
     if judge.model_changes:
         progress.warn(f"the model is not what was verified: {in_words(judge.model_changes)}")
+    for name in empty:
+        progress.warn(f"{name}: holds no rows")
     with Run(out, progress.say) as run:
         run.refuse_another(judge, part)
-        with Plan(judge, islice(read_rows(files, columns), limit), scratch=out, shard=part) as plan:
+        found = read_rows(files, columns, max_row_bytes)
+        with Plan(judge, islice(found, limit), scratch=out, shard=part) as plan:
             if not plan.input_rows:
                 raise UsageError(f"{', '.join(inputs)}: holds no rows")
             if plan.too_long:
@@ -163,8 +174,10 @@ def score(
                 progress.warn(
                     f"{plan.too_long} of {plan.rows} rows do not fit the model's context; they {what}"
                 )
+            if plan.repeated_ids:
+                progress.warn(_repeated(plan))
             judge.expect(plan.longest, out / "engine.log")
-            done = run.begin(judge, plan, files, columns, retry_failed)
+            done = run.begin(judge, plan, files, columns, retry_failed, max_row_bytes)
             progress.say(judge.engine.headline())
             if deterministic and not judge.engine.describe().get("batch_invariant"):
                 progress.warn("--deterministic: not in force, this engine or hardware has no such execution")
@@ -198,12 +211,23 @@ def score(
         raise typer.Exit(FAILED_ROWS)
 
 
+def _repeated(plan: Plan) -> str:
+    row = plan.repeated_id()
+    system = f" and the system {row.system!r}" if row.system else ""
+    return (
+        f"{plan.repeated_ids} of {plan.rows} rows have the id and the system of an earlier row, such as the id "
+        f"{row.id!r}{system} at {row.source}; name the columns that tell rows apart with --column id=COLUMN, "
+        "--column system=COLUMN or --system-from filename"
+    )
+
+
 def prompt(
     inputs: Inputs,
     rubric: RubricName = "just-eval",
     guard: Guard = False,
     column: ColumnNames = None,
     limit: Limit = None,
+    max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
     model: ModelName = None,
     allow_download: AllowDownload = False,
     tokens: Annotated[bool, typer.Option("--tokens", help="With the token ids that the engine gets.")] = False,
@@ -211,11 +235,14 @@ def prompt(
 ) -> None:
     """Print exactly what the judge will be sent."""
     from localjudge.records import Failure
-    from localjudge.rows import find_inputs, parse_columns, read_rows
+    from localjudge.rows import check_inputs, find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
     from localjudge.terminal import printable
 
     judged_by = Rubric.load(rubric, guard=guard)
+    columns = parse_columns(column or ())
+    files = find_inputs(inputs)
+    check_inputs(files, columns, needs_reference=judged_by.needs_reference)
     settle_environment(allow_download=allow_download)
     encode = None
     if tokens:
@@ -228,7 +255,7 @@ def prompt(
     # A terminal shows what it can safely; a pipe gets every byte.
     shown = printable if sys.stdout.isatty() else str
     failed = False
-    for row in islice(read_rows(find_inputs(inputs), parse_columns(column or ())), limit):
+    for row in islice(read_rows(files, columns, max_row_bytes), limit):
         try:
             if isinstance(row, Failure):
                 raise ValueError(row.error.removeprefix(f"{row.source}: "))

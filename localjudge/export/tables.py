@@ -7,6 +7,7 @@ A line's columns keep their names and types: scores are integers, probabilities 
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -18,8 +19,11 @@ from localjudge.records import to_json
 Line = Mapping[str, Any]
 Origin = Mapping[str, str | None]
 """What stands in every row besides its line's columns, each in a column of its own."""
-# A spreadsheet takes a cell that begins so for a formula, and runs it.
-_FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
+# A spreadsheet runs a cell that begins with one of these signs. Some programs split a cell at semicolons, tabs
+# and line breaks, and drop spaces and quotes in front of the sign.
+_FORMULA = re.compile(
+    r"""(\A|[;\t\r\n])((?:[^\S\t\r\n]|["\0\ufeff\u200b])*)([=+\-@\uff1d\uff0b\uff0d\uff20])"""
+)
 _AT_ONCE = 10_000
 
 
@@ -49,10 +53,13 @@ def write_csv(
 
 def _cell(value: Any, line: Line) -> Any:
     if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULA) else value
+        return _FORMULA.sub(r"\1'\2\3", value)
     if isinstance(value, bool):
         return str(value).lower()
-    return to_json(value, line) if isinstance(value, list | dict) else value
+    if isinstance(value, list | dict):
+        # Only a string inside has such a sign after ; and JSON has another spelling for it.
+        return _FORMULA.sub(lambda match: f"{match[1]}{match[2]}\\u{ord(match[3]):04x}", to_json(value, line))
+    return value
 
 
 def write_parquet(

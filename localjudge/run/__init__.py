@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.feed import Task
+from localjudge.formats import MAX_ROW_BYTES
 from localjudge.judge import Judge
 from localjudge.prompt import Halt
 from localjudge.records import Failure, Outcome, Row, given_to, to_line
@@ -97,6 +98,7 @@ class Run(AbstractContextManager["Run"]):
         inputs: Iterable[str] = (),
         columns: Columns | None = None,
         retry_failed: bool = False,
+        max_row_bytes: int = MAX_ROW_BYTES,
     ) -> int:
         """Write down what the run is, and find what earlier starts have done.
 
@@ -106,6 +108,7 @@ class Run(AbstractContextManager["Run"]):
             inputs: the names of the inputs, for the record.
             columns: the columns of fields that go by names of their own, for the record.
             retry_failed: judge rows again that failed.
+            max_row_bytes: the largest row that was read, for the record.
 
         Returns:
             The rows of this input that are done already.
@@ -117,7 +120,7 @@ class Run(AbstractContextManager["Run"]):
         described = judge.describe(judge.settings) | {"shard": _shard(plan.shard)}
         manifest = self._compare(described) or {"format": FORMAT, **described, "starts": []}
         now = {
-            **new_start([_absolute(name) for name in inputs], columns or {}),
+            **new_start([_absolute(name) for name in inputs], columns or {}, max_row_bytes),
             "input_rows": plan.input_rows,
             "input_digest": plan.input_digest,
             "rows": plan.rows,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RunMismatchError
+from localjudge.formats import MAX_ROW_BYTES
 
 MANIFEST = "run.json"
 FORMAT = 2
@@ -37,15 +38,20 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 def as_json(content: Mapping[str, Any]) -> bytes:
     """A file of the run directory, indented to be read."""
-    return json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n"
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    # A file's name that is not UTF-8 has lone surrogates, which JSON, too, spells with a backslash.
+    return text.encode(errors="backslashreplace")
 
 
-def new_start(inputs: list[str], columns: Mapping[str, str]) -> dict[str, Any]:
+def new_start(
+    inputs: list[str], columns: Mapping[str, str], max_row_bytes: int = MAX_ROW_BYTES
+) -> dict[str, Any]:
     """What is known of a start from the beginning: when, where, of what."""
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "inputs": inputs,
         "columns": dict(columns),
+        "max_row_bytes": max_row_bytes,
         "localjudge": version("localjudge"),
         "outlines_core": version("outlines-core"),
         "python": platform.python_version(),

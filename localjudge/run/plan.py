@@ -48,6 +48,7 @@ class Plan(AbstractContextManager["Plan"]):
         too_long: how many of those do not fit the model's context.
         prompt_tokens: of all their prompts together.
         longest: tokens of the longest prompt that fits, 0 where there is none.
+        repeated_ids: how many rows of this shard have the id and the system of an earlier one.
         scratch_bytes: what the scratch file takes.
     """
 
@@ -62,7 +63,7 @@ class Plan(AbstractContextManager["Plan"]):
         self._input_digest = hashlib.sha256()
         self.shard = shard
         self._offsets, self._numbers = array("q"), array("q")
-        self._groups, self._digests = array("Q"), bytearray()
+        self._groups, self._digests, self._ids = array("Q"), bytearray(), array("Q")
         self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 (closed on exit)
         try:
             for task in judge.tasks(self._part(rows)):
@@ -77,6 +78,9 @@ class Plan(AbstractContextManager["Plan"]):
         groups, digests = np.asarray(self._groups), np.frombuffer(self._digests, "S16")
         self.groups, self.different = len(np.unique(groups)), len(np.unique(digests))
         self._order = _order(groups, digests)
+        first = _first(np.asarray(self._ids))
+        self._repeated = np.flatnonzero(first != np.arange(self.rows))
+        self.repeated_ids = len(self._repeated)
 
     def __exit__(self, *exception: object) -> None:
         self._file.close()
@@ -94,6 +98,11 @@ class Plan(AbstractContextManager["Plan"]):
             self._file.seek(offset)
             yield number, _row(json.loads(self._file.readline()))
 
+    def repeated_id(self) -> Row | Failure:
+        """The first row that has the id and the system of an earlier one; there must be one."""
+        self._file.seek(self._offsets[self._repeated[0]])
+        return _row(json.loads(self._file.readline()))
+
     @property
     def input_digest(self) -> str:
         return self._input_digest.hexdigest()
@@ -102,11 +111,13 @@ class Plan(AbstractContextManager["Plan"]):
         for row in rows:
             self.input_rows += 1
             digest, group = _digest(row), _group(row)
-            self._input_digest.update(json.dumps([row.id, row.system]).encode() + digest)
+            identity = json.dumps([row.id, row.system]).encode()
+            self._input_digest.update(identity + digest)
             if self.shard.holds(group):
                 self._numbers.append(self.input_rows)
                 self._groups.append(group)
                 self._digests += digest
+                self._ids.append(int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest()))
                 yield row
 
     def _measure(self, task: Task | Failure) -> None:

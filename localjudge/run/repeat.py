@@ -14,6 +14,7 @@ from rich.console import Group
 from rich.table import Table
 
 from localjudge.errors import RunMismatchError, UsageError
+from localjudge.formats import MAX_ROW_BYTES
 from localjudge.judge import Judge
 from localjudge.records import Judgement, Row
 from localjudge.rows import STDIN, find_inputs, read_rows
@@ -75,7 +76,9 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
     lines = {line["key"]: line for line in read_lines(folder) if line["status"] == "judged"}
     rows = [
         row
-        for row in read_rows(find_inputs(start["inputs"]), start["columns"])
+        for row in read_rows(
+            find_inputs(start["inputs"]), start["columns"], start.get("max_row_bytes", MAX_ROW_BYTES)
+        )
         if isinstance(row, Row) and judge.key(row) in lines
     ]
     if not rows:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localjudge.errors import UsageError
+from localjudge.formats import MAX_ROW_BYTES
 from localjudge.records import Row
 from localjudge.rows import STDIN, find_inputs, read_rows
 
@@ -77,11 +78,11 @@ def rows_again(manifest: Mapping[str, Any], moved: Iterable[str], problems: list
     """
     moved = list(moved)
     inputs = {
-        (name, tuple(sorted(start["columns"].items())))
+        (name, tuple(sorted(start["columns"].items())), start.get("max_row_bytes", MAX_ROW_BYTES))
         for start in manifest["starts"]
         for name in (moved or start["inputs"])
     }
-    for name, columns in sorted(inputs):
+    for name, columns, max_row_bytes in sorted(inputs):
         if name == STDIN:
             problems.append("the rows came from stdin")
             continue
@@ -90,4 +91,4 @@ def rows_again(manifest: Mapping[str, Any], moved: Iterable[str], problems: list
         except UsageError as error:
             problems.append(str(error))
             continue
-        yield from (row for row in read_rows(found, dict(columns)) if isinstance(row, Row))
+        yield from (row for row in read_rows(found, dict(columns), max_row_bytes) if isinstance(row, Row))
