@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -239,8 +238,8 @@ class Model:
         """SHA-256 of each file, and which of them the cache remembered."""
         return read_digests(self.path)
 
-    @property
-    def files(self) -> Mapping[str, str]:
+    @cached_property
+    def files(self) -> dict[str, str]:
         """SHA-256 of each file in the directory and its subfolders, in hex."""
         return self.digests.sha256
 

@@ -39,7 +39,7 @@ class Digests:
         remembered: the files whose digest was taken from the cache; every byte of the others was read.
     """
 
-    sha256: Mapping[str, str]
+    sha256: dict[str, str]
     remembered: frozenset[str]
 
 
