@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, cast
 
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Row
+from localjudge.requirements import require
 
 EXAMPLES = "examples"
 STDIN = "-"
@@ -134,12 +135,7 @@ def _reader(name: str) -> Any:
     if plain.endswith((".csv", ".tsv")):
         return _read_csv
     if name.endswith(".parquet"):
-        try:
-            import pyarrow.parquet  # noqa: F401
-        except ImportError:
-            raise UsageError(
-                f"{name}: reading Parquet needs pyarrow: pip install 'localjudge[parquet]'"
-            ) from None
+        require(name, "parquet")
         return _read_parquet
     raise UsageError(f"{name}: of no known kind; rows come as .jsonl, .jsonl.gz, .csv, .tsv or .parquet")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from localjudge.cli.options import FAILED_ROWS, RunFolder, print_table
+from localjudge.cli.options import FAILED_ROWS, RunFolder, check_out_file, print_table
 from localjudge.errors import UsageError
 
 
@@ -23,7 +24,6 @@ def show(
     from localjudge.run import read_lines
     from localjudge.run.manifest import read_manifest
     from localjudge.run.summary import Summary
-    from localjudge.terminal import printable
 
     manifest = read_manifest(run)
     rubric = Rubric.model_validate(manifest["rubric"])
@@ -34,7 +34,7 @@ def show(
         print_table(summary.table())
         print_table(summary.chart(rubric.scale.values))
         for reason, count in summary.reasons.most_common(10):
-            typer.echo(printable(f"{count} failed: {reason}"))
+            print(f"{count} failed: {reason}")
         return
     from localjudge.run.texts import Texts
 
@@ -42,9 +42,9 @@ def show(
     lines = [line for line in read_lines(run) if line["id"] in wanted]
     with Texts(manifest, lines) as texts:
         for line in lines:
-            typer.echo(judgement_text(line, rubric.aspects, texts.get(line)))
+            print(judgement_text(line, rubric.aspects, texts.get(line)))
         for problem in texts.problems:
-            typer.echo(printable(f"the row's texts are missing: {problem}"), err=True)
+            print(f"the row's texts are missing: {problem}", file=sys.stderr)
     if missing := wanted - {line["id"] for line in lines}:
         raise UsageError(f"{run}: no row with the id {', '.join(sorted(missing))}")
 
@@ -68,7 +68,9 @@ def export(
     """Write a run for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
     from localjudge.export import export as write
 
-    typer.echo(f"{write(run, to, out, with_texts, baseline)} rows · {out}", err=True)
+    if to != "inspect":
+        check_out_file(out)
+    print(f"{write(run, to, out, with_texts, baseline)} rows · {out}", file=sys.stderr)
 
 
 def merge(
@@ -82,6 +84,6 @@ def merge(
 
     summary = put_together(shards, out)
     print_table(summary.table())
-    typer.echo(f"{summary.judged} judged, {summary.failed} failed · {out}", err=True)
+    print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)

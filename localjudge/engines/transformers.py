@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -21,6 +22,49 @@ from localjudge.model import Model
 from localjudge.prompt import Prompt
 
 
+@dataclass(frozen=True, slots=True)
+class TransformersOptions:
+    """The options of the transformers engine.
+
+    Attributes:
+        batch_size: prompts at a time.
+        device: where the model runs.
+        dtype: of its weights; `auto` is the model's own.
+    """
+
+    batch_size: int
+    device: torch.device
+    dtype: str
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read normalized options.
+
+        Raises:
+            UsageError: there is no such option, or a value that it cannot have.
+        """
+        if unknown := set(options) - {"batch_size", "device", "dtype"}:
+            raise UsageError(
+                f"--engine-arg {sorted(unknown)[0]}: the transformers engine knows batch_size, device and dtype"
+            )
+        try:
+            device = torch.device(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
+        except RuntimeError:
+            raise UsageError(
+                f"--engine-arg device={options['device']}: there are cpu, cuda, cuda:1 …"
+            ) from None
+        try:
+            batch_size = int(options.get("batch_size", 16 if device.type == "cpu" else 64))
+        except ValueError:
+            raise UsageError(f"--engine-arg batch_size={options['batch_size']}: give a whole number") from None
+        if batch_size < 1:
+            raise UsageError(f"--engine-arg batch_size={batch_size}: give 1 or more")
+        dtype = options.get("dtype", "auto")
+        if dtype not in ("auto", "float32", "bfloat16", "float16"):
+            raise UsageError(f"--engine-arg dtype={dtype}: there are auto, float32, bfloat16 and float16")
+        return cls(batch_size, device, dtype)
+
+
 class TransformersEngine:
     """Batches of prompts of about the same length through `model.generate`.
 
@@ -33,34 +77,18 @@ class TransformersEngine:
     """
 
     def __init__(self, model: Model, decoding: Decoding, options: Mapping[str, str]) -> None:
-        unknown = set(options) - {"batch_size", "device", "dtype"}
-        if unknown:
-            raise UsageError(
-                f"--engine-arg {sorted(unknown)[0]}: the transformers engine knows batch_size, device and dtype"
-            )
-        try:
-            self._device = torch.device(
-                options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
-            )
-        except RuntimeError:
-            raise UsageError(
-                f"--engine-arg device={options['device']}: there are cpu, cuda, cuda:1 …"
-            ) from None
-        try:
-            self.batch_size = int(options.get("batch_size", 16 if self._device.type == "cpu" else 64))
-        except ValueError:
-            raise UsageError(f"--engine-arg batch_size={options['batch_size']}: give a whole number") from None
-        if self.batch_size < 1:
-            raise UsageError(f"--engine-arg batch_size={self.batch_size}: give 1 or more")
-        dtype = options.get("dtype", "auto")
-        if dtype not in ("auto", "float32", "bfloat16", "float16"):
-            raise UsageError(f"--engine-arg dtype={dtype}: there are auto, float32, bfloat16 and float16")
+        asked = TransformersOptions.parse(options)
+        self._device, self.batch_size = asked.device, asked.batch_size
         self._decoding = decoding
         self._prompt_tokens = 0
         self._longest = longest_prompt(model.context, decoding.max_tokens)
         try:
             self._model = AutoModelForCausalLM.from_pretrained(
-                model.path, dtype=dtype, use_safetensors=True, local_files_only=True, trust_remote_code=False
+                model.path,
+                dtype=asked.dtype,
+                use_safetensors=True,
+                local_files_only=True,
+                trust_remote_code=False,
             )
             self._model = self._model.to(self._device).eval()
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:

@@ -10,6 +10,7 @@ from typing import Any
 from localjudge.errors import UsageError
 from localjudge.export import alpaca_eval, inspect, tables
 from localjudge.records import Failure, to_line
+from localjudge.requirements import require
 from localjudge.rubric import Rubric
 from localjudge.run import read_lines
 from localjudge.run.manifest import read_manifest
@@ -38,6 +39,8 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
     """
     if to not in FORMS:
         raise UsageError(f"--to {to}: there are {', '.join(FORMS)}")
+    if to in ("parquet", "inspect"):
+        require(f"--to {to}", to)
     manifest = read_manifest(folder)
     aspects = Rubric.model_validate(manifest["rubric"]).aspects
     scratch = out.with_name(f"{out.name}.tmp")

@@ -13,8 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import UsageError
-
 Line = Mapping[str, Any]
 # A spreadsheet takes a cell that begins so for a formula, and runs it.
 _FORMULA = (*"=+-@\t\r\n", *"\uff1d\uff0b\uff0d\uff20")
@@ -50,11 +48,9 @@ def _cell(value: Any) -> Any:
 
 
 def write_parquet(lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path) -> int:
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise UsageError("--to parquet: needs pyarrow: pip install 'localjudge[parquet]'") from None
+    import pyarrow
+    import pyarrow.parquet
+
     number, real, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
     types = dict.fromkeys(columns, text) | {
         "rationale_cut": pyarrow.bool_(), "candidate_cut": number, "prompt_tokens": number,

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import ModelError
+from localjudge.errors import ModelError, UsageError
 from localjudge.model.digests import decisive_digest, digests
 from localjudge.model.weights import PICKLED
 from localjudge.prompt import PromptEncoder, render
+from localjudge.requirements import require
 from localjudge.vocabulary import Vocabulary, read_vocabulary
 
 BUNDLED = "bundled"
@@ -58,7 +59,7 @@ class Model:
         """
         if name is None or str(name) == BUNDLED:
             return cls(BUNDLED, _bundled_folder())
-        path = Path(name).expanduser()
+        path = model_path(name)
         if not path.is_dir():
             path = _cached_folder(str(name), allow_download)
         return cls(str(name), path.resolve())
@@ -107,10 +108,11 @@ class Model:
         only_sentencepiece = (self.path / "tokenizer.model").is_file() and not (
             self.path / "tokenizer.json"
         ).is_file()
-        absent = [name for name in ("sentencepiece", "google.protobuf") if not _installed(name)]
-        if not (only_sentencepiece and absent):
-            return ""
-        return "; it has only a tokenizer.model: pip install 'localjudge[sentencepiece]'"
+        try:
+            require("; it has only a tokenizer.model", "sentencepiece")
+        except UsageError as missing:
+            return str(missing) if only_sentencepiece else ""
+        return ""
 
     @cached_property
     def prompts(self) -> PromptEncoder:
@@ -215,6 +217,11 @@ def shipped_folder(name: str) -> Path | None:
     return None
 
 
+def model_path(name: str | Path) -> Path:
+    """Return the path that a model's name may be; a `~` stays where it stands for no known home."""
+    return Path(os.path.expanduser(name))
+
+
 def _bundled_folder() -> Path:
     folder = shipped_folder(BUNDLED)
     if folder is None or not (folder / "config.json").is_file():
@@ -223,7 +230,7 @@ def _bundled_folder() -> Path:
 
 
 def _cached_folder(name: str, allow_download: bool) -> Path:
-    if Path(name).expanduser().is_file():
+    if model_path(name).is_file():
         raise ModelError(f"model {name}: a file; name the directory that it is in")
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise ModelError(f"model {name}: no such directory")
@@ -248,13 +255,6 @@ def _cached_folder(name: str, allow_download: bool) -> Path:
             f"{looked}; it cannot be fetched: {_first_line(error)}; a machine without a network gets a copy of "
             "its directory, or a pack: localjudge pack --model"
         ) from None
-
-
-def _installed(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # of the package that it would be in
-        return False
 
 
 def _first_line(error: BaseException) -> str:

@@ -18,7 +18,7 @@ import os
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +32,7 @@ from localjudge.judge import Judge
 from localjudge.prompt import Halt
 from localjudge.records import Failure, Outcome, Row, given_to, to_line
 from localjudge.rows import EXAMPLES, STDIN, Columns
+from localjudge.rubric import Rubric
 from localjudge.run.journal import Journal, read_journal, to_bytes
 from localjudge.run.manifest import FORMAT, MANIFEST, changes, new_start, read_manifest, write_json
 from localjudge.run.plan import Plan
@@ -70,6 +71,7 @@ class Run(AbstractContextManager["Run"]):
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
+        is_new = not self.folder.exists()
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lease = SoftFileLease(self.folder / LOCK, lease_duration=LEASE)
@@ -78,6 +80,8 @@ class Run(AbstractContextManager["Run"]):
             if error.errno in _FULL:
                 raise
             raise UsageError(f"--out {self.folder}: {error.strerror or error}") from None
+        if is_new:
+            self._open.callback(self._remove_if_empty)
         self._open.callback(self._lease.release)
         return self
 
@@ -86,6 +90,11 @@ class Run(AbstractContextManager["Run"]):
     ) -> None:
         self._open.close()
 
+    def _remove_if_empty(self) -> None:
+        """A start that fails before it has written anything leaves no folder behind."""
+        with suppress(OSError):
+            self.folder.rmdir()
+
     def refuse_another(self, judge: Judge, shard: Shard = WHOLE) -> None:
         """See that the folder is empty or holds the same run, as far as that is known without the engine.
 
@@ -93,6 +102,14 @@ class Run(AbstractContextManager["Run"]):
             RunMismatchError: the folder holds another run, or something else.
         """
         self._compare(judge.describe(judge.asked) | {"shard": _shard(shard)})
+
+    def refuse_other_settings(self, settings: Mapping[str, Any], rubric: Rubric, shard: Shard = WHOLE) -> None:
+        """See that the folder is empty or holds a run with these settings, before there is a judge.
+
+        Raises:
+            RunMismatchError: the folder holds another run, or something else.
+        """
+        self._compare({"settings": settings, "rubric": {"name": rubric.name}, "shard": _shard(shard)})
 
     def begin(
         self,
