@@ -5,7 +5,6 @@ All are driven alike: token ids in, token ids out, a bounded number of prompts i
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import time
@@ -58,7 +57,7 @@ class Ours:
         import numpy as np
 
         from localjudge import Rubric
-        from localjudge.engines import Decoding
+        from localjudge.engines import Decoding, engine_options
         from localjudge.engines.vllm import VllmEngine
         from localjudge.grammar import token_table
         from localjudge.model import Model
@@ -79,10 +78,7 @@ class Ours:
         table = self.table
         if not probabilities:
             table = replace(table, score_token=np.full_like(table.score_token, -1))
-        spelled = {
-            name: value if isinstance(value, str) else json.dumps(value) for name, value in options.items()
-        }
-        self.engine = AnyLimit(self.model, Decoding(table, limit, stretch=32), spelled)
+        self.engine = AnyLimit(self.model, Decoding(table, limit, stretch=32), engine_options(options))
 
     @property
     def llm(self) -> Any:

@@ -10,7 +10,6 @@ arguments. Each has an engine and a process of its own; they take turns, from an
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import tempfile
 import time
@@ -47,10 +46,7 @@ class Ours:
     ):
         from localjudge import Judge
 
-        spelled = {
-            name: value if isinstance(value, str) else json.dumps(value) for name, value in arguments.items()
-        }
-        self._judge = Judge(model, engine="vllm", max_rationale_tokens=rationale, engine_args=spelled)
+        self._judge = Judge(model, engine="vllm", max_rationale_tokens=rationale, engine_args=arguments)
         self._rows = judged_rows(self._judge, inputs, most)
         self._judge.expect(max(len(self._judge.prompt(row)[0]) for row in self._rows), None)
         self._engine: Any = self._judge.engine

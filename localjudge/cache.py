@@ -11,10 +11,15 @@ from localjudge.durable import replacing
 
 
 def cache_folder() -> Path:
-    """`LOCALJUDGE_CACHE`, or a folder below `XDG_CACHE_HOME`."""
+    """Return `LOCALJUDGE_CACHE`, or a folder below `XDG_CACHE_HOME`, or one that cannot be written."""
     if own := os.environ.get("LOCALJUDGE_CACHE"):
         return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "localjudge"
+    if shared := os.environ.get("XDG_CACHE_HOME"):
+        return Path(shared) / "localjudge"
+    try:
+        return Path.home() / ".cache" / "localjudge"
+    except RuntimeError:  # a user without a home; a folder that others can write is no place for a cache
+        return Path(os.devnull) / "localjudge"
 
 
 def keep(file: Path, write: Callable[[Path], object]) -> None:

@@ -8,8 +8,6 @@ from typing import Literal
 
 from rich.text import Text
 
-from localjudge.terminal import printable
-
 State = Literal["ok", "note", "wrong"]
 
 _MARKS: dict[State, tuple[str, str]] = {
@@ -66,7 +64,7 @@ def checklist(checks: Sequence[Check]) -> Text:
         lines.append(
             Text.assemble(
                 (f"{mark} {check.state:<5}", colour),
-                f" {printable(check.name):<{width}}  {' '.join(printable(said).split())}",
+                f" {check.name:<{width}}  {' '.join(said.split())}",
             )
         )
     return Text("\n").join(lines)

@@ -14,7 +14,7 @@ from typing import Any
 
 from localjudge.cache import cache_folder
 from localjudge.cluster import Cluster
-from localjudge.engines import Completion, Decoding, Engine, open_engine
+from localjudge.engines import Completion, Decoding, Engine, check_engine, engine_options, open_engine
 from localjudge.errors import ModelError, UsageError
 from localjudge.feed import Feed, Task
 from localjudge.grammar import stretch_for, token_table
@@ -29,6 +29,42 @@ ON_OVERFLOW = ("fail", "truncate-candidate")
 _AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
 # A candidate that was cut may leave fewer tokens than these unused.
 _TOKENS_TO_SPARE = 8
+
+
+def settings_without_model(
+    rubric: Rubric,
+    max_rationale_tokens: int,
+    temperature: float,
+    top_p: float,
+    seed: int,
+    thinking_budget: int | None,
+    on_overflow: str,
+) -> dict[str, Any]:
+    """Check what a `Judge` is given, and return what of it decides a judgement, before there is a model.
+
+    Raises:
+        UsageError: an argument has a value that it cannot have.
+    """
+    if not 0 <= temperature < float("inf"):
+        raise UsageError(f"--temperature {temperature}: give 0 or more")
+    if not 0 < top_p <= 1:
+        raise UsageError(f"--top-p {top_p}: give a share above 0 and up to 1")
+    if on_overflow not in ON_OVERFLOW:
+        raise UsageError(f"--on-overflow {on_overflow}: there are {' and '.join(ON_OVERFLOW)}")
+    if max_rationale_tokens < 1:
+        raise UsageError(f"--max-rationale-tokens {max_rationale_tokens}: the smallest that works is 1")
+    if thinking_budget is not None and thinking_budget < 0:
+        raise UsageError(f"--thinking-budget {thinking_budget}: give 0 or more")
+    return {
+        "rubric": rubric.digest,
+        "max_rationale_tokens": max_rationale_tokens,
+        "temperature": temperature,
+        "top_p": top_p,
+        "seed": seed,
+        "on_overflow": on_overflow,
+        # A model that always thinks has a budget of its own.
+        **({} if thinking_budget is None else {"thinking_budget": thinking_budget}),
+    }
 
 
 class _OverflowError(ValueError):
@@ -56,7 +92,7 @@ class Judge:
         on_overflow: what becomes of a row that does not fit the model's context: `fail`, or
             `truncate-candidate`, which leaves out as much of the candidate's end as it must; a character at
             least is kept.
-        engine_args: the engine's own options.
+        engine_args: the engine's own options, by vLLM's names, with dashes or underscores.
         cluster: a Ray cluster whose workers have such an engine each; None judges in this process.
         allow_changed_model: judge by a model whose files are not those that it was verified with, too.
         allow_download: fetch a model that is not on this machine. Otherwise nothing is ever fetched.
@@ -78,34 +114,28 @@ class Judge:
         thinking_budget: int | None = None,
         keep_thoughts: bool = False,
         on_overflow: str = "fail",
-        engine_args: Mapping[str, str] | None = None,
+        engine_args: Mapping[str, object] | None = None,
         cluster: Cluster | None = None,
         allow_changed_model: bool = False,
         allow_download: bool = False,
     ) -> None:
-        if not 0 <= temperature < float("inf"):
-            raise UsageError(f"--temperature {temperature}: give 0 or more")
-        if not 0 < top_p <= 1:
-            raise UsageError(f"--top-p {top_p}: give a share above 0 and up to 1")
-        if on_overflow not in ON_OVERFLOW:
-            raise UsageError(f"--on-overflow {on_overflow}: there are {' and '.join(ON_OVERFLOW)}")
         self.rubric = rubric if isinstance(rubric, Rubric) else Rubric.load(rubric)
+        self._settings_without_model = settings_without_model(
+            self.rubric, max_rationale_tokens, temperature, top_p, seed, thinking_budget, on_overflow
+        )
+        self.engine_args = engine_options(engine_args or {})
+        check_engine(engine, self.engine_args, cluster)
         self.model = model if isinstance(model, Model) else Model.find(model, allow_download=allow_download)
         self.model_changes = changes_since_verified(self.model, allow_changed_model)
         self.seed = seed
-        self._max_rationale_tokens = max_rationale_tokens
         self._engine_name = engine
-        self.engine_args = dict(engine_args or {})
         self._cluster = cluster
         self._vocabulary = self.model.vocabulary
         try:
             table = token_table(self.rubric, self._vocabulary, cache_folder())
         except ModelError as error:
             raise ModelError(f"model {self.model.name}: {error}") from None
-        try:
-            limit = table.limit(max_rationale_tokens)
-        except ValueError as error:
-            raise UsageError(f"--max-rationale-tokens {max_rationale_tokens}: {error}") from None
+        limit = table.limit(max_rationale_tokens)
         self._on_overflow = on_overflow
         self._keep_thoughts = keep_thoughts
         budget = self._thinking_budget(thinking_budget)
@@ -129,8 +159,6 @@ class Judge:
     def _thinking_budget(self, asked: int | None) -> int | None:
         if asked is None:
             return 2048 if self.model.always_thinks else None
-        if asked < 0:
-            raise UsageError(f"--thinking-budget {asked}: give 0 or more")
         if self.model.thinking_tokens is None:
             raise UsageError(
                 f"--thinking-budget {asked}: model {self.model.name} has no token that ends its thinking"
@@ -159,16 +187,11 @@ class Judge:
     def asked(self) -> dict[str, Any]:
         """What decides a judgement besides the row, as far as it is known before the engine is there."""
         return {
-            "rubric": self.rubric.digest,
+            **self._settings_without_model,
             "model": self.model.digest,
             "chat_template": self.prompts.digest,
             "vocabulary": self._vocabulary.digest,
-            "max_rationale_tokens": self._max_rationale_tokens,
-            "temperature": self.decoding.temperature,
-            "top_p": self.decoding.top_p,
-            "seed": self.seed,
             "thinking_budget": self.decoding.thinking_budget,
-            "on_overflow": self._on_overflow,
         }
 
     @cached_property
@@ -334,7 +357,7 @@ class Judge:
     def context(self) -> int | None:
         """The most tokens of a prompt and its answer: the model's, or less where the engine is told so."""
         told = self.engine_args.get("max_model_len", "")
-        lengths = [length for length in (self.model.context, int(told) if told.isdigit() else None) if length]
+        lengths = [length for length in (self.model.context, int(told) if told.isdecimal() else None) if length]
         return min(lengths, default=None)
 
     def _does_not_fit(self, prompt_tokens: int) -> str:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from localjudge import unpack
 from localjudge.durable import settle
 from localjudge.errors import UsageError
-from localjudge.model import Model
+from localjudge.model import Model, model_path
 from localjudge.wheels import NAME, Say, Target, choose_extras, gather_wheels, own_wheel
 
 ARCHIVE = "localjudge.tar"
@@ -223,7 +223,7 @@ def _model_files(names: Iterable[str]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for name in names:
         model = Model.find(name)
-        is_folder = Path(name).expanduser().is_dir()
+        is_folder = model_path(name).is_dir()
         folder = f"models/{model.path.name if is_folder else name.rpartition('/')[2]}"
         if any(file.startswith(f"{folder}/") for file in files):
             raise UsageError(f"--model {name}: a second model of this name; rename its directory")

@@ -10,13 +10,12 @@ from shutil import get_terminal_size
 from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text as Styled
 
 from localjudge.records import Judgement, Outcome
 from localjudge.run.summary import bars
-from localjudge.terminal import printable
+from localjudge.terminal import Console, printable
 
 if TYPE_CHECKING:
     from localjudge.run.texts import Text
@@ -31,16 +30,16 @@ class Progress:
     """Rows, rows/s and tokens/s on stderr: a live line on a terminal, a plain line now and then elsewhere."""
 
     def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
+        self._console = Console(stderr=True, soft_wrap=not sys.stderr.isatty())
         self._live: Live | None = None
         self._total = self._rows = self._failed = self._tokens = 0
         self._begin = self._last_line = time.monotonic()
 
     def say(self, text: str) -> None:
-        self._console.print(Styled(printable(text)))
+        self._console.print(Styled(text))
 
     def warn(self, text: str) -> None:
-        self._console.print(Styled(printable(text), style="yellow"))
+        self._console.print(Styled(text, style="yellow"))
 
     @contextmanager
     def counting(self, total: int) -> Iterator[None]:
@@ -91,14 +90,14 @@ def judgement_text(line: Mapping[str, Any], aspects: Iterable[str], text: Text |
         text: the row's texts, where they were found again.
     """
     system = f" · {line['system']}" if line["system"] else ""
-    parts = [printable(f"{line['id']}{system} · {line['source']}")]
+    parts = [f"{line['id']}{system} · {line['source']}"]
     if text:
         parts.append(_passage("query", text.instruction))
         if text.reference is not None:
             parts.append(_passage("reference", text.reference))
         parts.append(_passage("candidate", text.candidate))
     if line["status"] == "failed":
-        return "\n".join([*parts, f"failed: {printable(line['error'])}", ""])
+        return "\n".join([*parts, f"failed: {line['error']}", ""])
     cut = " [cut at its limit]" if line["rationale_cut"] else ""
     parts.append(_passage("rationale", line["rationale"] + cut))
     for aspect in aspects:

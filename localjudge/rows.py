@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, cast
 from localjudge.errors import UsageError
 from localjudge.formats import MAX_ROW_BYTES, Record, read_csv, read_jsonl, read_parquet, table_records
 from localjudge.records import Failure, Row
+from localjudge.requirements import require
 
 EXAMPLES = "examples"
 STDIN = "-"
@@ -227,12 +228,7 @@ def _kind(name: str) -> str:
     if plain.endswith((".csv", ".tsv")):
         return plain[-3:]
     if name.endswith(".parquet"):
-        try:
-            import pyarrow.parquet  # noqa: F401
-        except ImportError:
-            raise UsageError(
-                f"{name}: reading Parquet needs pyarrow: pip install 'localjudge[parquet]'"
-            ) from None
+        require(name, "parquet")
         return "parquet"
     raise UsageError(f"{name}: of no known kind; rows come as .jsonl, .jsonl.gz, .csv, .tsv or .parquet")
 

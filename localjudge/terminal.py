@@ -1,11 +1,147 @@
-"""Text from outside on its way to a terminal."""
+"""The one way out to the terminal: text from outside cannot steer it, whoever prints it, in any encoding.
+
+`guarded_streams` puts a filter before stdout and stderr, so messages, usage errors, warnings and what libraries
+print all pass through it. `Console` writes past the filter, because the colours and the live line are its own;
+it filters the text that it is given instead.
+"""
 
 from __future__ import annotations
 
+import codecs
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import accumulate
+from typing import Any, TextIO, cast
+
+import rich.console
+from rich.segment import Segment
+from rich.text import Text
+
+_UNUSUAL = re.compile(r"[^\n\t -~]+")
+_STAND_INS = {"·": "-", "–": "-", "→": "->", "…": "...", "✓": "+", "✗": "x"} | {  # noqa: RUF001
+    bar: str(height) for height, bar in enumerate("▁▂▃▄▅▆▇█", 1)
+}
+
 
 def printable(text: str) -> str:
-    """The text without what could steer a terminal: control characters become visible."""
-    return "".join(
-        character if character.isprintable() or character in "\n\t" else f"\\u{ord(character):04x}"
-        for character in text
-    )
+    """Return the text with each character that is invisible or steers a terminal written as JSON escapes it.
+
+    JSON therefore stays JSON, and means the same.
+    """
+    return _UNUSUAL.sub(lambda found: _visible(found[0]), text)
+
+
+def _visible(text: str) -> str:
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    return json.dumps(character)[1:-1]
+
+
+def _spell_out(error: UnicodeError) -> tuple[str, int]:
+    """Replace what an encoding lacks: a bar by its height, other signs by ASCII, the rest by JSON's escapes."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_STAND_INS.get(c) or _escape(c) for c in lacking), error.end
+
+
+codecs.register_error("localjudge", cast(Callable[[UnicodeError], tuple[str, int]], _spell_out))
+
+
+class _Filter:
+    """A text stream that lets only printable text through. It has no `buffer`: there is no way round it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.unfiltered = stream
+
+    def write(self, text: str) -> int:
+        self.unfiltered.write(printable(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "buffer":
+            raise AttributeError(name)
+        return getattr(self.unfiltered, name)
+
+
+@contextmanager
+def guarded_streams() -> Iterator[None]:
+    """Filter what this process prints; give it standard streams where it was started without some.
+
+    A file that is opened later would otherwise get the number of a closed stream, and what is printed with it.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            _open_null(number)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+    streams = {"stdout": sys.stdout, "stderr": sys.stderr}
+    for name, stream in streams.items():
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="localjudge")
+        setattr(sys, name, _Filter(stream))
+    try:
+        yield
+    finally:
+        for name, stream in streams.items():
+            setattr(sys, name, stream)
+            try:
+                stream.flush()
+            except (OSError, ValueError):  # it would fail again at the interpreter's end, with a traceback
+                with suppress(OSError, ValueError):
+                    _open_null(stream.fileno())
+
+
+def _open_null(number: int) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    if null != number:
+        os.dup2(null, number)
+        os.close(null)
+    os.set_inheritable(number, True)
+
+
+def unfiltered(stream: TextIO) -> TextIO:
+    """Return the stream behind the filter, for text that must keep every byte and does not go to a terminal."""
+    return getattr(stream, "unfiltered", stream)
+
+
+class Console(rich.console.Console):
+    """A console on stdout or stderr. Text from outside keeps to its cell: no control sequence, no markup."""
+
+    def __init__(self, *, stderr: bool = False, width: int | None = None, soft_wrap: bool = False) -> None:
+        super().__init__(
+            file=unfiltered(sys.stderr if stderr else sys.stdout),
+            width=width,
+            soft_wrap=soft_wrap,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)
+
+    def render(
+        self, renderable: rich.console.RenderableType, options: rich.console.ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        return super().render(_safe(renderable) if isinstance(renderable, Text) else renderable, options)
+
+
+def _safe(text: Text) -> Text:
+    """The same text, printable, with its styles where they were."""
+    if (shown := printable(text.plain)) == text.plain:
+        return text
+    places = [0, *accumulate(len(printable(character)) for character in text.plain)]
+    safe = text.copy()
+    safe.plain = shown
+    safe.spans = [span._replace(start=places[span.start], end=places[span.end]) for span in text.spans]
+    return safe

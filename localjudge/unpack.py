@@ -75,12 +75,30 @@ def read_manifest(folders: list[Path]) -> dict[str, Any]:
         manifest: dict[str, Any] = json.loads(next(iter(texts)))
         if manifest["format"] != FORMAT or manifest["sha256"] != seal(manifest):
             raise ValueError
+        _check_shape(manifest)
         unsafe = [entry["name"] for entry in manifest["files"] if not is_safe(entry["name"])]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise PackError(f"{files[0]}: is damaged, or no pack's manifest; copy it again") from None
     if unsafe:
         raise PackError(f"{files[0]}: {unsafe[0]} would be written outside of the folder; nothing was unpacked")
     return manifest
+
+
+def _check_shape(manifest: dict[str, Any]) -> None:
+    """See that everything that is read of a manifest is there and of its type.
+
+    Raises:
+        ValueError, KeyError, TypeError: it is not.
+    """
+    texts = [manifest[name] for name in ("name", "version", "python", "sha256")]
+    texts += [*manifest["extras"], *manifest["platforms"]]
+    entries = [*manifest["parts"], *manifest["files"]]
+    texts += [entry[name] for entry in entries for name in ("name", "sha256")]
+    sizes = [entry["size"] for entry in entries]
+    if not all(isinstance(text, str) for text in texts) or not all(type(size) is int for size in sizes):
+        raise TypeError
+    if min(sizes, default=0) < 0 or not re.fullmatch(r"[\w.+!-]+", manifest["name"] + manifest["version"]):
+        raise ValueError  # name and version make the folder's name
 
 
 def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
@@ -138,14 +156,22 @@ class _Joined:
 
 
 def extract(parts: list[Path], manifest: dict[str, Any], folder: Path) -> None:
-    """Write the files that the manifest names, and none besides; read each again to check its digest."""
-    names = {entry["name"] for entry in manifest["files"]}
+    """Write the files that the manifest names, each once and of its size; read each again to check its digest.
+
+    A sparse file would be written out larger than it is in the parts, so there may be none.
+    """
+    sizes = {entry["name"]: entry["size"] for entry in manifest["files"]}
     stream: Any = _Joined(parts)
     with closing(stream), tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
         for member in archive:
-            if member.name not in names or not member.isreg():
+            if member.name not in sizes or not member.isreg() or member.issparse():
                 raise PackError(
                     f"{member.name}: is in the parts, but no file of the manifest; nothing was kept"
+                )
+            if member.size != (size := sizes.pop(member.name)):
+                raise PackError(
+                    f"{member.name}: has {member.size} bytes in the parts, but {size} in the manifest; "
+                    "nothing was kept"
                 )
             if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
                 tarfile.data_filter(member, str(folder))

@@ -4,7 +4,7 @@
 
 DATA is a folder of real rows with people's labels (qa_eval.jsonl, prometheus_vicuna.jsonl, xstest.jsonl,
 pairwise_pandalm.jsonl); without it the card keeps to made-up rows.
-Needs SciPy (`pip install 'localjudge[trust]'`).
+Needs SciPy (`pip install ".[trust]"`).
 """
 
 from __future__ import annotations

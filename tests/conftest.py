@@ -122,6 +122,23 @@ def write_rows(file: Path, count: int, **columns: Any) -> Path:
     return file
 
 
+def fake_package(folder: Path, name: str, *headers: str, version: str = "0.0.1") -> None:
+    """The metadata of an installed package, without the package."""
+    info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+    info.mkdir(parents=True)
+    text = "\n".join(["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", *headers])
+    (info / "METADATA").write_text(text + "\n")
+
+
+@pytest.fixture
+def installed_as(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose modules and metadata come before what is really installed."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
 @dataclass(frozen=True)
 class Ended:
     code: int

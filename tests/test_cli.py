@@ -78,15 +78,22 @@ def test_the_bundled_model_judges_the_examples_and_says_what_its_scores_mean(cli
         assert shown.out.startswith("bundled model: it compares words with the reference's")
 
 
-def test_a_disk_that_is_full_ends_with_1_and_one_line(tmp_path: Path, rows: Path, flags: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("room", "code", "said"),
+    [(100, 2, "--out "), (8000, 1, "[Errno 27] File too large; the same command continues")],
+)
+def test_a_disk_that_is_or_becomes_full_ends_with_one_line(
+    tmp_path: Path, flags: list[str], room: int, code: int, said: str
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 40)
     end = subprocess.run(
         [sys.executable, "-B", "-m", "localjudge", "score", rows, "--out", tmp_path / "out", *flags],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
         capture_output=True,
         text=True,
     )
-    assert end.returncode == 1
-    assert end.stderr.splitlines()[-1].startswith("localjudge: ")
+    assert end.returncode == code
+    assert end.stderr.splitlines()[-1].startswith(f"localjudge: {said}")
     assert "File too large" in end.stderr
     assert "Traceback" not in end.stderr
 
@@ -133,7 +140,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "seed": ("score ROWS --out OUT --seed x", "Invalid value for '--seed'"),
     "out is a file": (
         "score ROWS --out rows.xlsx --model MODEL --rubric RUBRIC",
-        "--out rows.xlsx: File exists",
+        "--out rows.xlsx: is a file; make room or rights there",
     ),
     "out is in use": (
         "score ROWS --out used --model MODEL --rubric RUBRIC",
@@ -144,6 +151,15 @@ WRONG: dict[str, tuple[str, str]] = {
     "prompt: no model": ("prompt ROWS --tokens --model ./none", "model ./none: no such directory"),
     "show: no run": ("show empty", "empty: no run directory, it has no run.json"),
     "show: no folder": ("show nowhere", "nowhere: no run directory"),
+    "show: a damaged run": ("show damaged", "run.json: not of the format"),
+    "rank: a damaged run": ("rank damaged", "run.json: not of the format"),
+    "report onto a device": ("report damaged --out pipe", "--out pipe: is no file"),
+    "export onto a device": ("export damaged --to csv --out pipe", "--out pipe: is no file"),
+    "export onto a folder": ("export damaged --to csv --out empty", "--out empty: is no file"),
+    "calibrate onto a device": (
+        "calibrate damaged --labels ROWS --out pipe",
+        "--out pipe: is no file",
+    ),
 }
 
 
@@ -158,8 +174,11 @@ def test_each_wrong_use_ends_with_2_and_one_clear_line(
     wrong: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for folder in ("empty", "pickled", "broken", "used"):
+    for folder in ("empty", "pickled", "broken", "used", "damaged"):
         Path(folder).mkdir()
+    os.mkfifo("pipe")
+    parts = {"format": 2, "settings": 1, "rubric": 2, "model": 3, "starts": 4, "shard": None}
+    Path("damaged/run.json").write_text(json.dumps(parts))
     for file in ("rows.xlsx", "pickled/config.json", "broken/config.json", "broken/model.safetensors"):
         Path(file).write_text("not what it seems")
     for file in ("empty.jsonl", "pickled/model.bin", "used/judgements.jsonl"):
@@ -171,6 +190,51 @@ def test_each_wrong_use_ends_with_2_and_one_clear_line(
     assert words in " ".join(end.err.replace("│", " ").split())
     said = [line for line in end.err.splitlines() if line.startswith(("localjudge: ", "Error: "))]
     assert len(said) == 1, end.err
+    assert not Path("out").exists(), "a start that fails leaves nothing behind"
+
+
+# What is wrong besides the model, which is not there either, and a part of what is printed. HELD holds a run.
+WRONG_BEFORE_THE_MODEL = {
+    "--temperature -1": "--temperature -1.0: give 0 or more",
+    "--max-rationale-tokens 0": "--max-rationale-tokens 0: the smallest that works is 1",
+    "--thinking-budget -1": "--thinking-budget -1: give 0 or more",
+    "--on-overflow wrap": "--on-overflow wrap: there are fail",
+    "--engine fast": "--engine fast: there are auto",
+    "--engine dry-run --engine-arg rate=fast": "--engine-arg rate=fast: give rows per second",
+    "--engine transformers --engine-arg speed=9": "--engine-arg speed: the transformers engine knows",
+    "--engine transformers --engine-arg batch-size=0": "--engine-arg batch_size=0: give 1 or more",
+    "--rubric none": "rubric none: no such file",
+    "--column candidate": "--column candidate: write FIELD=COLUMN",
+    "--out ROWS": "--out ROWS: is a file",
+    "--out ROWS/below": "is a file",
+    "--out HELD": "--out HELD: holds another run; it differs in rubric: ",
+    "--out HELD --rubric SHORT --seed 1": "max_rationale_tokens: 3 there, 256 now; seed: 0 there, 1 now",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_BEFORE_THE_MODEL)
+@pytest.mark.parametrize("command", ["score", "audit"])
+def test_what_can_be_known_without_the_model_is_said_before_it_is_looked_for(
+    cli: Cli, tmp_path: Path, rows: Path, flags: list[str], short_rubric: Path, command: str, wrong: str
+) -> None:
+    if "HELD" in wrong:
+        if command == "audit":
+            pytest.skip("an audit's folder is not a run's")
+        assert cli("score", rows, "--out", tmp_path / "held", *flags).code == 0
+    names = {"ROWS": str(rows), "HELD": str(tmp_path / "held"), "SHORT": str(short_rubric)}
+
+    def filled(text: str) -> str:
+        for name, path in names.items():
+            text = text.replace(name, path)
+        return text
+
+    before = sorted(tmp_path.rglob("*"))
+    out = [] if "--out" in wrong else ["--out", tmp_path / "out"]
+    end = cli(command, rows, "--model", "./none", *out, *filled(wrong).split())
+    assert (end.code, filled(WRONG_BEFORE_THE_MODEL[wrong]) in end.err, end.err.count("\n")) == (2, True, 1), (
+        end.err
+    )
+    assert sorted(tmp_path.rglob("*")) == before, "nothing is left behind"
 
 
 def test_a_different_setting_in_the_same_folder_ends_with_2_and_names_it(

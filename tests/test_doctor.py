@@ -15,8 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from conftest import Cli, Ended
+from conftest import Cli, Ended, fake_package
 
+from localjudge import requirements
 from localjudge.checks import Check
 from localjudge.doctor import Intent, examine, hardware, packages, storage
 from localjudge.doctor.hardware import Gpus, judge_gpus
@@ -29,14 +30,6 @@ def lines(end: Ended, state: str) -> list[str]:
     return [" ".join(line.split()[2:]) for line in end.out.splitlines() if line.split()[1] == state]
 
 
-def fake_package(folder: Path, name: str, *headers: str, version: str = "0.0.1") -> None:
-    """The metadata of an installed package, without the package."""
-    info = folder / f"{name}-{version}.dist-info"
-    info.mkdir(parents=True)
-    text = "\n".join(["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", *headers])
-    (info / "METADATA").write_text(text + "\n")
-
-
 def program(path: Path, *args: str, **environment: str) -> Ended:
     """The program in a process of its own, which finds modules in this folder first."""
     root = str(Path(packages.__file__).parents[2])
@@ -47,15 +40,6 @@ def program(path: Path, *args: str, **environment: str) -> Ended:
         text=True,
     )
     return Ended(end.returncode, end.stdout, end.stderr)
-
-
-@pytest.fixture
-def installed_as(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose modules and metadata come before what is really installed."""
-    folder = tmp_path / "site"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(folder)
-    return folder
 
 
 @pytest.fixture
@@ -110,21 +94,21 @@ def test_broken_libraries_are_each_a_red_line_and_the_examination_goes_on(tmp_pa
     for expected in (
         "python 3.",
         "packages numpy ",
-        "packages no-such-thing is not installed → pip install 'no-such-thing>=1'",
-        "packages abacus is not installed → pip install 'localjudge[vllm]'",
+        'packages no-such-thing is not installed → pip install "no-such-thing>=1"',
+        'packages abacus is not installed → pip install "abacus>=2"',
         "outlines ImportError: undefined symbol: PyInit → ",
         "torch OSError: libcudart.so.13: cannot open shared object file → ",
     ):
         assert sum(line.startswith(expected) for line in said) == 1, (expected, said)
     assert "localjudge needs >=3.99 → make a virtual environment with Python >=3.99" in said[0]
-    assert any("localjudge needs >=99 → pip install 'numpy>=99'" in line for line in said)
+    assert any('localjudge needs >=99 → pip install "numpy>=99"' in line for line in said)
     assert all(" → " in line for line in said)
     assert any(line.startswith("packages rich ") for line in lines(end, "ok")), "and what is there is named"
     assert any(line.startswith("memory ") for line in lines(end, "ok"))
 
 
 def test_without_metadata_of_its_own_python_and_packages_are_red(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packages, "_SELF", "localjudge-of-nowhere")
+    monkeypatch.setattr(requirements, "SELF", "localjudge-of-nowhere")
     red = {check.name: check for check in examine(Intent(model="none")) if check.state == "wrong"}
     assert set(red) == {"python", "packages", "model"}
     assert red["python"].found == "cannot be checked: localjudge-of-nowhere is not installed"
@@ -142,7 +126,7 @@ def test_the_extras_of_what_an_extra_asks_for_are_looked_at_too(installed_as: Pa
     fine, fault = packages.installed(["ray"])
     assert fine.found.startswith("ray 2.5, rich ")
     assert (fault.found, fault.mend) == (
-        "arrows 8, and localjudge needs >=9", "pip install 'localjudge[ray]'",
+        "arrows 8, and localjudge needs >=9", 'pip install "arrows>=9"',
     )  # fmt: skip
 
 
@@ -151,10 +135,8 @@ def test_vllm_that_is_asked_for_and_not_there_is_red(cli: Cli) -> None:
     end = cli("doctor", "--engine", "vllm", "--model", "none")
     assert end.code == 1
     said = lines(end, "wrong")
-    assert "packages vllm is not installed → pip install 'localjudge[vllm]'" in said
-    assert (
-        "engine vLLM is not installed → pip install 'localjudge[vllm]', or give --engine transformers" in said
-    )
+    assert 'packages vllm is not installed → pip install "vllm==0.32.*"' in said
+    assert 'engine vLLM is not installed → pip install "vllm==0.32.*", or give --engine transformers' in said
     assert any(line.startswith("gpus no GPU, and vLLM needs one → ") for line in said)
 
 
@@ -185,8 +167,8 @@ def test_a_vllm_that_breaks_or_finds_no_device_is_red(installed_as: Path) -> Non
 def test_a_cluster_without_ray_is_red(cli: Cli) -> None:
     end = cli("doctor", "--ray", "auto", "--model", "none")
     assert end.code == 1
-    assert "packages ray is not installed → pip install 'localjudge[ray]'" in lines(end, "wrong")
-    assert "cluster Ray is not installed → pip install 'localjudge[ray]'" in lines(end, "wrong")
+    assert 'packages ray is not installed → pip install "ray[data]==2.60.*"' in lines(end, "wrong")
+    assert 'cluster Ray is not installed → pip install "ray[data]==2.60.*"' in lines(end, "wrong")
 
 
 def test_a_driver_older_than_torch_is_red(nvidia_smi: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,7 +375,7 @@ def test_without_its_libraries_the_program_says_what_to_install(
     monkeypatch.setitem(sys.modules, "transformers", None)
     end = cli("score", "examples", "--out", tmp_path / "out")
     assert end.code == 2
-    assert end.err.startswith("localjudge: transformers is not installed: pip install 'localjudge[cpu]'")
+    assert end.err.startswith('localjudge: transformers is not installed: pip install "torch==')
 
 
 @pytest.mark.parametrize(

@@ -216,20 +216,79 @@ def test_a_file_that_the_manifest_does_not_name_is_refused(tmp_path: Path) -> No
     assert line == "../escape: is in the parts, but no file of the manifest; nothing was kept"
 
 
-def test_a_link_among_the_files_is_refused(tmp_path: Path) -> None:
+def forged(tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]], size: int = 1) -> Path:
+    """A pack of one file, `rows/a`, whose only part holds these members instead; all its digests are right."""
     archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as writer:
-        link = tarfile.TarInfo("rows/a")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
-        writer.addfile(link)
+    with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as writer:
+        for member, content in members:
+            member.size = len(content)
+            writer.addfile(member, io.BytesIO(content))
     pack = packed(tmp_path, {"rows/a": b"a"}, part_size=1 << 20)
     (part,) = parts_of(pack)
     part.write_bytes(archive.getvalue())
     content = archive.getvalue()
     manifest = json.loads((pack / "manifest.json").read_text())
     manifest["parts"][0] |= {"size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    manifest["files"][0]["size"] = size
     manifest["sha256"] = unpack.seal(manifest)
     (pack / "manifest.json").write_text(json.dumps(manifest))
+    return pack
+
+
+@pytest.mark.parametrize("stated", [1, 64 << 20])
+def test_a_small_part_that_stands_for_a_large_file_is_refused_before_anything_is_written(
+    tmp_path: Path, stated: int
+) -> None:
+    sparse = tarfile.TarInfo("rows/a")
+    sparse.pax_headers = {
+        "GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.name": "rows/a",
+        "GNU.sparse.realsize": str(64 << 20),
+    }  # fmt: skip
+    pack = forged(tmp_path, [(sparse, b"1\n0\n1\n".ljust(512, b"\0") + b"a")], stated)
+    small_disk = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))}
+    done = unpacker(pack / "unpack.py", "--no-install", "--to", "out", **small_disk)
+    (line,) = refused(done, tmp_path)
+    assert line == "rows/a: is in the parts, but no file of the manifest; nothing was kept"
+
+
+def test_a_file_of_another_size_or_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    for name, members, said in (
+        ("long", [(tarfile.TarInfo("rows/a"), b"aa")], "has 2 bytes in the parts, but 1 in the manifest"),
+        ("twice", [(tarfile.TarInfo("rows/a"), b"a")] * 2, "is in the parts, but no file of the manifest"),
+    ):
+        (tmp_path / name).mkdir()
+        pack = forged(tmp_path / name, members)
+        (line,) = refused(unpacker(pack / "unpack.py", "--no-install", "--to", "out"), tmp_path / name)
+        assert line == f"rows/a: {said}; nothing was kept"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"files": [{"name": "rows/a", "size": "1", "sha256": ""}]},
+        {"files": [{"name": "rows/a", "size": -1, "sha256": ""}]},
+        {"files": [{"name": "rows/a", "sha256": ""}]},
+        {"parts": [1]},
+        {"parts": None},
+        {"extras": [[]]},
+        {"name": "../elsewhere"},
+        {"version": 1},
+    ],
+)
+def test_a_manifest_of_another_shape_is_refused_whatever_its_digest(
+    tmp_path: Path, pack: Path, change: dict[str, Any]
+) -> None:
+    manifest = json.loads((pack / "manifest.json").read_text()) | change
+    manifest["sha256"] = unpack.seal(manifest)
+    (pack / "manifest.json").write_text(json.dumps(manifest))
+    (line,) = refused(unpacker(pack / "unpack.py", "--no-install"), tmp_path)
+    assert line == "pack/manifest.json: is damaged, or no pack's manifest; copy it again"
+
+
+def test_a_link_among_the_files_is_refused(tmp_path: Path) -> None:
+    link = tarfile.TarInfo("rows/a")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
+    pack = forged(tmp_path, [(link, b"")])
     (line,) = refused(unpacker(pack / "unpack.py", "--no-install", "--to", "out"), tmp_path)
     assert line == "rows/a: is in the parts, but no file of the manifest; nothing was kept"
 

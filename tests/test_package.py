@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import localjudge
+from localjudge.engines import engine_options
 
 HEAVY = {
     "torch",
@@ -67,3 +70,43 @@ def test_every_error_is_of_one_tree_and_knows_its_exit_code() -> None:
 
 def test_the_module_runs_as_a_program() -> None:
     assert "score" in python("-m", "localjudge", "--help")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"temperature": -1}, "temperature"),
+        ({"top_p": 0}, "top-p"),
+        ({"max_rationale_tokens": 0}, "max-rationale-tokens"),
+        ({"thinking_budget": -1}, "thinking-budget"),
+        ({"on_overflow": "wrap"}, "on-overflow"),
+        ({"rubric": "none"}, "rubric"),
+        ({"engine": "fast"}, "engine"),
+        ({"engine": "dry-run", "engine_args": {"rate": -1}}, "rate=-1"),
+        ({"engine": "transformers", "engine_args": {"batch-size": 0}}, "batch_size=0"),
+        ({"engine_args": {"device": object()}}, "engine option device"),
+    ],
+)
+def test_a_judge_checks_its_own_arguments_before_it_looks_for_the_model(
+    arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(localjudge.UsageError, match=said):
+        localjudge.Judge("no-such-model", **arguments)
+
+
+@pytest.mark.parametrize("name", ["max-model-len", "max_model_len"])
+@pytest.mark.parametrize("value", [2000, "2000"])
+def test_an_option_of_the_engine_may_be_spelled_and_typed_either_way(
+    model: Path, name: str, value: object
+) -> None:
+    judge = localjudge.Judge(model, engine="dry-run", engine_args={name: value, "tensor-parallel-size": None})
+    assert judge.context == 2000
+    assert judge.engine_args == {"max_model_len": "2000"}
+
+
+def test_numbers_and_truth_values_reach_the_engine_as_it_reads_them(model: Path) -> None:
+    judge = localjudge.Judge(model, engine="transformers", engine_args={"batch-size": 3, "dtype": "float32"})
+    assert judge.engine.describe()["batch_size"] == 3
+    assert engine_options({"enforce-eager": True, "gpu-memory-utilization": 0.5, "hf_overrides": {"a": 1}}) == {
+        "enforce_eager": "true", "gpu_memory_utilization": "0.5", "hf_overrides": '{"a": 1}',
+    }  # fmt: skip

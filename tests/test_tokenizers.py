@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import sentencepiece
+from conftest import fake_package
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -294,10 +295,10 @@ def test_a_tokenizer_of_tekken_reads_as_bytes(tmp_path: Path) -> None:
 
 
 def test_a_sentencepiece_model_without_its_libraries_is_told_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, installed_as: Path
 ) -> None:
     model = Model.find(sentencepiece_model(tmp_path / "model", "bpe"))
-    monkeypatch.setattr("localjudge.model._installed", lambda name: False)
+    fake_package(installed_as, "localjudge", 'Requires-Dist: no-such-reader>=5; extra == "sentencepiece"')
     (model.path / "tokenizer.model").write_bytes(b"nothing that could be read")
-    with pytest.raises(ModelError, match=r"tokenizer cannot be loaded: .*localjudge\[sentencepiece\]"):
+    with pytest.raises(ModelError, match=r'loaded: .*tokenizer.model: .* pip install "no-such-reader>=5"'):
         _ = model.tokenizer

@@ -24,7 +24,7 @@ from localjudge.records import from_line
 from localjudge.rows import read_rows
 from localjudge.run import Run, read_lines
 from localjudge.run.plan import Plan
-from localjudge.trust import require_libraries, weighted
+from localjudge.trust import weighted
 from localjudge.trust.agreement import AspectAgreement, agree
 from localjudge.trust.calibration import Calibration, fit
 from localjudge.trust.estimate import UNDEFINED, Estimate
@@ -846,9 +846,3 @@ def test_tables_fit_a_terminal_and_show_text_as_text(tmp_path: Path, cli: Cli) -
         assert "\x1b" not in ended.out
         assert max(map(len, ended.out.splitlines())) <= 120
     assert "[red]a" in cli("rank", tmp_path / "run").out
-
-
-def test_a_missing_library_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localjudge.trust._LIBRARIES", ("scipy", "no_such_library"))
-    with pytest.raises(UsageError, match=r"no no_such_library here: pip install 'localjudge\[trust\]'"):
-        require_libraries()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import sys
-from typing import Any
+import traceback
+from contextlib import suppress
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -12,7 +14,8 @@ from typer.core import TyperGroup
 from localjudge.cli import audit, doctor, models, pack, report, runs, scoring, trust
 from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError
-from localjudge.terminal import printable
+from localjudge.requirements import install_command
+from localjudge.terminal import guarded_streams
 
 
 class Commands(TyperGroup):
@@ -22,7 +25,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stopped:
-            typer.echo(printable(f"localjudge: stopped; to go on, run this again: {typed_command()}"), err=True)
+            print(f"localjudge: stopped; to go on, run this again: {typed_command()}", file=sys.stderr)
             raise typer.Exit(getattr(stopped, "exit_code", 130)) from None
 
 
@@ -55,23 +58,46 @@ for command in (
 app.command("import")(trust.import_scores)
 app.add_typer(models.app, name="models")
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def main() -> None:
     """The program `localjudge`: a mistake ends with one line and an exit code, not with a traceback."""
+    with guarded_streams():
+        try:
+            app()
+        except SystemExit as end:
+            _end(end.code)
+        except LocalJudgeError as error:
+            _end(error.exit_code, str(error))
+        except ModuleNotFoundError as error:
+            if (error.name or "localjudge").startswith("localjudge"):
+                traceback.print_exc()
+                _end(1)
+            mend = f"{install_command('cpu')}; localjudge doctor says what else is missing"
+            _end(2, f"{error.name} is not installed: {mend}")
+        except KeyboardInterrupt as stopped:
+            _end(getattr(stopped, "exit_code", 130), "stopped; the same command continues")
+        except BrokenPipeError:
+            _end(1)
+        except OSError as error:  # a full disk, a folder taken away, a folder in the place of a file
+            going_on = "; the same command continues" if error.errno in _FULL else ""
+            _end(1, f"{error}{going_on}")
+        except Exception:  # a fault of this program: the traceback passes the filter, too
+            traceback.print_exc()
+            _end(1)
+
+
+def _end(code: str | int | None, message: str = "") -> NoReturn:
+    """Say in one line why the program ends, and end it. Output that could not be written is an error, too."""
     try:
-        app()
-    except LocalJudgeError as error:
-        typer.echo(f"localjudge: {error}", err=True)
-        sys.exit(error.exit_code)
-    except ModuleNotFoundError as error:
-        if (error.name or "localjudge").startswith("localjudge"):
-            raise
-        mend = "pip install 'localjudge[cpu]'; localjudge doctor says what else is missing"
-        typer.echo(f"localjudge: {error.name} is not installed: {mend}", err=True)
-        sys.exit(2)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except OSError as error:  # a full disk, a folder taken away
-        typer.echo(f"localjudge: {error}; the same command continues", err=True)
-        sys.exit(1)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read it has read enough
+        code = code or 1
+    except OSError as error:
+        code, message = code or 1, message or f"stdout: {error}"
+    with suppress(OSError):
+        if message:
+            print(f"localjudge: {' '.join(message.split())}", file=sys.stderr)
+        sys.stderr.flush()
+    sys.exit(code)

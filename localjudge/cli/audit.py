@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,7 +28,10 @@ from localjudge.cli.options import (
     Temperature,
     ThinkingBudget,
     TopP,
-    engine_options,
+    check_out,
+    engine_args,
+    input_extras,
+    print_json,
     print_table,
     settle_environment,
 )
@@ -85,17 +87,16 @@ def audit(
     settle_environment(deterministic=deterministic, allow_download=allow_download)
     from localjudge.audit import draw, hold, read_audit
     from localjudge.audit.perturbations import PERTURBATIONS
-    from localjudge.judge import Judge
+    from localjudge.engines import check_engine, engine_extras
+    from localjudge.judge import Judge, settings_without_model
     from localjudge.progress import Progress
+    from localjudge.requirements import require
     from localjudge.rows import check_inputs, find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
 
     least = _thresholds(threshold or (), [each.name for each in PERTURBATIONS])
     columns = parse_columns(column or ())
-    files = find_inputs(inputs)
-    judged_by = Rubric.load(rubric, guard=guard)
-    empty = check_inputs(files, columns, needs_reference=judged_by.needs_reference)
-    engine_args = engine_options(
+    options = engine_args(
         {
             "tensor_parallel_size": tensor_parallel_size,
             "max_model_len": max_model_len,
@@ -117,11 +118,20 @@ def audit(
             seed=seed,
             thinking_budget=thinking_budget,
             on_overflow=on_overflow,
-            engine_args=engine_args,
+            engine_args=options,
             allow_download=allow_download,
             allow_changed_model=allow_changed_model,
         )
 
+    judged_by = Rubric.load(rubric, guard=guard)
+    settings_without_model(
+        judged_by, max_rationale_tokens, temperature, top_p, seed, thinking_budget, on_overflow
+    )
+    require("audit", *engine_extras(engine), *input_extras(inputs))
+    check_engine(engine, options)
+    files = find_inputs(inputs)
+    empty = check_inputs(files, columns, needs_reference=judged_by.needs_reference)
+    check_out(out)
     drawn = draw(read_rows(files, columns, max_row_bytes), sample, seed, judged_by)
     progress = Progress()
     for name in empty:
@@ -133,7 +143,7 @@ def audit(
     hold(drawn, judge, make_judge, out, seed)
     found = read_audit(out, drawn, seed, least)
     if as_json:
-        typer.echo(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
+        print_json(found.model_dump(mode="json"), indent=2)
     else:
         for table in found.tables():
             print_table(table)

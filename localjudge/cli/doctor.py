@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from localjudge.cli.options import AsJson, ModelName, settle_environment
+from localjudge.cli.options import AsJson, ModelName, print_json, settle_environment
 from localjudge.errors import UsageError
 from localjudge.offline import SWITCHES
 
@@ -38,11 +37,10 @@ def doctor(
     Takes the flags of score that matter. Ends with 0 when a run would start, and with 1 when not. Nothing is
     asked of any network but of the Ray cluster that is named.
     """
-    from rich.console import Console
-
     from localjudge.checks import checklist, is_sound
     from localjudge.cluster import Cluster
     from localjudge.doctor import Intent, examine
+    from localjudge.terminal import Console
 
     if engine not in _ENGINES:
         raise UsageError(f"--engine {engine}: there are {', '.join(_ENGINES)}")
@@ -55,9 +53,9 @@ def doctor(
     settle_environment(ray=ray)
     checks = examine(Intent(model, engine, cluster, out, switched))
     if as_json:
-        typer.echo(json.dumps([check.as_dict() for check in checks], ensure_ascii=False, indent=2))
+        print_json([check.as_dict() for check in checks], indent=2)
     else:
-        Console(highlight=False, soft_wrap=True).print(checklist(checks))
+        Console(soft_wrap=True).print(checklist(checks))
     if not is_sound(checks):
         raise typer.Exit(1)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import sys
 import time
 from typing import Annotated
 
 import typer
 
-from localjudge.cli.options import AsJson, print_table, settle_environment
-from localjudge.errors import ModelError, UsageError
+from localjudge.cli.options import AsJson, print_json, print_table, settle_environment
+from localjudge.errors import UsageError
 
 app = typer.Typer(
     help="The judges one can run: what there is, what each needs, whether a directory is whole.",
@@ -31,12 +31,12 @@ def models(context: typer.Context, as_json: AsJson = False) -> None:
 
     catalogue = Catalogue.here()
     if as_json:
-        typer.echo(json.dumps(catalogue.as_list()))
+        print_json(catalogue.as_list())
     else:
         print_table(catalogue.table())
         for note in catalogue.notes:
-            typer.echo(note)
-        typer.echo("GPUs: of 80 GB each; in full: localjudge models plan MODEL", err=True)
+            print(note)
+        print("GPUs: of 80 GB each; in full: localjudge models plan MODEL", file=sys.stderr)
 
 
 @app.command()
@@ -75,24 +75,20 @@ def plan(
     from localjudge.model.machine import Machine
     from localjudge.model.memory import GIB, Use
     from localjudge.model.plan import Plan, Subject
-    from localjudge.terminal import printable
 
     use = Use(prompt_tokens, max_rationale_tokens, thinking_budget, gpu_memory_utilization, kv_cache_dtype)
-    try:
-        subject = Subject.find(model)
-        made = Plan.make(subject, use, Machine.here(), gpu_memory=int(gpu_memory * GIB), gpus=gpus)
-    except ModelError as error:
-        raise ModelError(printable(str(error))) from None
+    subject = Subject.find(model)
+    made = Plan.make(subject, use, Machine.here(), gpu_memory=int(gpu_memory * GIB), gpus=gpus)
     if as_json:
-        typer.echo(json.dumps(made.as_dict()))
+        print_json(made.as_dict())
         return
-    typer.echo(printable(made.text()))
+    print(made.text())
     print_table(made.table())
     if made.flags:
-        typer.echo(printable(f"localjudge score … --model {subject.name} {' '.join(made.flags)}"))
-    typer.echo(printable(f"this machine: {made.fits_here[1]}"))
+        print(f"localjudge score … --model {subject.name} {' '.join(made.flags)}")
+    print(f"this machine: {made.fits_here[1]}")
     for note in made.notes:
-        typer.echo(printable(f"note: {note}"))
+        print(f"note: {note}")
 
 
 @app.command()
@@ -115,13 +111,11 @@ def verify(
     the model is refused when a file is another. Ends with 0 where nothing is wrong, and with 2 otherwise.
     """
     settle_environment()
-    from rich.console import Console
-
     from localjudge.checks import checklist, is_sound
     from localjudge.model import Model
     from localjudge.model.digests import model_files
     from localjudge.model.verification import verify as look_at
-    from localjudge.terminal import printable
+    from localjudge.terminal import Console
 
     if no_manifest and renew:
         raise UsageError("--renew writes a manifest, --no-manifest writes none; give one of them")
@@ -134,13 +128,13 @@ def verify(
         said, done = said or time.monotonic(), done + count
         if time.monotonic() - said > 5:
             said = time.monotonic()
-            typer.echo(f"{done / 1e9:.1f} of {total / 1e9:.1f} GB read", err=True)
+            print(f"{done / 1e9:.1f} of {total / 1e9:.1f} GB read", file=sys.stderr)
 
-    typer.echo(printable(f"{found.name} · {found.path}"), err=True)
+    print(f"{found.name} · {found.path}", file=sys.stderr)
     checks = look_at(found, write=not no_manifest, renew=renew, read=read)
     if as_json:
-        typer.echo(json.dumps([check.as_dict() for check in checks], ensure_ascii=False, indent=2))
+        print_json([check.as_dict() for check in checks], indent=2)
     else:
-        Console(highlight=False, soft_wrap=True).print(checklist(checks))
+        Console(soft_wrap=True).print(checklist(checks))
     if not is_sound(checks):
         raise typer.Exit(2)

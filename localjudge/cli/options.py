@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -101,9 +102,9 @@ QUIET = {
 
 
 def print_table(table: object) -> None:
-    from rich.console import Console
+    from localjudge.terminal import Console
 
-    Console(highlight=False, width=None if sys.stdout.isatty() else 120).print(table)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def typed_command() -> str:
@@ -115,15 +116,51 @@ def typed_command() -> str:
     return shlex.join([name if shutil.which(name) == program else program, *arguments])
 
 
-def engine_options(named: Mapping[str, object], others: Sequence[str] | None) -> dict[str, str]:
+def print_json(document: object, indent: int | None = None) -> None:
+    """Print JSON that every encoding of stdout can hold and no terminal can be steered by."""
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent))
+
+
+def engine_args(named: Mapping[str, object], others: Sequence[str] | None) -> dict[str, str]:
     """The engine's own options: those that have a flag each, as far as they are given, and `--engine-arg`'s."""
-    given = {name: str(value) for name, value in named.items() if value is not None}
+    from localjudge.engines import engine_options
+
+    given = dict(named)
     for option in others or ():
         key, equals, value = option.partition("=")
         if not equals or not key:
             raise UsageError(f"--engine-arg {option}: write KEY=VALUE")
         given[key] = value
-    return given
+    return engine_options(given)
+
+
+def input_extras(inputs: Iterable[str]) -> list[str]:
+    """The extras that reading these files needs."""
+    return ["parquet"] if any(name.endswith(".parquet") for name in inputs) else []
+
+
+def check_out_file(out: Path) -> None:
+    """See that what is to be written takes the place of a file, and never of a folder or a device.
+
+    Raises:
+        UsageError: there is something else.
+    """
+    if os.path.exists(out) and not os.path.isfile(out):
+        raise UsageError(f"--out {out}: is no file; name one that is new or is to be replaced")
+
+
+def check_out(out: Path) -> None:
+    """See that a folder can be written, and leave nothing there.
+
+    Raises:
+        UsageError: it is a file, it or its parent cannot be written, or the disk is full.
+    """
+    from localjudge.doctor import storage
+
+    check = storage.out(out, least=1 << 20)
+    if check.state == "wrong":
+        raise UsageError(f"--out {check.found}; {check.mend}")
 
 
 def settle_environment(

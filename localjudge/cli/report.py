@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from localjudge.cli.options import check_out_file, input_extras
 from localjudge.cli.trust import AllowNoGain, CalibrationFile, LabelColumns, MovedInputs, RunFolders
+from localjudge.requirements import require
 
 
 def report(
@@ -31,9 +34,10 @@ def report(
     ] = None,
 ) -> None:
     """Write a report of runs: one file that opens anywhere and fetches nothing."""
+    require("report", "report", *input_extras([*(labels or ()), *(inputs or ())]))
     from localjudge.report import write_report
-    from localjudge.terminal import printable
 
+    check_out_file(out)
     notices = write_report(
         runs,
         out,
@@ -46,5 +50,5 @@ def report(
         allow_no_gain=allow_no_gain or (),
     )
     for notice in notices:
-        typer.echo(printable(notice), err=True)
-    typer.echo(f"{out} · {out.stat().st_size / 1e6:.1f} MB", err=True)
+        print(notice, file=sys.stderr)
+    print(f"{out} · {out.stat().st_size / 1e6:.1f} MB", file=sys.stderr)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from localjudge.cli.options import FAILED_ROWS, RunFolder, print_table
+from localjudge.cli.options import FAILED_ROWS, RunFolder, check_out_file, print_table
 from localjudge.errors import UsageError
 
 
@@ -24,7 +25,6 @@ def show(
     from localjudge.run.manifest import read_manifest
     from localjudge.run.notices import headed, kinds
     from localjudge.run.summary import Summary
-    from localjudge.terminal import printable
 
     manifest = read_manifest(run)
     rubric = Rubric.model_validate(manifest["rubric"])
@@ -36,7 +36,7 @@ def show(
         print_table(headed(notices, summary.table()))
         print_table(headed([kinds(notices)] if notices else (), summary.chart(rubric.scale.values)))
         for reason, count in summary.reasons.most_common(10):
-            typer.echo(printable(f"{count} failed: {reason}"))
+            print(f"{count} failed: {reason}")
         return
     from localjudge.run.texts import Texts
 
@@ -46,9 +46,9 @@ def show(
         print_table(headed(notices))
     with Texts(manifest, lines) as texts:
         for line in lines:
-            typer.echo(judgement_text(line, rubric.aspects, texts.get(line)))
+            print(judgement_text(line, rubric.aspects, texts.get(line)))
         for problem in texts.problems:
-            typer.echo(printable(f"the row's texts are missing: {problem}"), err=True)
+            print(f"the row's texts are missing: {problem}", file=sys.stderr)
     if missing := wanted - {line["id"] for line in lines}:
         raise UsageError(f"{run}: no row with the id {', '.join(sorted(missing))}")
 
@@ -72,11 +72,12 @@ def export(
     """Write a run for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
     from localjudge.export import export as write
     from localjudge.run import read_notices
-    from localjudge.terminal import printable
 
-    typer.echo(f"{write(run, to, out, with_texts, baseline)} rows · {out}", err=True)
+    if to != "inspect":
+        check_out_file(out)
+    print(f"{write(run, to, out, with_texts, baseline)} rows · {out}", file=sys.stderr)
     for notice in read_notices(run):
-        typer.echo(printable(notice), err=True)
+        print(notice, file=sys.stderr)
 
 
 def merge(
@@ -92,6 +93,6 @@ def merge(
 
     summary = put_together(shards, out)
     print_table(headed(read_notices(out), summary.table()))
-    typer.echo(f"{summary.judged} judged, {summary.failed} failed · {out}", err=True)
+    print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)

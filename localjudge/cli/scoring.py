@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from itertools import islice
@@ -35,7 +34,10 @@ from localjudge.cli.options import (
     Temperature,
     ThinkingBudget,
     TopP,
-    engine_options,
+    check_out,
+    engine_args,
+    input_extras,
+    print_json,
     print_table,
     settle_environment,
     typed_command,
@@ -105,10 +107,12 @@ def score(
 ) -> None:
     """Judge every row and write a run directory. The same command again continues a run."""
     from localjudge.cluster import Cluster
-    from localjudge.judge import Judge
+    from localjudge.engines import check_engine, engine_extras
+    from localjudge.judge import Judge, settings_without_model
     from localjudge.model.manifest import in_words
     from localjudge.progress import Progress
-    from localjudge.rows import FILENAME, check_inputs, find_inputs, parse_columns, read_rows
+    from localjudge.requirements import require
+    from localjudge.rows import FILENAME, find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
     from localjudge.run import SET_ASIDE, Run, read_notices
     from localjudge.run.estimate import Estimate
@@ -122,13 +126,10 @@ def score(
         if system_from != "filename" or "system" in columns:
             raise UsageError(f"--system-from {system_from}: there is filename, without --column system=…")
         columns["system"] = FILENAME
-    files = find_inputs(inputs)
-    judged_by = Rubric.load(rubric, guard=guard)
-    empty = check_inputs(files, columns, needs_reference=judged_by.needs_reference)
     part = Shard.parse(shard, os.environ)
     cluster = Cluster.parse(ray, num_workers, gpus_per_worker)
     settle_environment(deterministic=deterministic, allow_download=allow_download, ray=ray)
-    engine_args = engine_options(
+    options = engine_args(
         {
             "tensor_parallel_size": tensor_parallel_size,
             "max_model_len": max_model_len,
@@ -138,32 +139,42 @@ def score(
         },
         engine_arg,
     )
-    judge = Judge(
-        model,
-        rubric=judged_by,
-        engine=engine,
-        max_rationale_tokens=max_rationale_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        seed=seed,
-        thinking_budget=thinking_budget,
-        keep_thoughts=keep_thoughts,
-        on_overflow=on_overflow,
-        engine_args=engine_args,
-        cluster=cluster,
-        allow_changed_model=allow_changed_model,
-        allow_download=allow_download,
+    judged_by = Rubric.load(rubric, guard=guard)
+    settings = settings_without_model(
+        judged_by, max_rationale_tokens, temperature, top_p, seed, thinking_budget, on_overflow
     )
+    require("score", *engine_extras(engine, cluster), *input_extras(inputs))
+    check_engine(engine, options, cluster)
+    files = find_inputs(inputs)
+    empty = check_inputs(files, columns, needs_reference=judged_by.needs_reference)
+    check_out(out)
     progress = Progress()
-    by = judge.rubric.name + ", guarded" * judge.rubric.prompt.guard
-    progress.say(f"model {judge.model.name} · rubric {by} · {len(files)} input(s) → {out}")
-    if judge.notice:
-        progress.warn(judge.notice)
-    if judge.model_changes:
-        progress.warn(f"the model is not what was verified: {in_words(judge.model_changes)}")
     for name in empty:
         progress.warn(f"{name}: holds no rows")
     with Run(out, progress.say) as run:
+        run.refuse_other_settings(settings, judged_by, part)
+        judge = Judge(
+            model,
+            rubric=judged_by,
+            engine=engine,
+            max_rationale_tokens=max_rationale_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            seed=seed,
+            thinking_budget=thinking_budget,
+            keep_thoughts=keep_thoughts,
+            on_overflow=on_overflow,
+            engine_args=options,
+            cluster=cluster,
+            allow_changed_model=allow_changed_model,
+            allow_download=allow_download,
+        )
+        by = judge.rubric.name + ", guarded" * judge.rubric.prompt.guard
+        progress.say(f"model {judge.model.name} · rubric {by} · {len(files)} input(s) → {out}")
+        if judge.notice:
+            progress.warn(judge.notice)
+        if judge.model_changes:
+            progress.warn(f"the model is not what was verified: {in_words(judge.model_changes)}")
         run.refuse_another(judge, part)
         found = read_rows(files, columns, max_row_bytes)
         with Plan(judge, islice(found, limit), scratch=out, shard=part) as plan:
@@ -237,10 +248,10 @@ def prompt(
     from localjudge.records import Failure
     from localjudge.rows import check_inputs, find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
-    from localjudge.terminal import printable
+    from localjudge.terminal import unfiltered
 
-    judged_by = Rubric.load(rubric, guard=guard)
     columns = parse_columns(column or ())
+    judged_by = Rubric.load(rubric, guard=guard)
     files = find_inputs(inputs)
     check_inputs(files, columns, needs_reference=judged_by.needs_reference)
     settle_environment(allow_download=allow_download)
@@ -253,7 +264,7 @@ def prompt(
         changes_since_verified(found)
         encode = found.prompts.encode
     # A terminal shows what it can safely; a pipe gets every byte.
-    shown = printable if sys.stdout.isatty() else str
+    texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     failed = False
     for row in islice(read_rows(files, columns, max_row_bytes), limit):
         try:
@@ -263,15 +274,15 @@ def prompt(
             ids = encode(text) if encode else None
         except ValueError as error:
             failed = True
-            typer.echo(printable(f"{row.source}: {error}"), err=True)
+            print(f"{row.source}: {error}", file=sys.stderr)
             continue
         if as_json:
-            typer.echo(json.dumps({"id": row.id, "text": text, "tokens": ids}, ensure_ascii=False))
+            print_json({"id": row.id, "text": text, "tokens": ids})
         else:
-            typer.echo(printable(f"--- {row.id} ({row.source})"), err=True)
-            typer.echo(shown(text), color=True)  # which keeps what looks like a colour
+            print(f"--- {row.id} ({row.source})", file=sys.stderr)
+            print(text, file=texts)
             if ids is not None:
-                typer.echo(f"{len(ids)} tokens: {' '.join(map(str, ids))}")
+                print(f"{len(ids)} tokens: {' '.join(map(str, ids))}")
     if failed:
         raise typer.Exit(FAILED_ROWS)
 
@@ -288,6 +299,6 @@ def repeat(
 
     repetition = judge_again(run, sample, seed)
     if as_json:
-        typer.echo(json.dumps(repetition.as_dict()))
+        print_json(repetition.as_dict())
     else:
         print_table(repetition.table())

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from localjudge.cli.options import AsJson, ColumnNames, Inputs, RunFolder, print_table
+from localjudge.cli.options import (
+    AsJson,
+    ColumnNames,
+    Inputs,
+    RunFolder,
+    check_out_file,
+    input_extras,
+    print_json,
+    print_table,
+)
 from localjudge.errors import UsageError
-from localjudge.trust import require_libraries
+from localjudge.requirements import require
 
 if TYPE_CHECKING:
     from localjudge.trust.scores import Of, Scores
@@ -83,7 +92,7 @@ def agree(
     as_json: AsJson = False,
 ) -> None:
     """Compare a run with labels: agreement, how far the labellers agree, and what length alone would reach."""
-    require_libraries()
+    require("agree", "trust", *input_extras([*labels, *(inputs or ())]))
     from localjudge.trust.agreement import agree as compare
     from localjudge.trust.labels import parse_mapping, read_labels
     from localjudge.trust.scores import read_scores
@@ -119,7 +128,7 @@ def rank(
     as_json: AsJson = False,
 ) -> None:
     """Compare systems: means with intervals, which cannot be told apart, and what length has to do with it."""
-    require_libraries()
+    require("rank", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
     from localjudge.trust.labels import parse_mapping, read_labels
     from localjudge.trust.ranking import rank as compare
     from localjudge.trust.scores import read_scores
@@ -161,7 +170,7 @@ def jury(
     as_json: AsJson = False,
 ) -> None:
     """Put judges together, or samples of one: what they agree on, who is the odd one, their scores as a run."""
-    require_libraries()
+    require("jury", "trust")
     from localjudge.trust.jury import convene
     from localjudge.trust.tables import jury_tables
     from localjudge.trust.verdict import write_jury
@@ -171,7 +180,7 @@ def jury(
     _print(found.as_dict(), jury_tables(found), as_json)
     if out is not None:
         summary = write_jury(runs, out)
-        typer.echo(f"{summary.judged} judged, {summary.failed} failed · {out}", err=True)
+        print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
 
 
 def calibrate(
@@ -186,7 +195,8 @@ def calibrate(
     as_json: AsJson = False,
 ) -> None:
     """Fit a monotone map from the judge's scores to people's, and say what it gains on unseen instructions."""
-    require_libraries()
+    require("calibrate", "trust", *input_extras([*labels, *(inputs or ())]))
+    check_out_file(out)
     from localjudge.trust.calibration import fit
     from localjudge.trust.labels import parse_mapping, read_labels
     from localjudge.trust.scores import read_scores
@@ -229,7 +239,7 @@ def import_scores(
         parse_columns(column or ()),
     )
     print_table(summary.table())
-    typer.echo(f"{summary.judged} judged, {summary.failed} failed · {out}", err=True)
+    print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
 
 
 def _refuse_dry_runs(runs: list[Path], allowed: bool) -> None:
@@ -249,16 +259,16 @@ def _calibrated(
 
     found = Calibration.load(file)
     if set(found.labels) & set(labels):
-        typer.echo(
+        print(
             f"localjudge: --calibration {file} was fitted on these very labels, which flatters it; what it "
             "gains on others is in the file",
-            err=True,
+            file=sys.stderr,
         )
     return found.apply_to(scores, without_gain or ())
 
 
 def _print(document: dict[str, Any], table: object, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(document, ensure_ascii=False))
+        print_json(document)
     else:
         print_table(table)

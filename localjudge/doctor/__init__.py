@@ -14,8 +14,7 @@ from shlex import quote
 
 from localjudge.checks import Check, is_sound, note, ok, wrong
 from localjudge.cluster import LOCAL, Cluster
-
-_FROM_SOURCE = "pip install 'localjudge[cpu]', or localjudge[vllm] where there is a GPU"
+from localjudge.requirements import install_command
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +73,21 @@ def _settled(name: str, look: Callable[[], Check | list[Check]]) -> list[Check]:
     try:
         found = look()
     except ModuleNotFoundError as error:
-        return [wrong(name, f"cannot be checked: {error.name} is not installed", _FROM_SOURCE)]
+        return [wrong(name, f"cannot be checked: {error.name} is not installed", _libraries())]
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an examination goes on; some libraries panic or exit as they are imported
         said = (str(error).strip().splitlines() or ["no reason given"])[0]
         return [
             wrong(
-                name, f"{type(error).__name__}: {said}", f"mend or reinstall what is behind it: {_FROM_SOURCE}"
+                name, f"{type(error).__name__}: {said}", f"mend or reinstall what is behind it: {_libraries()}"
             )
         ]
     return found if isinstance(found, list) else [found]
+
+
+def _libraries() -> str:
+    return f"{install_command('cpu')}, or where there is a GPU {install_command('vllm')}"
 
 
 def _engine(asked: str) -> tuple[str, str]:
@@ -158,7 +161,7 @@ def _fit(name: str | None) -> list[Check]:
 
 def _cluster(cluster: Cluster) -> list[Check]:
     if find_spec("ray") is None:
-        return [wrong("cluster", "Ray is not installed", "pip install 'localjudge[ray]'")]
+        return [wrong("cluster", "Ray is not installed", install_command("ray"))]
     from localjudge.doctor.cluster import examine_cluster
 
     return examine_cluster(cluster)

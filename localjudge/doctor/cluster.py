@@ -63,8 +63,8 @@ def _joined(address: str) -> list[Check]:
             wrong("cluster", f"node {name}: {what} {there[what]}, {here[what]} here", mend)
             for what, mend in (
                 ("python", f"use Python {here['python']} there, too"),
-                ("ray", f"on that node: pip install 'ray=={here['ray']}'"),
-                ("localjudge", f"on that node: pip install 'localjudge[ray]=={here['localjudge']}'"),
+                ("ray", f'on that node: pip install "ray=={here["ray"]}"'),
+                ("localjudge", "install localjudge there from the same checkout or pack"),
             )
             if there[what] != here[what]
         ]

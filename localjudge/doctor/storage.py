@@ -66,11 +66,11 @@ def shared_memory(users: Sequence[str], least: int = LEAST_SHARED, folder: Path 
 
 def _fault(folder: Path, least: int) -> str:
     """Why nothing could be written there; empty if it can. A folder that is not there yet would be made."""
-    place = folder.expanduser().absolute()
-    while not place.exists():
+    place = folder.absolute()
+    while not os.path.exists(place):  # which is false, and raises nothing, where it cannot be looked at
         place = place.parent
     if not place.is_dir():
-        return f"{place} is a file" if place != folder else "is a file"
+        return f"{place} is a file" if place != folder.absolute() else "is a file"
     try:
         with tempfile.TemporaryFile(dir=place) as trial:
             trial.write(b"x" * 4096)
@@ -82,8 +82,8 @@ def _fault(folder: Path, least: int) -> str:
 
 
 def _free(folder: Path) -> str:
-    place = folder.expanduser().absolute()
-    while not place.exists():
+    place = folder.absolute()
+    while not os.path.exists(place):  # which is false, and raises nothing, where it cannot be looked at
         place = place.parent
     return f"{_size(shutil.disk_usage(place).free)} free"
 

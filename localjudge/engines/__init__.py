@@ -7,9 +7,9 @@ is told besides (`Decoding`) is the same for every row of a run.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ from localjudge.cluster import Cluster
 from localjudge.errors import UsageError
 from localjudge.model import Model
 from localjudge.prompt import Prompt
+from localjudge.requirements import installed, require
 from localjudge.table import TokenTable
 
 ENGINES = ("auto", "transformers", "vllm", "dry-run")
@@ -99,6 +100,65 @@ class Engine(Protocol):
         ...
 
 
+def engine_options(options: Mapping[str, object]) -> dict[str, str]:
+    """Normalize an engine's own options: `max-model-len` and `max_model_len` are one, and each value is text.
+
+    Args:
+        options: text as it is, any other value as JSON writes it; None is an option that is not given. Of two
+            spellings of one option the later one counts.
+
+    Raises:
+        UsageError: a value cannot be written as JSON.
+    """
+    normalized: dict[str, str] = {}
+    for name, value in options.items():
+        try:
+            text = value if isinstance(value, str) else json.dumps(value)
+        except (TypeError, ValueError):
+            raise UsageError(f"engine option {name}: give text, a number or true or false") from None
+        if value is not None:
+            normalized[name.replace("-", "_")] = text
+    return normalized
+
+
+def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
+    """Return the extras that an engine needs in this process.
+
+    Raises:
+        UsageError: no such engine.
+    """
+    if name not in ENGINES:
+        raise UsageError(f"--engine {name}: there are {', '.join(ENGINES)}")
+    if cluster is not None:
+        return ["ray"]
+    if name == "vllm":
+        return ["vllm"]
+    return ["cpu"] if name == "transformers" or (name == "auto" and installed("vllm") is None) else []
+
+
+def check_engine(name: str, options: Mapping[str, str], cluster: Cluster | None = None) -> None:
+    """Check what can be known of an engine before there is a model.
+
+    Args:
+        name: one of `ENGINES`.
+        options: the engine's own options, normalized.
+        cluster: the cluster whose workers have such an engine each, if any.
+
+    Raises:
+        UsageError: no such engine, its packages are not installed, or an option that it does not know.
+    """
+    extras = engine_extras(name, cluster)
+    require("--ray" if cluster else f"--engine {name}", *extras)
+    if options and name == "dry-run":
+        from localjudge.engines.dry_run import parse_rate
+
+        parse_rate(options)
+    elif options and extras == ["cpu"]:
+        from localjudge.engines.transformers import TransformersOptions
+
+        TransformersOptions.parse(options)
+
+
 def open_engine(
     name: str,
     model: Model,
@@ -115,7 +175,7 @@ def open_engine(
         name: one of `ENGINES`; `auto` is vLLM where it is installed and there is a GPU.
         model: the model.
         decoding: how answers are decoded.
-        options: the engine's own options.
+        options: the engine's own options, normalized.
         context: the tokens that the longest prompt and its answer take, where that is known.
         log: a file for what the engine's libraries have to say.
         cluster: a cluster whose workers have such an engine each; None for one in this process.
@@ -125,11 +185,8 @@ def open_engine(
         ModelError: the model cannot be loaded.
         EngineError: the cluster has no worker to offer.
     """
-    if name not in ENGINES:
-        raise UsageError(f"--engine {name}: there are {', '.join(ENGINES)}")
+    check_engine(name, options, cluster)
     if cluster is not None:
-        if find_spec("ray") is None or find_spec("pyarrow") is None:
-            raise UsageError("--ray: Ray is not installed: pip install 'localjudge[ray]'")
         from localjudge.engines.ray import RayEngine
 
         return RayEngine(name, model, decoding, options, cluster, context=context, log=log)
@@ -137,8 +194,6 @@ def open_engine(
         from localjudge.engines.dry_run import DryRunEngine
 
         return DryRunEngine(model, decoding, options)
-    if name == "vllm" and find_spec("vllm") is None:
-        raise UsageError("--engine vllm: vLLM is not installed: pip install 'localjudge[vllm]'")
     if name == "vllm" or (name == "auto" and _has_vllm_and_gpu()):
         from localjudge.engines.output import output_to
 
@@ -152,7 +207,7 @@ def open_engine(
 
 
 def _has_vllm_and_gpu() -> bool:
-    if find_spec("vllm") is None:
+    if installed("vllm") is None:
         return False
     import torch
 

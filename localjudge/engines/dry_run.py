@@ -33,12 +33,7 @@ class DryRunEngine:
     """
 
     def __init__(self, model: Model, decoding: Decoding, options: Mapping[str, str]) -> None:
-        try:
-            self._rate = float(options["rate"]) if "rate" in options else None
-        except ValueError:
-            self._rate = 0.0
-        if self._rate is not None and not 0 < self._rate < float("inf"):
-            raise UsageError(f"--engine-arg rate={options['rate']}: give rows per second, above 0")
+        self._rate = parse_rate(options)
         self._answers = [_answer(model, decoding, seed) for seed in range(_POOL)]
         table = decoding.table
         aspects, values = table.score_token.shape
@@ -65,6 +60,23 @@ class DryRunEngine:
         digest = hashlib.blake2b(array("i", prompt.tokens).tobytes(), digest_size=8).digest()
         chosen = int.from_bytes(digest) % _POOL
         return completion(prompt.tag, self._answers[chosen], self._probabilities[chosen])
+
+
+def parse_rate(options: Mapping[str, str]) -> float | None:
+    """Return the rows/s of the engine that is stood for, None where they are not told.
+
+    Raises:
+        UsageError: it is no positive number.
+    """
+    if "rate" not in options:
+        return None
+    try:
+        rate = float(options["rate"])
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate < float("inf"):
+        raise UsageError(f"--engine-arg rate={options['rate']}: give rows per second, above 0")
+    return rate
 
 
 def _answer(model: Model, decoding: Decoding, seed: int) -> list[int]:

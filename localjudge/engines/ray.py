@@ -33,7 +33,7 @@ from localjudge.engines.ray_roster import MOST_DEATHS, Roster
 from localjudge.engines.ray_stream import CALLS, Stream, StreamEndedError
 from localjudge.engines.ray_worker import WorkerSettings, pack_chunk
 from localjudge.errors import EngineError, UsageError
-from localjudge.model import Model
+from localjudge.model import Model, model_path
 from localjudge.prompt import Prompt, until_halt
 
 _PLACEMENT_SECONDS = 600.0
@@ -89,7 +89,7 @@ class RayEngine:
                 engine=name,
                 options=dict(options),
                 context=context,
-                model=str(model.path) if Path(model.name).expanduser().is_dir() else model.name,
+                model=str(model.path) if model_path(model.name).is_dir() else model.name,
                 digest=model.digest,
                 decoding=decoding,
                 environment={key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)},

@@ -44,7 +44,7 @@ class Placement:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         gpus = [node.get("GPU", 0.0) for node in nodes]
         cpus = [node["CPU"] for node in nodes if node.get("CPU", 0.0) >= 1] or [1.0]
-        parallel = options.get("tensor_parallel_size", options.get("tensor-parallel-size", "1"))
+        parallel = options.get("tensor_parallel_size", "1")
         usual_gpus = float(parallel) if any(gpus) and parallel.isdigit() else 0.0
         self.gpus = usual_gpus if cluster.gpus_per_worker is None else cluster.gpus_per_worker
         if self.gpus:

@@ -6,10 +6,11 @@ import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -27,6 +28,49 @@ from localjudge.model.weights import INDEX
 from localjudge.prompt import Prompt
 
 
+@dataclass(frozen=True, slots=True)
+class TransformersOptions:
+    """The options of the transformers engine.
+
+    Attributes:
+        batch_size: prompts at a time.
+        device: where the model runs.
+        dtype: of its weights; `auto` is the model's own.
+    """
+
+    batch_size: int
+    device: torch.device
+    dtype: str
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read normalized options.
+
+        Raises:
+            UsageError: there is no such option, or a value that it cannot have.
+        """
+        if unknown := set(options) - {"batch_size", "device", "dtype"}:
+            raise UsageError(
+                f"--engine-arg {sorted(unknown)[0]}: the transformers engine knows batch_size, device and dtype"
+            )
+        try:
+            device = torch.device(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
+        except RuntimeError:
+            raise UsageError(
+                f"--engine-arg device={options['device']}: there are cpu, cuda, cuda:1 …"
+            ) from None
+        try:
+            batch_size = int(options.get("batch_size", 16 if device.type == "cpu" else 64))
+        except ValueError:
+            raise UsageError(f"--engine-arg batch_size={options['batch_size']}: give a whole number") from None
+        if batch_size < 1:
+            raise UsageError(f"--engine-arg batch_size={batch_size}: give 1 or more")
+        dtype = options.get("dtype", "auto")
+        if dtype not in ("auto", "float32", "bfloat16", "float16"):
+            raise UsageError(f"--engine-arg dtype={dtype}: there are auto, float32, bfloat16 and float16")
+        return cls(batch_size, device, dtype)
+
+
 class TransformersEngine:
     """Batches of prompts of about the same length through `model.generate`.
 
@@ -40,28 +84,8 @@ class TransformersEngine:
     """
 
     def __init__(self, model: Model, decoding: Decoding, options: Mapping[str, str]) -> None:
-        unknown = set(options) - {"batch_size", "device", "dtype"}
-        if unknown:
-            raise UsageError(
-                f"--engine-arg {sorted(unknown)[0]}: the transformers engine knows batch_size, device and dtype"
-            )
-        try:
-            self._device = torch.device(
-                options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu")
-            )
-        except RuntimeError:
-            raise UsageError(
-                f"--engine-arg device={options['device']}: there are cpu, cuda, cuda:1 …"
-            ) from None
-        try:
-            self.batch_size = int(options.get("batch_size", 16 if self._device.type == "cpu" else 64))
-        except ValueError:
-            raise UsageError(f"--engine-arg batch_size={options['batch_size']}: give a whole number") from None
-        if self.batch_size < 1:
-            raise UsageError(f"--engine-arg batch_size={self.batch_size}: give 1 or more")
-        dtype = options.get("dtype", "auto")
-        if dtype not in ("auto", "float32", "bfloat16", "float16"):
-            raise UsageError(f"--engine-arg dtype={dtype}: there are auto, float32, bfloat16 and float16")
+        asked = TransformersOptions.parse(options)
+        self._device, self.batch_size = asked.device, asked.batch_size
         self._decoding = decoding
         self._prompt_tokens = 0
         self._widened = False
@@ -71,14 +95,14 @@ class TransformersEngine:
             with _loadable(model.path) as folder:
                 self._model = AutoModelForCausalLM.from_pretrained(
                     folder,
-                    dtype=dtype,
+                    dtype=asked.dtype,
                     # The defaults that ship with a model (temperature, penalties …) do not act.
                     generation_config=GenerationConfig(),
                     use_safetensors=True,
                     local_files_only=True,
                     trust_remote_code=False,
                 )
-            if dtype == "auto" and self._device.type == "cpu" and self._model.dtype == torch.bfloat16:
+            if asked.dtype == "auto" and self._device.type == "cpu" and self._model.dtype == torch.bfloat16:
                 self._widened = not (_has_bfloat16() or hasattr(self._model, "hf_quantizer"))
             if self._widened:
                 self._model = self._model.float()

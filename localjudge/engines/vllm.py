@@ -64,7 +64,7 @@ class VllmEngine:
     Args:
         model: the model.
         decoding: how answers are decoded.
-        options: vLLM's own engine arguments, by their names; values as JSON, or as plain text.
+        options: vLLM's own engine arguments, normalized; values as JSON, or as plain text.
         context: the tokens that the longest prompt and its answer take, where that is known: vLLM's
             `max_model_len` unless an option gives it.
         log: a file for what vLLM has to say; None leaves its output alone.
@@ -95,7 +95,7 @@ class VllmEngine:
             "disable_log_stats": False,
             "worker_extension_cls": "localjudge.engines.vllm_worker.ScoreCollector",
             **({"max_model_len": context} if context else {}),
-            **{name.replace("-", "_"): _value(text) for name, text in options.items()},
+            **{name: _value(text) for name, text in options.items()},
         }
         if self._arguments.get("load_format") != "dummy":
             check_tensors(model)  # vLLM keeps quiet about tensors that it does not find

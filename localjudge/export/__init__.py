@@ -11,6 +11,7 @@ from localjudge.durable import replacing
 from localjudge.errors import UsageError
 from localjudge.export import alpaca_eval, inspect, tables
 from localjudge.records import Failure, to_line
+from localjudge.requirements import require
 from localjudge.rubric import Rubric
 from localjudge.run import read_lines, read_notices
 from localjudge.run.manifest import read_manifest
@@ -41,6 +42,8 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
     """
     if to not in FORMS:
         raise UsageError(f"--to {to}: there are {', '.join(FORMS)}")
+    if to in ("parquet", "inspect"):
+        require(f"--to {to}", to)
     manifest = read_manifest(folder)
     aspects = Rubric.model_validate(manifest["rubric"]).aspects
     notices = read_notices(folder)

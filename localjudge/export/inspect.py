@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import UsageError
 from localjudge.run.notices import kinds
 
 Line = Mapping[str, Any]
@@ -22,10 +21,8 @@ def write(
     notices: Sequence[str],
 ) -> int:
     """Write a log for each system into the folder; how many samples they have. Holds all texts in memory."""
-    try:
-        from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalSpec, write_eval_log
-    except ImportError:
-        raise UsageError("--to inspect: needs Inspect: pip install 'localjudge[inspect]'") from None
+    from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalSpec, write_eval_log
+
     start = manifest["starts"][-1]
     samples = defaultdict(list)
     for line in lines:

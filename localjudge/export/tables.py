@@ -66,11 +66,9 @@ def write_parquet(
     lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path, origin: Origin
 ) -> int:
     """Write the rows; the file's metadata has the origin, too."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise UsageError("--to parquet: needs pyarrow: pip install 'localjudge[parquet]'") from None
+    import pyarrow
+    import pyarrow.parquet
+
     number, real, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
     types = dict.fromkeys((*columns, *origin), text) | {
         "rationale_cut": pyarrow.bool_(), "candidate_cut": number, "prompt_tokens": number,

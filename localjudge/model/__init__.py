@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import ModelError
+from localjudge.errors import ModelError, UsageError
 from localjudge.model.configuration import read_document, remote_kernels
 from localjudge.model.digests import DECISIVE, Digests, decisive_digest, read_digests
 from localjudge.model.weights import PICKLED
 from localjudge.offline import go_offline, online
 from localjudge.prompt import PromptEncoder, render
+from localjudge.requirements import require
 from localjudge.vocabulary import Vocabulary, read_vocabulary
 
 BUNDLED = "bundled"
@@ -60,7 +61,7 @@ class Model:
         go_offline()
         if name is None or str(name) == BUNDLED:
             return cls(BUNDLED, _bundled_folder())
-        path = Path(name).expanduser()
+        path = model_path(name)
         if not path.is_dir():
             path = _cached_folder(str(name), allow_download)
         return cls(str(name), path.resolve())
@@ -122,10 +123,11 @@ class Model:
         only_sentencepiece = (self.path / "tokenizer.model").is_file() and not (
             self.path / "tokenizer.json"
         ).is_file()
-        absent = [name for name in ("sentencepiece", "google.protobuf") if not _installed(name)]
-        if not (only_sentencepiece and absent):
-            return ""
-        return "; it has only a tokenizer.model: pip install 'localjudge[sentencepiece]'"
+        try:
+            require("; it has only a tokenizer.model", "sentencepiece")
+        except UsageError as missing:
+            return str(missing) if only_sentencepiece else ""
+        return ""
 
     @cached_property
     def prompts(self) -> PromptEncoder:
@@ -258,6 +260,11 @@ def shipped_folder(name: str) -> Path | None:
     return None
 
 
+def model_path(name: str | Path) -> Path:
+    """Return the path that a model's name may be; a `~` stays where it stands for no known home."""
+    return Path(os.path.expanduser(name))
+
+
 def _bundled_folder() -> Path:
     folder = shipped_folder(BUNDLED)
     if folder is None or not (folder / "config.json").is_file():
@@ -266,7 +273,7 @@ def _bundled_folder() -> Path:
 
 
 def _cached_folder(name: str, allow_download: bool) -> Path:
-    if Path(name).expanduser().is_file():
+    if model_path(name).is_file():
         raise ModelError(f"model {name}: a file; name the directory that it is in")
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise ModelError(f"model {name}: no such directory")
@@ -292,13 +299,6 @@ def _cached_folder(name: str, allow_download: bool) -> Path:
             f"{looked}; it cannot be fetched: {_first_line(error)}; a machine without a network gets a copy of "
             "its directory, or a pack: localjudge pack --model"
         ) from None
-
-
-def _installed(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:  # of the package that it would be in
-        return False
 
 
 def _first_line(error: BaseException) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
 from localjudge.errors import ModelError
-from localjudge.model import BUNDLED, Model
+from localjudge.model import BUNDLED, Model, model_path
 from localjudge.model.configuration import read_shape
 from localjudge.model.machine import Machine
 from localjudge.model.memory import (
@@ -58,7 +57,7 @@ class Subject:
         Raises:
             ModelError: there is nothing of this name, or it does not say how large it is.
         """
-        profile, folder = None, Path(name).expanduser()
+        profile, folder = None, model_path(name)
         if name == BUNDLED or not folder.is_dir():
             profile = find_profile(name)
             try:

@@ -34,6 +34,7 @@ from localjudge.model.weights import (
     read_index,
 )
 from localjudge.records import Row
+from localjudge.requirements import install_command
 from localjudge.rubric import Rubric
 
 _FETCH = "fetch the model again, whole: hf download REPOSITORY --local-dir DIR"
@@ -117,7 +118,7 @@ class _Look:
         try:
             found = look()
         except ModuleNotFoundError as error:
-            found = wrong(name, f"cannot be checked: {error.name} is missing", "pip install 'localjudge[cpu]'")
+            found = wrong(name, f"cannot be checked: {error.name} is missing", install_command("cpu"))
         except LocalJudgeError as error:
             found = wrong(name, str(error).removeprefix(f"model {self.model.name}: "), mend)
         except Exception as error:  # a stranger's files make the libraries that read them raise anything

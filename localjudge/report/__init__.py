@@ -11,8 +11,8 @@ from pathlib import Path
 from localjudge.report.head import by_series, head
 from localjudge.report.judgements import Judgements
 from localjudge.report.page import write_page
+from localjudge.requirements import require
 from localjudge.run.manifest import read_manifest
-from localjudge.trust import require_libraries
 from localjudge.trust.calibration import judge_of
 from localjudge.trust.resampling import RESAMPLES
 from localjudge.trust.scores import read_scores, run_names
@@ -50,7 +50,7 @@ def write_report(
     Raises:
         UsageError: something named is not what it should be.
     """
-    require_libraries()
+    require("a report", "report")
     from localjudge.trust.agreement import agree
     from localjudge.trust.calibration import Calibration
     from localjudge.trust.labels import parse_mapping, read_labels

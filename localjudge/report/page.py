@@ -42,7 +42,7 @@ def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgemen
         judgements: written in chunks, each opened by the page when something in it is looked at.
 
     Raises:
-        UsageError: the file cannot be written, or the chart library is not installed.
+        UsageError: the file cannot be written.
     """
     library, script = chart_library(), _asset("page.js")
     policy = (
@@ -153,17 +153,9 @@ def _asset(name: str) -> str:
 
 @cache
 def chart_library() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script.
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    import vl_convert
 
-    Raises:
-        UsageError: the package that they come from is not installed.
-    """
-    try:
-        import vl_convert
-    except ImportError:
-        raise UsageError(
-            "a report carries its chart library, which is not here: pip install 'localjudge[report]'"
-        ) from None
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
 
 

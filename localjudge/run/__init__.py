@@ -28,6 +28,7 @@ from localjudge.judge import Judge
 from localjudge.prompt import Halt
 from localjudge.records import Failure, Outcome, Row, given_to, to_line
 from localjudge.rows import EXAMPLES, STDIN, Columns
+from localjudge.rubric import Rubric
 from localjudge.run.journal import Index, Journal, key_digest, read_journal, to_bytes
 from localjudge.run.manifest import FORMAT, MANIFEST, as_json, changes, new_start, read_manifest
 from localjudge.run.notices import notices
@@ -90,6 +91,14 @@ class Run(AbstractContextManager["Run"]):
             RunMismatchError: the folder holds another run, or something else.
         """
         self._compare(judge.describe(judge.asked) | {"shard": _shard(shard)})
+
+    def refuse_other_settings(self, settings: Mapping[str, Any], rubric: Rubric, shard: Shard = WHOLE) -> None:
+        """See that the folder is empty or holds a run with these settings, before there is a judge.
+
+        Raises:
+            RunMismatchError: the folder holds another run, or something else.
+        """
+        self._compare({"settings": settings, "rubric": {"name": rubric.name}, "shard": _shard(shard)})
 
     def begin(
         self,

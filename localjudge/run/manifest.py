@@ -10,8 +10,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from localjudge.errors import RunMismatchError
 from localjudge.formats import MAX_ROW_BYTES
+from localjudge.rubric import Rubric
 
 MANIFEST = "run.json"
 FORMAT = 2
@@ -30,10 +33,23 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise RunMismatchError(f"{folder}: no run directory, it has no {MANIFEST}") from None
     except (OSError, ValueError) as error:
         raise RunMismatchError(f"{file}: cannot be read: {error}") from None
-    whole = isinstance(manifest, dict) and {"settings", "rubric", "model", "starts"} <= set(manifest)
-    if not whole or manifest.get("format") != FORMAT:
+    if not _is_whole(manifest) or manifest["format"] != FORMAT:
         raise RunMismatchError(f"{file}: not of the format {FORMAT} that this version of localjudge reads")
     return dict(manifest)
+
+
+def _is_whole(manifest: Any) -> bool:
+    """Whether a document has the parts of a manifest, each of its type."""
+    if not isinstance(manifest, dict) or not {"format", "settings", "shard"} <= set(manifest):
+        return False
+    try:
+        Rubric.model_validate(manifest["rubric"])
+        names = [manifest["model"]["name"], *(name for start in manifest["starts"] for name in start["inputs"])]
+        columns = [start["columns"] for start in manifest["starts"]]
+    except (ValidationError, KeyError, TypeError):
+        return False
+    parts = [manifest["settings"], *columns]
+    return bool(columns) and all(isinstance(part, dict) for part in parts) and set(map(type, names)) <= {str}
 
 
 def as_json(content: Mapping[str, Any]) -> bytes:

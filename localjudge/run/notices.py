@@ -13,7 +13,6 @@ from rich.text import Text
 
 from localjudge.errors import UsageError
 from localjudge.model.manifest import in_words
-from localjudge.terminal import printable
 
 DRY_RUN = "dry-run"
 
@@ -75,7 +74,7 @@ def kinds(found: Iterable[str]) -> str:
 
 def headed(found: Iterable[str], *tables: RenderableType) -> Group:
     """Put notices above tables, a line each, so that a copied table keeps them."""
-    return Group(*(Text(printable(notice), style="yellow") for notice in found), *tables)
+    return Group(*(Text(notice, style="yellow") for notice in found), *tables)
 
 
 def is_dry_run(manifest: Mapping[str, Any]) -> bool:

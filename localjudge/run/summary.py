@@ -9,9 +9,6 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
-from rich.text import Text
-
-from localjudge.terminal import printable
 
 _MOST_BARS = 10
 """A scale of more values is drawn in this many steps."""
@@ -102,7 +99,7 @@ class Summary:
             means = self._means(system.sums, system.judged).values()
             cells = ["–" if mean is None else f"{mean:.2f}" for mean in means]  # noqa: RUF001
             rows = (system.judged, system.failed) if self.failed else (system.judged,)
-            table.add_row(Text(printable(name or "(none)")), *cells, *map(str, rows))
+            table.add_row(name or "(none)", *cells, *map(str, rows))
         return table
 
     def chart(self, scale: Iterable[int]) -> Table:
@@ -120,7 +117,7 @@ class Summary:
                 for rank, value in enumerate(values):
                     shares[rank * most // len(values)] += system.counts[aspect, value] / max(1, system.judged)
                 cells.append(bars(shares) if system.judged else "–")  # noqa: RUF001
-            table.add_row(Text(printable(name or "(none)")), *cells)
+            table.add_row(name or "(none)", *cells)
         return table
 
     def _sorted(self) -> list[tuple[str | None, _System]]:

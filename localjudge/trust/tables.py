@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from localjudge.run.notices import headed, kinds
-from localjudge.terminal import printable
 from localjudge.trust.agreement import STATISTICS, Agreement, Comparison
 from localjudge.trust.calibration import Calibration
 from localjudge.trust.estimate import Estimate
@@ -68,7 +67,7 @@ def ranking_tables(ranking: Ranking) -> Group:
         best, worst = system.ranks[last]
         wins = system.win_rate[last]
         main.add_row(
-            Text(printable(system.name)),
+            system.name,
             _stacked(system.means[last]),
             str(best) if best == worst else f"{best}-{worst}",
             _NOTHING if wins is None else f"{wins:.0%}",
@@ -103,7 +102,7 @@ def ranking_tables(ranking: Ranking) -> Group:
     if len(ranking.systems) > 1:
         whose = "the human score" if ranking.basis == "human" else "the judge"
         together = [group for group in ranking.groups[last] if len(group) > 1]
-        text = "; ".join(", ".join(map(printable, group)) for group in together) or "none"
+        text = "; ".join(", ".join(group) for group in together) or "none"
         parts.append(Text(f"Not told apart by {whose} ({last}): {text}"))
     return headed(ranking.notices, *_spaced(parts), *_notes(ranking.notes))
 
@@ -131,7 +130,7 @@ def jury_tables(jury: Jury) -> Group:
     bias = _table("juror", *jury.aspects)
     for juror in jury.jurors:
         cells = [f"{juror.bias[name]:+.2f}\n{_short(juror.with_rest[name])}" for name in jury.aspects]
-        bias.add_row(Text(printable(juror.name)), *cells)
+        bias.add_row(juror.name, *cells)
     of_bias = "A juror's mean less the others', and its Spearman correlation with theirs"
     parts: list[RenderableType] = [
         _title(title, jury.notices),
@@ -139,13 +138,13 @@ def jury_tables(jury: Jury) -> Group:
         _title(of_bias, jury.notices),
         bias,
     ]
-    parts.append(Text(f"The odd one out: {printable(jury.odd) if jury.odd else 'none'}"))
+    parts.append(Text(f"The odd one out: {jury.odd or 'none'}"))
     if jury.splits:
         parts.append(_title("Rows they differ on most", jury.notices))
         splits = _table("row", "system", *jury.aspects)
         for row in jury.splits:
             scores = [" ".join(map(str, row.scores[name])) for name in jury.aspects]
-            splits.add_row(Text(printable(row.id)), Text(printable(row.system)), *scores)
+            splits.add_row(row.id, row.system, *scores)
         parts.append(splits)
     if jury.not_shared:
         parts.append(Text(f"{_count(jury.not_shared, 'judgement')} of rows that not all have judged: left out"))
@@ -180,7 +179,7 @@ def calibration_table(calibration: Calibration) -> Group:
 
 
 def _title(text: str, notices: Sequence[str]) -> Text:
-    return Text(printable(" · ".join([text, kinds(notices)] if notices else [text])), style="bold")
+    return Text(" · ".join([text, kinds(notices)] if notices else [text]), style="bold")
 
 
 def _table(*headings: str) -> Table:
@@ -191,20 +190,21 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _statistics(comparison: Comparison) -> Iterator[str]:
+def _statistics(comparison: Comparison) -> Iterator[Text | str]:
     for name in STATISTICS:
         yield _stacked(getattr(comparison, name))
 
 
 def _named(system: SystemRank, means: Mapping[str, Estimate] | None) -> list[Text | str]:
-    return [Text(printable(system.name)), *(_stacked(each) for each in (means or {}).values())]
+    return [system.name, *(_stacked(each) for each in (means or {}).values())]
 
 
-def _stacked(estimate: Estimate) -> str:
+def _stacked(estimate: Estimate) -> Text | str:
     """The value, and its interval below."""
     if estimate.low is None or estimate.high is None:
         return _short(estimate.value)
-    return f"{_short(estimate.value)}\n[dim]{_bare(estimate.low)} {_bare(estimate.high)}[/dim]"
+    interval = f"{_bare(estimate.low)} {_bare(estimate.high)}"
+    return Text.assemble(f"{_short(estimate.value)}\n", (interval, "dim"))
 
 
 def _inline(estimate: Estimate) -> str:
@@ -236,4 +236,4 @@ def _spaced(parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
 
 def _notes(notes: Sequence[str]) -> Iterator[Text]:
     for note in dict.fromkeys(notes):
-        yield Text(printable(note), style="yellow")
+        yield Text(note, style="yellow")

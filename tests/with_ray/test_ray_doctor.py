@@ -90,7 +90,7 @@ def test_a_node_with_other_versions_and_without_room_is_red(other_cluster: Calla
     for said, mend in {
         "python 3.9.9, ": "use Python ",
         "ray 0.0.8, ": "on that node: pip install 'ray==",
-        "localjudge 0.0.9, ": "on that node: pip install 'localjudge[ray]==",
+        "localjudge 0.0.9, ": "install localjudge there from the same checkout",
         "0 CPUs, 0 GPUs; no worker has room": "add a node: ",
     }.items():
         assert [given for line, given in found.items() if said in line and given and given.startswith(mend)]

