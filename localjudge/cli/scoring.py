@@ -112,7 +112,7 @@ def score(
     from localjudge.model.manifest import in_words
     from localjudge.progress import Progress
     from localjudge.requirements import require
-    from localjudge.rows import FILENAME, find_inputs, parse_columns, read_rows
+    from localjudge.rows import FILENAME, check_inputs, find_inputs, parse_columns, read_rows
     from localjudge.rubric import Rubric
     from localjudge.run import SET_ASIDE, Run, read_notices
     from localjudge.run.estimate import Estimate
