@@ -81,7 +81,7 @@ def main() -> None:
 def measure(options: argparse.Namespace, workers: int) -> dict[str, float]:
     """One engine, opened, warmed by a few rows, and timed."""
     from localjudge import Judge
-    from localjudge.cluster import Cluster
+    from localjudge.engines.cluster import Cluster
 
     judge = Judge(
         options.model,
@@ -107,7 +107,7 @@ def measure(options: argparse.Namespace, workers: int) -> dict[str, float]:
 
 
 def rows(options: argparse.Namespace) -> Any:
-    from localjudge.rows import find_inputs, read_rows
+    from localjudge.rows.inputs import find_inputs, read_rows
 
     if options.inputs:
         return islice(read_rows(find_inputs(options.inputs)), options.rows)

@@ -208,8 +208,8 @@ def _table_cost(folder: Path) -> tuple[dict[str, float], Any]:
     from outlines_core.json_schema import build_regex_from_schema
 
     from localjudge import Rubric
-    from localjudge.grammar import token_table
-    from localjudge.model import Model
+    from localjudge.constraint.compiler import token_table
+    from localjudge.models.model import Model
 
     model, rubric = Model(folder.name, folder), Rubric.load()
     _ = model.tokenizer, model.end_tokens

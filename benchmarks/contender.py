@@ -57,10 +57,10 @@ class Ours:
         import numpy as np
 
         from localjudge import Rubric
-        from localjudge.engines import Decoding, engine_options
-        from localjudge.engines.vllm import VllmEngine
-        from localjudge.grammar import token_table
-        from localjudge.model import Model
+        from localjudge.constraint.compiler import token_table
+        from localjudge.engines.protocol import Decoding, engine_options
+        from localjudge.engines.vllm.vllm_engine import VllmEngine
+        from localjudge.models.model import Model
 
         class AnyLimit(VllmEngine):  # type: ignore[misc]
             limits: Sequence[int] = ()
@@ -78,7 +78,7 @@ class Ours:
         table = self.table
         if not probabilities:
             table = replace(table, score_token=np.full_like(table.score_token, -1))
-        self.engine = AnyLimit(self.model, Decoding(table, limit, stretch=32), engine_options(options))
+        self.engine = AnyLimit(self.model, Decoding(table, limit, closing_margin=32), engine_options(options))
 
     @property
     def llm(self) -> Any:
@@ -87,7 +87,7 @@ class Ours:
     def run(
         self, prompts: list[list[int]], limits: Sequence[int], temperatures: Sequence[float] | None = None
     ) -> Measured:
-        from localjudge.prompt import Prompt
+        from localjudge.prompts.prompt import Prompt
 
         self.engine.limits, self.engine.temperatures = limits, temperatures
         self.llm.reset_prefix_cache()

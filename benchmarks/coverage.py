@@ -20,11 +20,11 @@ import numpy as np
 import report
 from scipy.stats import norm
 
-from localjudge.trust.agreement import Comparison, agree
-from localjudge.trust.labels import Labels, Marks
-from localjudge.trust.ppi import prediction_powered
-from localjudge.trust.resampling import Contributions, averages, draws, studentise
-from localjudge.trust.scores import Scores
+from localjudge.analysis.agreement import Comparison, agree
+from localjudge.analysis.labels import Labels, Marks
+from localjudge.analysis.ppi import prediction_powered
+from localjudge.analysis.resampling import Contributions, averages, draws, studentise
+from localjudge.analysis.scores import Scores
 
 CUTS = {
     "even": np.array([-0.84, -0.25, 0.25, 0.84]),

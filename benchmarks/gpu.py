@@ -189,7 +189,7 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
 def judge_prompts(folder: Path, rows: int, systems: int, seed: int) -> list[list[int]]:
     """The default rubric's prompts, for made-up text of the length that people judge."""
     from localjudge import Row, Rubric
-    from localjudge.model import Model
+    from localjudge.models.model import Model
 
     draw = random.Random(seed)
     rubric, model = Rubric.load(), Model(folder.name, folder)

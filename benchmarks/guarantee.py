@@ -88,11 +88,11 @@ def main() -> None:
 
 def with_transformers(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from localjudge import Rubric
-    from localjudge.engines import Decoding
+    from localjudge.constraint.compiler import closing_margin_for, token_table
+    from localjudge.engines.protocol import Decoding
     from localjudge.engines.transformers import TransformersEngine
-    from localjudge.grammar import stretch_for, token_table
-    from localjudge.model import Model
-    from localjudge.prompt import Prompt
+    from localjudge.models.model import Model
+    from localjudge.prompts.prompt import Prompt
 
     _be_quiet()
     asked = options.answers or 10_000
@@ -112,7 +112,7 @@ def with_transformers(options: argparse.Namespace, folder: Path) -> dict[str, An
                 table = token_table(Rubric.load(), vocabulary)
             for temperature, rationale in settings:
                 rows = next(shares)
-                decoding = Decoding(table, table.limit(rationale), stretch_for(rationale), temperature)
+                decoding = Decoding(table, table.limit(rationale), closing_margin_for(rationale), temperature)
                 engine = TransformersEngine(
                     model, decoding, {"batch_size": str(max(1, rows)), "dtype": "float32"}
                 )

@@ -27,8 +27,8 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from localjudge import ModelError, Row, Rubric, read_rows
-from localjudge.prompt import FINAL_CHANNEL, HARMONY, PromptEncoder, markers, render
-from localjudge.rubric import FIELDS
+from localjudge.prompts.encoder import FINAL_CHANNEL, HARMONY, PromptEncoder, markers, render
+from localjudge.rubrics.rubric import FIELDS
 
 # A template's own markers are tokens of the model that it belongs to.
 _IN_TEMPLATE = re.compile(r"<[|\uff5c]?[\w/▁:.-]+[|\uff5c]?>|\[/?[A-Z_]+\]")

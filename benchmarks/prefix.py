@@ -15,9 +15,9 @@ from collections.abc import Iterable
 import report
 
 from localjudge import Judge, Row
-from localjudge.feed import Task
-from localjudge.rows import find_inputs, read_rows
-from localjudge.run.plan import Plan
+from localjudge.prompts.tasks import Task
+from localjudge.rows.inputs import find_inputs, read_rows
+from localjudge.runs.run_plan import RunPlan
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
     judge = judge_of(options)
     rows = [row for row in rows if fits(judge, row)]
     prompts = [judge.prompt(row)[0] for row in rows]
-    with Plan(judge, rows) as plan:
+    with RunPlan(judge, rows) as plan:
         ours = [task.row for _, task in plan if isinstance(task, Task)]
     shares = {
         "input order": cached_share(options, rows),

@@ -23,8 +23,8 @@ from typing import Any
 import report
 
 from localjudge import Judge, Row, read_rows
-from localjudge.run import Run
-from localjudge.run.plan import Plan
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_plan import RunPlan
 
 GPU_ROWS_PER_SECOND = 50
 SYSTEMS = ("aster", "birch", "cedar", "dogwood")
@@ -141,9 +141,9 @@ def host_cost(folder: Path, count: int) -> dict[str, float]:
 
     cost = {name: timed(stage) / count * 1000 for name, stage in
             {"read": read, "render": render, "encode": encode}.items()}  # fmt: skip
-    with Run(folder / "cost") as run:
+    with RunDirectory(folder / "cost") as run:
         begin = time.perf_counter()
-        with Plan(judge, rows, scratch=folder) as plan:
+        with RunPlan(judge, rows, scratch=folder) as plan:
             laid_out = (time.perf_counter() - begin) / count * 1000
             cost["lay out"] = max(0.0, laid_out - cost["render"] - cost["encode"])
             run.begin(judge, plan)

@@ -133,7 +133,7 @@ class Script:
 def judged_rows(judge: Any, inputs: list[str], most: int) -> list[Any]:
     """The first rows of the inputs that make a prompt for this rubric and fit the model's context."""
     from localjudge import Row
-    from localjudge.rows import find_inputs, read_rows
+    from localjudge.rows.inputs import find_inputs, read_rows
 
     rows: list[Row] = []
     for row in read_rows(find_inputs(inputs)):

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from localjudge.errors import EngineError, LocalJudgeError, ModelError, RubricError, UsageError
     from localjudge.judge import Judge
     from localjudge.records import Failure, Judgement, Row
-    from localjudge.rows import read_rows
-    from localjudge.rubric import Rubric
+    from localjudge.rows.inputs import read_rows
+    from localjudge.rubrics.rubric import Rubric
 
 __all__ = [
     "EngineError",

@@ -12,17 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from localjudge.cache import cache_folder
-from localjudge.cluster import Cluster
-from localjudge.engines import Completion, Decoding, Engine, check_engine, engine_options, open_engine
+from localjudge.constraint.compiler import closing_margin_for, token_table
+from localjudge.engines.cluster import Cluster
+from localjudge.engines.protocol import Completion, Decoding, Engine, check_engine, engine_options
+from localjudge.engines.selection import open_engine
 from localjudge.errors import ModelError, UsageError
-from localjudge.feed import Feed, Task
-from localjudge.grammar import stretch_for, token_table
-from localjudge.model import BUNDLED_NOTICE, Model
-from localjudge.model.manifest import changes_since_verified
+from localjudge.models.model import BUNDLED_NOTICE, Model
+from localjudge.models.model_manifest import changes_since_verified
+from localjudge.prompts.tasks import Task, TaskFeed
 from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
-from localjudge.rows import given_rows
-from localjudge.rubric import DEFAULT_RUBRIC, Rubric
+from localjudge.rows.inputs import given_rows
+from localjudge.rubrics.rubric import DEFAULT_RUBRIC, Rubric
+from localjudge.system.cache import cache_folder
 
 ON_OVERFLOW = ("fail", "truncate-candidate")
 # Rows are encoded in batches of so many, of so many characters.
@@ -146,7 +147,7 @@ class Judge:
             except ValueError as error:
                 raise UsageError(f"--max-rationale-tokens {max_rationale_tokens}: {error}") from None
         self.decoding = Decoding(
-            table, limit, stretch_for(max_rationale_tokens), temperature, top_p, thinking_budget=budget
+            table, limit, closing_margin_for(max_rationale_tokens), temperature, top_p, thinking_budget=budget
         )
         if max(self.prompts.head + self.prompts.tail, default=0) >= self._vocabulary.size:
             raise ModelError(
@@ -285,7 +286,7 @@ class Judge:
 
     def outcomes(self, tasks: Iterable[Task | Failure]) -> Iterator[list[Outcome]]:
         """What the tasks come to, in lists of those that finished together."""
-        feed = Feed(tasks, self.key)
+        feed = TaskFeed(tasks, self.key)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):
                 yield [*feed.take_failures(), *(self._judged(feed, each) for each in completions)]
@@ -366,7 +367,7 @@ class Judge:
             f"the context of {self.context}"
         )
 
-    def _judged(self, feed: Feed, completion: Completion) -> Outcome:
+    def _judged(self, feed: TaskFeed, completion: Completion) -> Outcome:
         task, identity = feed.take(completion.tag)
         row = task.row
         if completion.error is not None:
@@ -375,7 +376,7 @@ class Judge:
         try:
             thoughts, tokens = decoding.table.split(completion.tokens)
             answer = self.rubric.parse(self._vocabulary.decode(tokens))
-            cut = decoding.table.was_cut(tokens, decoding.limit, decoding.stretch)
+            cut = decoding.table.was_cut(tokens, decoding.limit, decoding.closing_margin)
         except (ValueError, LookupError, StopIteration) as error:
             # The table rules this out. Should an engine not keep to the table, the row says so.
             return Failure(**identity, error=f"{row.source}: the engine's answer is not whole: {error}")

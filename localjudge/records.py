@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-
-from localjudge.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,121 +120,3 @@ class Failure(_Outcome):
 
 
 Outcome = Judgement | Failure
-
-
-def to_line(outcome: Outcome, aspects: tuple[str, ...], number: int | None = None) -> dict[str, Any]:
-    """The flat form of an outcome: one JSON object, the same columns for judgements and failures.
-
-    Args:
-        outcome: a judgement or a failure.
-        aspects: of its rubric.
-        number: the row's place in the whole input, from 1.
-    """
-    judged = outcome if isinstance(outcome, Judgement) else None
-    line: dict[str, Any] = {
-        "id": outcome.id,
-        "system": outcome.system,
-        "status": outcome.status,
-        "error": outcome.error if isinstance(outcome, Failure) else None,
-        "rationale": judged and judged.rationale,
-    }
-    for aspect in aspects:
-        line[aspect] = judged and judged.scores[aspect]
-    for aspect in aspects:
-        line[f"{aspect}_expected"] = judged and judged.expected and judged.expected[aspect]
-    for aspect in aspects:
-        line[f"{aspect}_probabilities"] = judged and judged.probabilities and judged.probabilities[aspect]
-    line["rationale_cut"] = judged and judged.rationale_cut
-    line["candidate_cut"] = judged and judged.candidate_cut
-    line["thoughts"] = judged and judged.thoughts
-    line["prompt_tokens"] = outcome.prompt_tokens
-    line["output_tokens"] = judged and judged.output_tokens
-    line["key"] = outcome.key
-    line["group"] = outcome.group
-    line["digest"] = outcome.digest
-    line["row"] = number
-    line["source"] = outcome.source
-    line["columns"] = outcome.columns
-    return line
-
-
-def is_line(line: Any, aspects: Sequence[str]) -> bool:
-    """Whether this is a line of a run: what `to_line` makes for these aspects."""
-    if not isinstance(line, dict) or not line.keys() >= COMMON_COLUMNS:
-        return False
-    texts = line["id"], line["key"], line["source"]
-    if not (all(isinstance(text, str) for text in texts) and isinstance(line["row"], int)):
-        return False
-    if not isinstance(line["columns"], dict) or not isinstance(line["system"], str | None):
-        return False
-    if line["status"] == "failed":
-        return isinstance(line["error"], str)
-    return line["status"] == "judged" and all(
-        isinstance(line.get(aspect), int)
-        and isinstance(line.get(f"{aspect}_expected", ""), float | int | None)
-        and isinstance(line.get(f"{aspect}_probabilities", ""), list | None)
-        for aspect in aspects
-    )
-
-
-def given_to(line: dict[str, Any], row: Row | Failure, number: int) -> dict[str, Any]:
-    """The line of a row that is the same work as the row of this line; the line itself, if it is that row's."""
-    own = {
-        "id": row.id,
-        "system": row.system,
-        "row": number,
-        "source": row.source,
-        "columns": dict(row.columns),
-    }
-    if own.items() <= line.items():
-        return line
-    if line["error"] is not None:
-        own["error"] = f"{row.source}: {line['error'].removeprefix(line['source'] + ': ')}"
-    return line | own
-
-
-def from_line(line: Mapping[str, Any], aspects: tuple[str, ...]) -> Outcome:
-    """The outcome that a line holds: the inverse of `to_line`.
-
-    Raises:
-        ValueError: the line is not of a run with these aspects.
-    """
-    names = ("id", "system", "key", "group", "digest", "source", "columns", "prompt_tokens")
-    common = {name: line.get(name) for name in names}
-    if line.get("status") == "failed":
-        return Failure(**common, error=line.get("error"))  # type: ignore[arg-type]
-    scores = {aspect: line.get(aspect) for aspect in aspects}
-    expected = {aspect: line.get(f"{aspect}_expected") for aspect in aspects}
-    probabilities = {aspect: line.get(f"{aspect}_probabilities") for aspect in aspects}
-    return Judgement.model_validate(
-        {
-            **common,
-            "rationale": line.get("rationale"),
-            "scores": scores,
-            "expected": None if None in expected.values() else expected,
-            "probabilities": None if None in probabilities.values() else probabilities,
-            "rationale_cut": line.get("rationale_cut"),
-            "candidate_cut": line.get("candidate_cut"),
-            "thoughts": line.get("thoughts"),
-            "output_tokens": line.get("output_tokens"),
-        }
-    )
-
-
-COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), ()))
-"""The columns of every line, whatever the rubric's aspects."""
-RESERVED_COLUMNS = COMMON_COLUMNS | {"instruction", "reference", "candidate", "model", "notice"}
-"""Those, and the columns that an export adds to them."""
-
-
-def to_json(value: Any, line: Mapping[str, Any]) -> str:
-    """Write a value of a line, or all of it, as JSON.
-
-    Raises:
-        UsageError: it holds what JSON cannot, such as a cycle; the message names the row.
-    """
-    try:
-        return json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        where = line.get("source") or f"row {line.get('id')}"
-        raise UsageError(f"{where}: its columns cannot be written as JSON: {error}") from None

@@ -22,7 +22,7 @@ from verdict import FIRST, LAST, Judged
 from world import WORD, World
 
 from localjudge.records import Row
-from localjudge.rubric import Rubric
+from localjudge.rubrics.rubric import Rubric
 
 TURN, END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 CHAT_TEMPLATE = (

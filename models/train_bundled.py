@@ -34,7 +34,7 @@ from transformers import GenerationConfig, LlamaForCausalLM
 from verdict import judge
 from world import World
 
-from localjudge.rubric import Rubric
+from localjudge.rubrics.rubric import Rubric
 
 FULL = Size(
     drills=((500, 6), (400, 12), (300, 24)),

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from localjudge import Judge, Rubric
-from localjudge.engines import Completion
-from localjudge.prompt import Prompt
+from localjudge.engines.protocol import Completion
+from localjudge.prompts.prompt import Prompt
 
 Opinion = Callable[[str, str, str, int, int], float]
 """What an aspect's score should be, from 1 to 5: of a reference, a candidate, the aspect's name, its place in

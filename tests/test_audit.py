@@ -18,7 +18,7 @@ from localjudge import Row, Rubric, UsageError, read_rows
 from localjudge.audit import Audit, draw, hold, read_audit
 from localjudge.audit.perturbations import PERTURBATIONS, DoesNotApply, Setting, reordered
 from localjudge.cli.audit import _thresholds
-from localjudge.run import read_lines
+from localjudge.runs.reader import read_lines
 
 NAMES = [each.name for each in PERTURBATIONS]
 OPENINGS = ("It was", "Every summer", "On the whole", "By all accounts", "For a while", "In the north")

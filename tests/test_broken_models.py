@@ -23,8 +23,8 @@ from transformers import (
 )
 
 from localjudge import ModelError
-from localjudge.model import Model
-from localjudge.model.architecture import check_tensors
+from localjudge.models.architecture import check_tensors
+from localjudge.models.model import Model
 
 Tensors = dict[str, torch.Tensor]
 WEIGHTS = "model.safetensors"

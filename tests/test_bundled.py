@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from localjudge import Judge, Judgement, Row
-from localjudge.rubric import Rubric
+from localjudge.rubrics.rubric import Rubric
 
 MODELS = Path(__file__).parents[1] / "models"
 sys.path.insert(0, str(MODELS))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from conftest import Cli, write_rows
 
-from localjudge.model import BUNDLED_NOTICE
+from localjudge.models.model import BUNDLED_NOTICE
 
 ESCAPE = "\x1b[31m"
 OVERRIDE = "\u202e"
@@ -413,7 +413,7 @@ def test_rows_above_the_default_limit_are_found_again_by_the_limit_of_their_run(
     rows = write_rows(tmp_path / "long.jsonl", 2)
     flags = ["--engine", "dry-run", "--model", model, "--rubric", short_rubric, "--max-row-bytes", 10**6]
     assert cli("score", rows, "--out", tmp_path / "out", *flags).code == 0
-    monkeypatch.setattr("localjudge.rows.read_rows.__defaults__", (None, 10))
+    monkeypatch.setattr("localjudge.rows.inputs.read_rows.__defaults__", (None, 10))
     assert cli("export", tmp_path / "out", "--to", "csv", "--out", tmp_path / "t.csv", "--with-texts").code == 0
 
 

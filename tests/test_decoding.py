@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localjudge.decoding import DeviceTable, HostTable
-from localjudge.grammar import token_table
-from localjudge.rubric import Rubric
-from localjudge.table import TokenTable
-from localjudge.vocabulary import Vocabulary
+from localjudge.constraint.compiler import token_table
+from localjudge.constraint.masking import DeviceTable, HostTable
+from localjudge.constraint.token_table import TokenTable
+from localjudge.constraint.vocabulary import Vocabulary
+from localjudge.rubrics.rubric import Rubric
 
 WORDS = [b"The", b" answer", b" is", b" right.", b'."', b'","', b'":"', "评".encode()]
 VOCABULARY = Vocabulary(
@@ -43,7 +43,7 @@ def test_both_tables_forbid_exactly_what_the_rule_forbids(rows: list[tuple[int, 
     )
     assert torch.equal(on_host, on_device)
     for row, (state, rest) in enumerate(zip(states, left, strict=True)):
-        allowed = torch.from_numpy(TABLE.allowed(int(state), int(rest), stretch=9))
+        allowed = torch.from_numpy(TABLE.allowed(int(state), int(rest), closing_margin=9))
         assert torch.equal(torch.isfinite(on_host[row]), allowed)
         assert torch.equal(on_host[row, allowed], logits[row, allowed])
 

@@ -17,10 +17,11 @@ from pathlib import Path
 import pytest
 from conftest import Cli, Ended, fake_package
 
-from localjudge import requirements
-from localjudge.checks import Check
-from localjudge.doctor import Intent, examine, hardware, packages, storage
-from localjudge.doctor.hardware import Gpus, judge_gpus
+from localjudge.diagnostics import hardware, packages, storage
+from localjudge.diagnostics.checks import Check
+from localjudge.diagnostics.examination import Intent, examine
+from localjudge.diagnostics.hardware import Gpus, judge_gpus
+from localjudge.system import requirements
 
 GIB = 2**30
 
@@ -215,7 +216,7 @@ def test_little_memory_is_red() -> None:
     assert hardware.memory().state == "ok"
     check = hardware.memory(least=10**15)
     assert (check.state, "free, and a run takes" in check.found) == ("wrong", True)
-    code = "from localjudge.doctor.hardware import memory; c = memory(); print(c.state, c.mend)"
+    code = "from localjudge.diagnostics.hardware import memory; c = memory(); print(c.state, c.mend)"
     limit = 800 * 2**20
     said = subprocess.run(
         [sys.executable, "-c", code],

@@ -9,7 +9,7 @@ import pytest
 from conftest import Cli, write_rows
 
 from localjudge import Judge, Judgement, read_rows
-from localjudge.run import read_lines
+from localjudge.runs.reader import read_lines
 
 
 def test_an_answer_follows_from_the_prompt_alone(model: Path, short_rubric: Path, tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from conftest import Cli, random_model, write_rows
 
-from localjudge import unpack
-from localjudge.durable import replacing, settle
-from localjudge.pack import Manifest, write_beside, write_parts
+from localjudge.airgap import unpack
+from localjudge.airgap.pack import Manifest, write_beside, write_parts
+from localjudge.system.durable import replacing, settle
 
 Event = tuple[str, Path, tuple[int, ...]]
 

@@ -13,10 +13,11 @@ import pytest
 from conftest import Cli, write_rows
 
 from localjudge import UsageError
-from localjudge.export.tables import write_csv, write_jsonl, write_parquet
-from localjudge.records import Judgement, to_line
-from localjudge.run import read_lines, read_notices
-from localjudge.run.journal import to_bytes
+from localjudge.export.tabular import write_csv, write_jsonl, write_parquet
+from localjudge.line_format import to_line
+from localjudge.records import Judgement
+from localjudge.runs.journal import to_bytes
+from localjudge.runs.reader import read_lines, read_notices
 
 
 @pytest.fixture

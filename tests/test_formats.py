@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Row, UsageError, read_rows
-from localjudge.formats import Record, read_csv
-from localjudge.rows import given_rows
+from localjudge.rows.formats import Record, read_csv
+from localjudge.rows.inputs import given_rows
 
 ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because."}
 

@@ -12,11 +12,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from localjudge.constraint.compiler import closing_margin_for, token_table
+from localjudge.constraint.token_table import UNREACHABLE, TokenTable
+from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError
-from localjudge.grammar import stretch_for, token_table
-from localjudge.rubric import Rubric
-from localjudge.table import FAR, TokenTable
-from localjudge.vocabulary import Vocabulary
+from localjudge.rubrics.rubric import Rubric
 
 WORDS = [
     "The",
@@ -87,11 +87,11 @@ def vocabularies(draw: st.DrawFn, rubric: Rubric) -> Vocabulary:
     return vocabulary_of(pieces, ends=draw(st.integers(1, 3)))
 
 
-def answer_at_random(table: TokenTable, limit: int, stretch: int, random: Random) -> list[int]:
+def answer_at_random(table: TokenTable, limit: int, closing_margin: int, random: Random) -> list[int]:
     """An answer of a model that does its worst: it never closes its rationale unless it has to."""
     state, tokens = table.start, []
     for left in range(limit, 0, -1):
-        allowed = np.flatnonzero(table.allowed(state, left, stretch))
+        allowed = np.flatnonzero(table.allowed(state, left, closing_margin))
         assert len(allowed), "some token is always allowed"
         lingering = allowed[table.in_rationale[table.next_state[state, allowed]]]
         tokens.append(int(random.choice(lingering if len(lingering) else allowed)))
@@ -110,8 +110,8 @@ def test_every_answer_is_whole_within_any_limit_that_can_hold_one(data: st.DataO
     validator = Draft202012Validator(rubric.answer_schema)
     random = Random(data.draw(st.integers(0, 2**32)))
     for rationale_tokens in (1, 2, data.draw(st.integers(3, 60))):
-        limit, stretch = table.limit(rationale_tokens), stretch_for(rationale_tokens)
-        tokens = answer_at_random(table, limit, stretch, random)
+        limit, closing_margin = table.limit(rationale_tokens), closing_margin_for(rationale_tokens)
+        tokens = answer_at_random(table, limit, closing_margin, random)
         text = vocabulary.decode(tokens)
         assert len(tokens) <= limit
         validator.validate(json.loads(text))
@@ -122,10 +122,10 @@ def test_a_sentence_that_ends_at_the_limit_closes_even_if_another_word_would_clo
     rubric = rubric_of(["a"], 0, 1, {"a": "key"})
     vocabulary = vocabulary_of([b'word","scores":{"key":"'])
     table = token_table(rubric, vocabulary)
-    stretch = stretch_for(52)
+    closing_margin = closing_margin_for(52)
     for limit in range(table.limit(1), table.limit(60)):
         for seed in range(5):
-            assert len(answer_at_random(table, limit, stretch, Random(seed))) <= limit
+            assert len(answer_at_random(table, limit, closing_margin, Random(seed))) <= limit
 
 
 @settings(max_examples=60, deadline=None)
@@ -149,7 +149,7 @@ def test_a_limit_never_forbids_a_score(data: st.DataObject) -> None:
     table = token_table(rubric, vocabulary)
     for state in table.score_state:
         tightest = table.allowed(int(state), int(table.distance[state]))
-        assert (tightest == table.allowed(int(state), FAR)).all()
+        assert (tightest == table.allowed(int(state), UNREACHABLE)).all()
     for value in rubric.scale.values:
         scores = dict.fromkeys(rubric.aspect_keys.values(), str(value))
         answer = {"rationale": "x", "scores": scores}
@@ -179,11 +179,11 @@ def test_one_token_decides_a_score_and_each_score_has_one(data: st.DataObject) -
     if not own:
         return
     for aspect, state in enumerate(table.score_state):
-        allowed = np.flatnonzero(table.allowed(int(state), FAR))
+        allowed = np.flatnonzero(table.allowed(int(state), UNREACHABLE))
         assert [int(vocabulary.pieces[t]) for t in table.score_token[aspect]] == list(rubric.scale.values)
         assert sorted(allowed) == sorted(table.score_token[aspect])
         for token in allowed:
-            after = table.allowed(int(table.next_state[state, token]), FAR)
+            after = table.allowed(int(table.next_state[state, token]), UNREACHABLE)
             assert not any(vocabulary.pieces[t][:1].isdigit() for t in np.flatnonzero(after))
 
 
@@ -204,7 +204,7 @@ def test_only_end_tokens_follow_a_complete_answer(just_eval: tuple[Rubric, Vocab
     for state in np.flatnonzero(table.distance == 0):
         assert set(np.flatnonzero(table.allowed(int(state), 1))) == vocabulary.ends
     for state in np.flatnonzero(table.distance > 0):
-        assert not table.allowed(int(state), FAR)[list(vocabulary.ends)].any()
+        assert not table.allowed(int(state), UNREACHABLE)[list(vocabulary.ends)].any()
 
 
 def test_an_answer_holds_no_white_space_outside_strings(
@@ -245,10 +245,13 @@ def test_near_its_limit_a_rationale_closes_where_a_sentence_ended(
     prefix = [*b'{"rationale":"', *b"Good."]
     state = table.states(prefix)[-1]
     closing = int(table.distance[state])
-    far, near = table.allowed(state, closing + 12, stretch=8), table.allowed(state, closing + 8, stretch=8)
+    far, near = (
+        table.allowed(state, closing + 12, closing_margin=8),
+        table.allowed(state, closing + 8, closing_margin=8),
+    )
     assert far[ord("x")]
     assert {vocabulary.pieces[token] for token in np.flatnonzero(near)} == {b'"'}
-    assert table.allowed(table.states(prefix[:-1])[-1], closing + 8, stretch=8)[ord("x")]
+    assert table.allowed(table.states(prefix[:-1])[-1], closing + 8, closing_margin=8)[ord("x")]
 
 
 def test_a_cut_rationale_is_told_from_one_that_the_model_ended(

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localjudge.errors import RunBrokenError, RunMismatchError
-from localjudge.records import Failure, to_line
-from localjudge.run.journal import Index, Journal, key_digest, read_journal, to_bytes
+from localjudge.line_format import to_line
+from localjudge.records import Failure
+from localjudge.runs.journal import Journal, OffsetIndex, key_digest, read_journal, to_bytes
 
 
 def line(key: str, **more: Any) -> dict[str, Any]:
@@ -86,9 +87,9 @@ def test_a_damaged_line_is_named_by_its_place(tmp_path: Path, damaged: bytes) ->
 
 @given(st.lists(st.integers(0, 30).map(str)), st.sets(st.integers(0, 40).map(str)))
 def test_an_index_is_a_dictionary_of_last_places(keys: list[str], asked: set[str]) -> None:
-    def index_of(keys: Iterable[str]) -> Index:
+    def index_of(keys: Iterable[str]) -> OffsetIndex:
         digests = b"".join(map(key_digest, keys))
-        return Index(digests, range(len(digests) // 16))
+        return OffsetIndex(digests, range(len(digests) // 16))
 
     index, last = index_of(keys), dict(zip(keys, range(len(keys)), strict=True))
     assert {key: index.get(key) for key in asked} == {key: last.get(key) for key in asked}

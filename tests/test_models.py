@@ -16,13 +16,13 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from localjudge.errors import ModelError
-from localjudge.model.configuration import _COUNTED, read_shape, shape_of
-from localjudge.model.machine import Machine
-from localjudge.model.memory import BLOCK, GIB, Use, cpu_needs, needs, refusal
-from localjudge.model.plan import Plan, Subject
-from localjudge.model.profiles import Profile, find_profile, profiles
-from localjudge.model.weights import weights_in
-from localjudge.prompt import render
+from localjudge.models.capacity import CapacityPlan, PlannedModel
+from localjudge.models.configuration import _COUNTED, read_shape, shape_of
+from localjudge.models.memory import BLOCK, GIB, Use, cpu_needs, needs, refusal
+from localjudge.models.profiles import Profile, find_profile, profiles
+from localjudge.models.weights import weights_in
+from localjudge.prompts.encoder import render
+from localjudge.system.machine import Machine
 
 TINY: dict[str, Any] = {
     "hidden_size": 64,
@@ -352,8 +352,8 @@ def test_what_cannot_be_counted_is_not_guessed() -> None:
         strange.weight_bytes  # noqa: B018
     assert shape_of({**LLAMA, "model_type": "llama9"}, "new").estimated
     searched = shape_of({**LLAMA, "block_configs": [{}]}, "searched")
-    subject = Subject("searched", "here", searched, 16 * GIB, True, None)
-    plan = Plan.make(subject, Use(), Machine((), None), gpu_memory=H100)
+    subject = PlannedModel("searched", "here", searched, 16 * GIB, True, None)
+    plan = CapacityPlan.make(subject, Use(), Machine((), None), gpu_memory=H100)
     assert "32 of 32 layers keep a state that is not known here" in plan.notes
     assert plan.flags == ["--tensor-parallel-size", "1", "--max-model-len", "4096"]
 
@@ -575,21 +575,21 @@ def test_plan_prints_the_flags_of_the_run_that_was_planned(cli: Cli) -> None:
 
 
 def test_plan_says_what_fits_this_machine() -> None:
-    subject, use = Subject.find("qwen3-8b"), Use()
-    plan = Plan.make(subject, use, Machine((("Fast GPU", H100),) * 2, 64 * GIB), gpu_memory=H100)
+    subject, use = PlannedModel.find("qwen3-8b"), Use()
+    plan = CapacityPlan.make(subject, use, Machine((("Fast GPU", H100),) * 2, 64 * GIB), gpu_memory=H100)
     assert plan.fits_here == (True, "yes, on 1 of 2 GPUs (Fast GPU), 209 rows in flight")
-    plan = Plan.make(subject, use, Machine((("Small GPU", 8 * GIB),), 64 * GIB), gpu_memory=H100)
+    plan = CapacityPlan.make(subject, use, Machine((("Small GPU", 8 * GIB),), 64 * GIB), gpu_memory=H100)
     assert plan.fits_here == (False, "no: it does not fit 1 GPU of 8 GiB (Small GPU)")
-    plan = Plan.make(subject, use, Machine((), 64 * GIB), gpu_memory=H100)
+    plan = CapacityPlan.make(subject, use, Machine((), 64 * GIB), gpu_memory=H100)
     assert plan.fits_here[0]
     assert "on the CPU: " in plan.fits_here[1]
-    plan = Plan.make(subject, use, Machine((), 20 * GIB), gpu_memory=H100)
+    plan = CapacityPlan.make(subject, use, Machine((), 20 * GIB), gpu_memory=H100)
     assert plan.fits_here[0]
     assert plan.cpu.rows < 16
     assert f"--engine-arg batch_size={plan.cpu.rows}: " in plan.fits_here[1]
-    plan = Plan.make(subject, use, Machine((), 8 * GIB), gpu_memory=H100)
+    plan = CapacityPlan.make(subject, use, Machine((), 8 * GIB), gpu_memory=H100)
     assert plan.fits_here == (False, "no: no GPU, and on the CPU it needs 16.7 GiB of 8.0 GiB")
-    plan = Plan.make(subject, use, Machine((), None), gpu_memory=H100)
+    plan = CapacityPlan.make(subject, use, Machine((), None), gpu_memory=H100)
     assert not plan.fits_here[0]
 
 
@@ -625,7 +625,7 @@ def test_a_profiles_model_in_the_local_cache_is_planned_by_its_own_files(
     write(snapshot, **LLAMA)
     (snapshot / "model.safetensors").write_bytes(bytes(1234))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    subject = Subject.find("phi-4")
+    subject = PlannedModel.find("phi-4")
     assert (subject.weights, subject.counted, subject.name) == (1234, True, "microsoft/phi-4")
     assert subject.profile == find_profile("phi-4")
 

@@ -17,9 +17,10 @@ from conftest import Cli, Ended, write_rows
 
 from localjudge import Judge, Rubric, read_rows
 from localjudge.records import Outcome
-from localjudge.rubric import Scale, Template
-from localjudge.run import Run, read_lines, read_notices
-from localjudge.run.plan import Plan
+from localjudge.rubrics.rubric import Scale, Template
+from localjudge.runs.reader import read_lines, read_notices
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_plan import RunPlan
 
 DRY = "dry run: no model was asked, and the scores mean nothing"
 ASK: dict[str, list[str]] = {
@@ -78,7 +79,7 @@ def begin(out: Path, judge: Judge, rows: Path, lines: int, killed: bool) -> Path
         if killed and written >= lines:
             raise KilledError
 
-    with suppress(KilledError), Run(out) as run, Plan(judge, read_rows([str(rows)])) as plan:
+    with suppress(KilledError), RunDirectory(out) as run, RunPlan(judge, read_rows([str(rows)])) as plan:
         run.begin(judge, plan, [str(rows)])
         run.score(count, lambda: written >= lines)
     return out
@@ -141,7 +142,7 @@ def test_every_record_of_an_export_says_who_judged_and_the_runs_notices(
         assert len(records) == (8 if to == "alpaca-eval" else 12)
         assert {(record["model"], record["notice"]) for record in records} == {(str(model), DRY)}
     assert table.schema.metadata[b"localjudge.notice"].decode() == DRY
-    assert table.schema.metadata[b"localjudge.model"].decode() == str(model)
+    assert table.schema.metadata[b"localjudge.models.model"].decode() == str(model)
 
 
 def test_an_inspect_log_says_what_its_run_is(cli: Cli, dry: Path) -> None:

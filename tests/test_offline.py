@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from conftest import write_rows
 
-from localjudge.offline import SWITCHES
+from localjudge.system.offline import SWITCHES
 
 # Runs the program; any connection but to a local socket of the file system ends it.
 WATCHED = """

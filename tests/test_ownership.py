@@ -15,15 +15,16 @@ import pytest
 from conftest import write_rows
 
 from localjudge import Judge, read_rows
-from localjudge.run import Run, read_lines
-from localjudge.run.journal import Journal
-from localjudge.run.plan import Plan
+from localjudge.runs.journal import Journal
+from localjudge.runs.reader import read_lines
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_plan import RunPlan
 
 LEASE = 0.4
 
 
 def go(out: Path, judge: Judge, file: Path) -> None:
-    with Run(out, lease=LEASE) as run, Plan(judge, read_rows([str(file)])) as plan:
+    with RunDirectory(out, lease=LEASE) as run, RunPlan(judge, read_rows([str(file)])) as plan:
         run.begin(judge, plan, [str(file)])
         run.score()
 

@@ -18,16 +18,17 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import localjudge.pack
 import pytest
 from conftest import Cli, write_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import localjudge.pack
-from localjudge import UsageError, unpack
+from localjudge import UsageError
+from localjudge.airgap import unpack
+from localjudge.airgap.pack import Manifest, PackedFile, parse_size, write_beside, write_parts
+from localjudge.airgap.wheels import Target, choose_extras, gather_wheels, installed_wheel
 from localjudge.errors import LocalJudgeError
-from localjudge.pack import Entry, Manifest, parse_size, write_beside, write_parts
-from localjudge.wheels import Target, choose_extras, gather_wheels, installed_wheel
 
 HERE = "{}.{}".format(*sys.version_info[:2])
 FILES = {
@@ -210,7 +211,7 @@ def test_a_path_that_would_escape_is_refused_before_anything_is_written(tmp_path
 
 
 def test_a_file_that_the_manifest_does_not_name_is_refused(tmp_path: Path) -> None:
-    entry = Entry(name="rows/a", size=1, sha256=hashlib.sha256(b"a").hexdigest())
+    entry = PackedFile(name="rows/a", size=1, sha256=hashlib.sha256(b"a").hexdigest())
     pack = packed(tmp_path, {"rows/a": b"a", "../escape": b"b"}, files=(entry,))
     (line,) = refused(unpacker(pack / "unpack.py", "--no-install", "--to", "out"), tmp_path)
     assert line == "../escape: is in the parts, but no file of the manifest; nothing was kept"
@@ -294,7 +295,7 @@ def test_a_link_among_the_files_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_what_the_manifest_says_is_refused(tmp_path: Path) -> None:
-    entry = Entry(name="rows/a", size=1, sha256="0" * 64)
+    entry = PackedFile(name="rows/a", size=1, sha256="0" * 64)
     pack = packed(tmp_path, {"rows/a": b"a"}, files=(entry,))
     (line,) = refused(unpacker(pack / "unpack.py", "--no-install", "--to", "out"), tmp_path)
     assert line == "rows/a: is not what the manifest says once written"
@@ -424,7 +425,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def offline_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The flags for packages from that index alone. localjudge itself is not built: that wants a network."""
     own = next(index.glob("localjudge-*.whl"))
-    monkeypatch.setattr(localjudge.pack, "own_wheel", lambda *_: own)
+    monkeypatch.setattr(localjudge.airgap.pack, "own_wheel", lambda *_: own)
     return [f"--pip-arg={argument}" for argument in ("--no-index", f"--find-links={index}", "--no-cache-dir")]
 
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Judgement, Row
-from localjudge.feed import Task
-from localjudge.run.plan import Plan
+from localjudge.prompts.tasks import Task
+from localjudge.runs.run_plan import RunPlan
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def row(instruction: str, candidate: str = "Yes.", **fields: Any) -> Row:
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
 @given(st.lists(st.sampled_from("abcd")))
 def test_rows_that_share_an_instruction_come_together_each_once(judge: Judge, instructions: list[str]) -> None:
-    with Plan(judge, [row(instruction) for instruction in instructions]) as plan:
+    with RunPlan(judge, [row(instruction) for instruction in instructions]) as plan:
         order = [(number - 1, task.row.instruction) for number, task in plan if isinstance(task, Task)]
     assert sorted(place for place, _ in order) == list(range(len(instructions)))
     assert [instructions[place] for place, _ in order] == [instruction for _, instruction in order]
@@ -43,7 +43,7 @@ def test_rows_come_back_as_they_went_in_whatever_they_hold(judge: Judge) -> None
         Row(instruction="评", candidate="\x00\u2028🙂", id="x", columns={"n": 1.5, "deep": [{"a": None}]}),
         Failure(id="b", key="k", source="s:2", error="s:2: broken"),
     ]
-    with Plan(judge, rows) as plan:
+    with RunPlan(judge, rows) as plan:
         assert dict(plan) == dict(enumerate(judge.tasks(rows), 1))
         assert dict(plan.in_order()) == dict(enumerate(rows, 1))
 
@@ -51,10 +51,10 @@ def test_rows_come_back_as_they_went_in_whatever_they_hold(judge: Judge) -> None
 def test_rows_that_repeat_an_id_of_their_system_are_counted(judge: Judge) -> None:
     names = [("1", "x"), ("1", "y"), ("2", "x"), ("2", "x"), ("1", None), ("2", "x")]
     rows = [Row("a", "b", "c", id=name, system=system, source=f"{name}{system}") for name, system in names]
-    with Plan(judge, rows) as plan:
+    with RunPlan(judge, rows) as plan:
         assert plan.repeated_ids == 2
         assert plan.repeated_id() == rows[3]
-    with Plan(judge, rows[:3]) as plan:
+    with RunPlan(judge, rows[:3]) as plan:
         assert plan.repeated_ids == 0
 
 
@@ -76,10 +76,10 @@ def test_long_references_are_not_encoded_all_at_once(judge: Judge, monkeypatch: 
 def test_the_longest_prompt_and_those_that_do_not_fit_are_known(tmp_path: Path, short_rubric: Path) -> None:
     judge = Judge(random_model(tmp_path, context=120), rubric=short_rubric, max_rationale_tokens=3)
     short, long = row("a"), row("a", "word " * 200)
-    with Plan(judge, [short, long]) as plan:
+    with RunPlan(judge, [short, long]) as plan:
         assert plan.too_long == 1
         assert plan.longest + judge.decoding.max_tokens <= 120
-    with Plan(judge, [short]) as plan:
+    with RunPlan(judge, [short]) as plan:
         assert plan.longest == len(judge.prompt(short)[0])
 
 

@@ -17,9 +17,9 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from localjudge import ModelError, Rubric
-from localjudge.chat_template import render_template
-from localjudge.model import Model
-from localjudge.prompt import PromptEncoder, render
+from localjudge.models.model import Model
+from localjudge.prompts.chat_template import render_template
+from localjudge.prompts.encoder import PromptEncoder, render
 
 TOKENIZERS = ["falcon", "minimind", "phi-3-mini"]
 ORDINARY = [
@@ -184,7 +184,7 @@ def test_chat_templates_render_as_the_library_renders_them(shared: Path) -> None
 def test_a_chat_template_that_does_not_end_is_refused_and_the_next_one_is_rendered(
     monkeypatch: pytest.MonkeyPatch, template: str
 ) -> None:
-    monkeypatch.setattr("localjudge.chat_template.SECONDS", 0.5)
+    monkeypatch.setattr("localjudge.prompts.chat_template.SECONDS", 0.5)
     with pytest.raises(ModelError, match=r"the model's chat template cannot be rendered: .* more than 0\.5 s"):
         render_template(template, [], {})
     monkeypatch.undo()

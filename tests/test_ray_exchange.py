@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from localjudge.engines.ray_exchange import PATIENCE, SILENCE, Exchange, News
+from localjudge.engines.ray.work_queue import PATIENCE, SILENCE, WorkerEvent, WorkQueue
 
 ABOUT = {"description": {}, "headline": ""}
 SETTINGS = {"engine": "transformers", "dtype": "float32"}
@@ -18,7 +18,7 @@ class Driver:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self.seconds = 0.0
-        self.exchange = Exchange(clock=lambda: self.seconds)
+        self.exchange = WorkQueue(clock=lambda: self.seconds)
         self.stream = self.ask(self.exchange.open_stream())
 
     def ask(self, question):  # type: ignore[no-untyped-def]
@@ -41,7 +41,7 @@ class Driver:
         return self.ask(self.exchange.claim(worker, number))
 
     def news(self) -> list[tuple[str, str]]:
-        told: list[News] = self.ask(self.exchange.news())
+        told: list[WorkerEvent] = self.ask(self.exchange.news())
         return [(each.worker, each.what) for each in told]
 
     def close(self) -> None:

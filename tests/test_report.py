@@ -19,12 +19,14 @@ import vl_convert
 from conftest import Cli, write_rows
 
 from localjudge import Judge, read_rows
-from localjudge.report import charts, write_report
+from localjudge.analysis.interval import Estimate
+from localjudge.report import charts
 from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.radar import radar
-from localjudge.run import Run, read_lines
-from localjudge.run.plan import Plan
-from localjudge.trust.estimate import Estimate
+from localjudge.report.writing import write_report
+from localjudge.runs.reader import read_lines
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_plan import RunPlan
 
 SCRIPT = '</script><script>document.title = "taken over"</script><img src=x onerror=alert(1)>\u2028\u2029'
 
@@ -45,7 +47,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def score(rows: Path, out: Path, model: Path, rubric: Path, **settings: Any) -> Path:
     judge = Judge(model, rubric=rubric, max_rationale_tokens=3, **settings)
-    with Run(out) as run, Plan(judge, read_rows([str(rows)])) as plan:
+    with RunDirectory(out) as run, RunPlan(judge, read_rows([str(rows)])) as plan:
         run.begin(judge, plan, [str(rows)])
         assert run.score().failed == (1 if rubric.stem == "short" else 0)
     return out

@@ -10,7 +10,7 @@ from conftest import Cli, fake_package, write_rows
 
 import localjudge
 from localjudge import UsageError
-from localjudge.requirements import install_command, require
+from localjudge.system.requirements import install_command, require
 
 ASKED = (
     'Requires-Dist: no-such-statistics>=1.5; extra == "trust"',

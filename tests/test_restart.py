@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Row, UsageError, read_rows
 from localjudge.errors import EngineError
-from localjudge.run import Run, read_lines
-from localjudge.run.plan import Plan
+from localjudge.runs.reader import read_lines
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_plan import RunPlan
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:
@@ -52,7 +53,7 @@ def test_an_engine_that_breaks_leaves_the_lines_that_are_done_and_nothing_where_
 
     def go(batches: int) -> None:
         judge.engine.complete = breaking_after(batches)  # type: ignore[method-assign, assignment]
-        with Run(out) as run, Plan(judge, read_rows([str(rows)])) as plan:
+        with RunDirectory(out) as run, RunPlan(judge, read_rows([str(rows)])) as plan:
             run.begin(judge, plan)
             run.score()
 
@@ -70,13 +71,13 @@ def test_an_engine_that_breaks_leaves_the_lines_that_are_done_and_nothing_where_
 
 def test_a_folder_that_was_there_keeps_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with Run(tmp_path / "out"):
+    with RunDirectory(tmp_path / "out"):
         (tmp_path / "out" / "engine.log").write_text("why it broke")
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["engine.log"]
 
 
 def test_a_disk_without_room_is_found_on_entering_and_nothing_is_left_there(tmp_path: Path) -> None:
-    code = "from pathlib import Path; from localjudge.run import Run; Run(Path('new/run')).__enter__()"
+    code = "from pathlib import Path; from localjudge.runs.run_directory import RunDirectory; RunDirectory(Path('new/run')).__enter__()"
     end = subprocess.run(
         [sys.executable, "-B", "-c", code],
         cwd=tmp_path,
@@ -92,7 +93,10 @@ def test_a_disk_without_room_is_found_on_entering_and_nothing_is_left_there(tmp_
 
 @pytest.mark.parametrize("place", ["/dev/null/run", "/proc/run"])
 def test_a_folder_that_cannot_be_written_is_found_on_entering(place: str) -> None:
-    with pytest.raises(UsageError, match=f"--out {place}: .*; choose another folder"), Run(Path(place)):
+    with (
+        pytest.raises(UsageError, match=f"--out {place}: .*; choose another folder"),
+        RunDirectory(Path(place)),
+    ):
         pass
 
 
@@ -122,10 +126,10 @@ def test_the_lines_of_a_run_that_was_stopped_are_those_that_its_summary_counts(
     out, judge = tmp_path / "out", Judge(engine="dry-run", rubric=short_rubric)
     rows = [Row(f"Q{n}?", f"A{n}", "R", id=str(n)) if n % 3 else Failure(id=str(n), key=str(n), error="e")
             for n in range(12)]  # fmt: skip
-    with Run(out) as run, Plan(judge, rows[:10]) as plan:
+    with RunDirectory(out) as run, RunPlan(judge, rows[:10]) as plan:
         run.begin(judge, plan)
         run.score()
-    with Run(out) as run, Plan(judge, rows[5:]) as plan:
+    with RunDirectory(out) as run, RunPlan(judge, rows[5:]) as plan:
         assert run.begin(judge, plan, retry_failed=True) == 3, "7, 8 and a row that is not there before"
         summary = run.score(stop=lambda: True)
         assert not run.complete
@@ -160,7 +164,7 @@ def test_in_every_restart_the_rows_done_are_those_of_the_input_that_have_a_line(
             def stop(told: list[int] = told, most: int = stop_after) -> bool:
                 return sum(told) >= most
 
-            with Run(out) as run, Plan(judge, rows) as plan:
+            with RunDirectory(out) as run, RunPlan(judge, rows) as plan:
                 done = run.begin(judge, plan, retry_failed=retry)
                 assert done == sum(n in kept and not (retry and n % 4 == 0) for n in numbers)
                 run.score(report, stop)

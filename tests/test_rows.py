@@ -22,7 +22,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Row, UsageError, read_rows
-from localjudge.rows import FILENAME, as_row, check_inputs, find_inputs, parse_columns
+from localjudge.rows.columns import as_row, parse_columns
+from localjudge.rows.inputs import FILENAME, check_inputs, find_inputs
 
 ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because\nof “it”, 是的 🙂"}
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from localjudge import Row, Rubric, RubricError
-from localjudge.rubric import shipped_rubrics
+from localjudge.rubrics.rubric import shipped_rubrics
 
 SHIPPED_DIGEST = "737b8ed0213c8bc73aca2a9371bbf732e9039eaa453d47247a25836e3e876569"
 

@@ -1,4 +1,4 @@
-"""Run directories: killed, continued, refused; every row accounted for, once."""
+"""RunDirectory directories: killed, continued, refused; every row accounted for, once."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from jsonschema import Draft202012Validator
 
 from localjudge import Failure, Judge, Judgement, Row, Rubric, UsageError, read_rows
 from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
-from localjudge.records import Outcome, from_line
-from localjudge.run import Run, read_lines
-from localjudge.run.plan import Plan
-from localjudge.run.repeat import repeat
-from localjudge.run.stop import Stop, Stopped
+from localjudge.line_format import from_line
+from localjudge.records import Outcome
+from localjudge.runs.interruption import StoppedBySignal, StopSignal
+from localjudge.runs.reader import read_lines
+from localjudge.runs.repeat import repeat
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_plan import RunPlan
 
 Make = Callable[..., Judge]
 
@@ -63,7 +65,7 @@ def go(
         report()
 
     rows = list(read_rows([str(file)]) if isinstance(file, Path) else file)[:limit]
-    with Run(out) as run, Plan(judge, rows) as plan:
+    with RunDirectory(out) as run, RunPlan(judge, rows) as plan:
         run.begin(judge, plan, [str(file)] if isinstance(file, Path) else [], **begin)
         run.score(note)
     return list(read_lines(out))
@@ -180,18 +182,18 @@ def test_a_run_that_is_stopped_before_its_first_line_says_how_to_go_on_and_leave
 
 def test_a_second_signal_stops_at_once() -> None:
     said: list[str] = []
-    with Stop(said.append, grace=60) as stop:
+    with StopSignal(said.append, grace=60) as stop:
         signal.raise_signal(signal.SIGTERM)
         assert (stop.asked(), stop.exit_code) == (True, 143)
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedBySignal):
             signal.raise_signal(signal.SIGINT)
     assert len(said) == 1
 
 
 def test_the_grace_ends() -> None:
-    with Stop(lambda text: None, grace=0.05):
+    with StopSignal(lambda text: None, grace=0.05):
         signal.raise_signal(signal.SIGTERM)
-        with pytest.raises(Stopped):
+        with pytest.raises(StoppedBySignal):
             time.sleep(5)
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localjudge import UsageError
-from localjudge.run import read_lines
-from localjudge.run.shard import WHOLE, Shard
+from localjudge.runs.reader import read_lines
+from localjudge.runs.shard import WHOLE, Shard
 
 ARRAY = {
     f"SLURM_ARRAY_TASK_{name}": value for name, value in zip(("ID", "COUNT", "MIN", "MAX"), "3403", strict=True)

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-from localjudge.cache import cache_folder
-from localjudge.terminal import Console, guarded_streams, printable
+from localjudge.system.cache import cache_folder
+from localjudge.system.terminal import Console, guarded_streams, printable
 
 TITLE, RED, CLEAR = "\x1b]0;PWN\x07", "\x1b[31mRED", "\x9b2J"
 # Anything that an argument of a process can hold, and a file's name.
@@ -136,7 +136,7 @@ def test_an_error_is_one_line_whatever_it_names(cli: Cli) -> None:
 
 def test_warnings_and_what_libraries_print_pass_the_filter_too() -> None:
     code = (
-        "import sys, warnings\nfrom localjudge.terminal import guarded_streams\n"
+        "import sys, warnings\nfrom localjudge.system.terminal import guarded_streams\n"
         "with guarded_streams():\n"
         f"    warnings.warn({RED!r})\n"
         f"    sys.stdout.writelines([{TITLE!r}])\n"

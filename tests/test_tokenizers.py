@@ -17,9 +17,9 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre
 from transformers import LlamaConfig, PreTrainedTokenizerFast
 
 from localjudge import ModelError
-from localjudge.model import Model
-from localjudge.prompt import PromptEncoder
-from localjudge.vocabulary import read_vocabulary
+from localjudge.constraint.vocabulary import read_vocabulary
+from localjudge.models.model import Model
+from localjudge.prompts.encoder import PromptEncoder
 
 PROSE = """The judge reads a response and a reference, and says what it saw, in a few short sentences.
     def score(row): return {"safety": "5"}   # four spaces, then three

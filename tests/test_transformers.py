@@ -14,10 +14,10 @@ from jsonschema import Draft202012Validator
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from localjudge import Judge, Judgement, Rubric, UsageError
-from localjudge.engines import Completion
-from localjudge.model import Model
-from localjudge.prompt import Prompt
-from localjudge.rubric import Scale
+from localjudge.engines.protocol import Completion
+from localjudge.models.model import Model
+from localjudge.prompts.prompt import Prompt
+from localjudge.rubrics.rubric import Scale
 
 
 @pytest.fixture(scope="session")

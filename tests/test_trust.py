@@ -20,23 +20,24 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge import Failure, Judge, UsageError
-from localjudge.records import from_line
-from localjudge.rows import read_rows
-from localjudge.run import Run, read_lines
-from localjudge.run.plan import Plan
-from localjudge.trust import weighted
-from localjudge.trust.agreement import AspectAgreement, agree
-from localjudge.trust.calibration import Calibration, fit
-from localjudge.trust.estimate import UNDEFINED, Estimate
-from localjudge.trust.existing import adopt
-from localjudge.trust.jury import convene, majority
-from localjudge.trust.labels import Labels, read_labels
-from localjudge.trust.ppi import power, prediction_powered
-from localjudge.trust.ranking import rank
-from localjudge.trust.resampling import Contributions, averages, expanded_percentile, studentise
-from localjudge.trust.scores import Scores, read_scores
-from localjudge.trust.texts import measure, word_overlap
-from localjudge.trust.verdict import median, write_jury
+from localjudge.analysis import weighted
+from localjudge.analysis.agreement import AspectAgreement, agree
+from localjudge.analysis.calibration import Calibration, fit
+from localjudge.analysis.imported_scores import import_scores
+from localjudge.analysis.interval import UNDEFINED, Estimate
+from localjudge.analysis.jury import compare_judges, majority
+from localjudge.analysis.jury_run import median, write_jury
+from localjudge.analysis.labels import Labels, read_labels
+from localjudge.analysis.measured_texts import measure, word_overlap
+from localjudge.analysis.ppi import power, prediction_powered
+from localjudge.analysis.ranking import rank
+from localjudge.analysis.resampling import Contributions, averages, expanded_percentile, studentise
+from localjudge.analysis.scores import Scores, read_scores
+from localjudge.line_format import from_line
+from localjudge.rows.inputs import read_rows
+from localjudge.runs.reader import read_lines
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_plan import RunPlan
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
 FEW = 200
@@ -72,7 +73,7 @@ def judged(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
 
     def make(*given: Any, name: str = "run", **also: Any) -> tuple[Path, Path]:
         file = write(tmp_path / f"{name}.jsonl", rows(*given, **also))
-        adopt([str(file)], tmp_path / name, ["wit"])
+        import_scores([str(file)], tmp_path / name, ["wit"])
         return tmp_path / name, file
 
     return make
@@ -172,7 +173,7 @@ def test_agreement_is_what_its_definitions_give(judged: Callable[..., tuple[Path
 
 def test_agreement_with_repeated_labels_on_real_rows(shared: Path, tmp_path: Path) -> None:
     file = shared / "data" / "prometheus_vicuna.jsonl"
-    adopt([str(file)], tmp_path / "run", ["wit"], judge="gpt-4", mapping={"all_scores.0": "wit"})
+    import_scores([str(file)], tmp_path / "run", ["wit"], judge="gpt-4", mapping={"all_scores.0": "wit"})
     scores = read_scores([tmp_path / "run"])
     three = [json.loads(line)["all_scores"] for line in file.read_text().splitlines()]
     labels = read_labels([str(file)], scores, {"all_scores.1": "wit", "all_scores.2": "wit"})
@@ -286,7 +287,7 @@ def test_labels_that_cannot_be_used_are_refused(
 def test_an_id_of_several_systems_needs_the_system(tmp_path: Path) -> None:
     same = [{**row, "id": "q"} for row in rows([1, 5], [1, 5])]
     file = write(tmp_path / "rows.jsonl", same)
-    adopt([str(file)], tmp_path / "run", ["wit"])
+    import_scores([str(file)], tmp_path / "run", ["wit"])
     scores = read_scores([tmp_path / "run"])
     labels = read_labels([str(file)], scores, {"human": "wit"})
     assert labels.means("wit")[1].tolist() == [1, 5]
@@ -300,7 +301,7 @@ def test_a_judged_run_knows_its_instructions_and_texts(model: Path, short_rubric
     records = [json.loads(line) for line in file.read_text().splitlines()]
     write(file, ({**record, "instruction": f"Question {n // 2}?"} for n, record in enumerate(records)))
     judge = Judge(model, rubric=short_rubric, max_rationale_tokens=2)
-    with Run(tmp_path / "run") as run, Plan(judge, read_rows([str(file)])) as plan:
+    with RunDirectory(tmp_path / "run") as run, RunPlan(judge, read_rows([str(file)])) as plan:
         run.begin(judge, plan, [str(file)])
         run.score()
     scores = read_scores([tmp_path / "run"])
@@ -356,7 +357,7 @@ def test_systems_of_real_rows_have_the_means_and_differences_of_their_columns(
     file = shared / "data" / "topicalchat_usr.jsonl"
     names = ("understandability", "naturalness", "coherence", "engagingness", "groundedness", "overall")
     aspects = (*names[:5], "liking")
-    adopt([str(file)], tmp_path / "run", aspects, judge="people", mapping={"scores.overall": "liking"})
+    import_scores([str(file)], tmp_path / "run", aspects, judge="people", mapping={"scores.overall": "liking"})
     records = [json.loads(line) for line in file.read_text().splitlines()]
     found = ranked(read_scores([tmp_path / "run"]))
     assert len(found.systems) == 6
@@ -458,7 +459,7 @@ def test_adjusted_p_values_hold_for_all_pairs_together() -> None:
 def test_runs_of_two_judges_are_not_ranked_together(tmp_path: Path) -> None:
     file = write(tmp_path / "rows.jsonl", rows(*noisy(8)))
     for judge in ("one", "two"):
-        adopt([str(file)], tmp_path / judge, ["wit"], judge=judge)
+        import_scores([str(file)], tmp_path / judge, ["wit"], judge=judge)
     with pytest.raises(UsageError, match="another model than"):
         rank(read_scores([tmp_path / "one", tmp_path / "two"]))
 
@@ -511,7 +512,7 @@ def test_aspects_without_labels_are_ranked_by_the_judge(tmp_path: Path, cli: Cli
     score, human = noisy(40)
     both = [{**row, "scores": {"wit": n, "tact": n}} for row, n in zip(rows(score, human), score, strict=True)]
     file = write(tmp_path / "rows.jsonl", both)
-    adopt([str(file)], tmp_path / "run", ["wit", "tact"])
+    import_scores([str(file)], tmp_path / "run", ["wit", "tact"])
     ended = cli(
         "rank", tmp_path / "run", "--labels", file, "--map", "human=wit", "--map", "gone=tact", "--json"
     )
@@ -542,12 +543,14 @@ def jurors(tmp_path: Path) -> list[Path]:
     rng = np.random.default_rng(9)
     near = np.clip(np.array(score) + rng.integers(0, 2, 60), 1, 5)
     for name, own in (("first", score), ("second", near.tolist()), ("third", [6 - value for value in score])):
-        adopt([str(write(tmp_path / f"{name}.jsonl", rows(own, human)))], tmp_path / name, ["wit"], judge=name)
+        import_scores(
+            [str(write(tmp_path / f"{name}.jsonl", rows(own, human)))], tmp_path / name, ["wit"], judge=name
+        )
     return [tmp_path / name for name in ("first", "second", "third")]
 
 
 def test_a_jury_names_the_odd_one_and_the_rows_it_splits_on(jurors: list[Path]) -> None:
-    found = convene(jurors, splits=3, resamples=FEW)
+    found = compare_judges(jurors, splits=3, resamples=FEW)
     assert found.odd == "third"
     table = np.array([[line["wit"] for line in read_lines(juror)] for juror in jurors])
     aspect = found.aspects["wit"]
@@ -564,7 +567,7 @@ def test_a_jury_names_the_odd_one_and_the_rows_it_splits_on(jurors: list[Path]) 
     rest = table[:2].mean(axis=0)
     assert third.with_rest["wit"] == pytest.approx(stats.spearmanr(table[2], rest).statistic, **EXACT)
     assert third.bias["wit"] == pytest.approx((table[2] - rest).mean(), **EXACT)
-    assert convene(jurors[:2], resamples=FEW).odd is None
+    assert compare_judges(jurors[:2], resamples=FEW).odd is None
 
 
 def test_the_jurys_scores_are_a_run_that_the_other_commands_read(
@@ -597,30 +600,34 @@ def test_the_jurys_scores_are_a_run_that_the_other_commands_read(
 def test_a_row_that_one_juror_failed_is_a_failure_of_the_jury(tmp_path: Path) -> None:
     score, human = noisy(10)
     for name, own in (("one", score), ("two", [None, *score[1:]])):
-        adopt([str(write(tmp_path / f"{name}.jsonl", rows(own, human)))], tmp_path / name, ["wit"], judge=name)
+        import_scores(
+            [str(write(tmp_path / f"{name}.jsonl", rows(own, human)))], tmp_path / name, ["wit"], judge=name
+        )
     both = [tmp_path / "one", tmp_path / "two"]
     summary = write_jury(both, tmp_path / "jury")
     assert (summary.judged, summary.failed) == (9, 1)
     first = from_line(next(read_lines(tmp_path / "jury")), ("wit",))
     assert isinstance(first, Failure)
     assert first.error.startswith("juror two failed:")
-    found = convene(both, resamples=FEW)
+    found = compare_judges(both, resamples=FEW)
     assert (found.rows, found.not_shared) == (9, 1)
 
 
 def test_a_jury_judges_the_same_rows(tmp_path: Path) -> None:
     score, human = noisy(6)
-    adopt([str(write(tmp_path / "one.jsonl", rows(score, human)))], tmp_path / "one", ["wit"])
+    import_scores([str(write(tmp_path / "one.jsonl", rows(score, human)))], tmp_path / "one", ["wit"])
     other = [{**row, "instruction": "Another?"} for row in rows(score, human)]
-    adopt([str(write(tmp_path / "two.jsonl", other))], tmp_path / "two", ["wit"])
+    import_scores([str(write(tmp_path / "two.jsonl", other))], tmp_path / "two", ["wit"])
     with pytest.raises(UsageError, match="'r0' has another instruction or reference"):
-        convene([tmp_path / "one", tmp_path / "two"])
-    adopt([str(write(tmp_path / "three.jsonl", rows(score, human)))], tmp_path / "three", ["wit"], (1, 9))
-    for refuse in (lambda runs: convene(runs), lambda runs: write_jury(runs, tmp_path / "jury")):
+        compare_judges([tmp_path / "one", tmp_path / "two"])
+    import_scores(
+        [str(write(tmp_path / "three.jsonl", rows(score, human)))], tmp_path / "three", ["wit"], (1, 9)
+    )
+    for refuse in (lambda runs: compare_judges(runs), lambda runs: write_jury(runs, tmp_path / "jury")):
         with pytest.raises(UsageError, match="judged on wit from 1 to 9, and"):
             refuse([tmp_path / "one", tmp_path / "three"])
     with pytest.raises(UsageError, match="takes two runs or more"):
-        convene([tmp_path / "one"])
+        compare_judges([tmp_path / "one"])
 
 
 def test_a_majority_is_more_than_half_and_a_median_is_a_score() -> None:
@@ -691,7 +698,7 @@ def test_a_calibration_changes_reports_and_no_stored_score(
     )
     assert mapped > plain
     assert (run / "judgements.jsonl").read_bytes() == before
-    adopt([str(file)], tmp_path / "other", ["wit"], judge="another")
+    import_scores([str(file)], tmp_path / "other", ["wit"], judge="another")
     refused = cli("rank", tmp_path / "other", "--calibration", tmp_path / "map.json")
     assert (refused.code, "fitted for elsewhere" in refused.err) == (2, True)
     (tmp_path / "map.json").write_text('{"format": 2}')
@@ -708,7 +715,9 @@ def mapped(tmp_path: Path, cli: Cli) -> tuple[Path, Path, Path]:
         {**row, "scores": {"wit": a, "tact": a, "depth": row["scores"]["wit"], "clarity": a}}
         for row, a in zip(rows(score, human), low, strict=True)
     ]
-    adopt([str(write(tmp_path / "rows.jsonl", given))], tmp_path / "run", ["wit", "tact", "depth", "clarity"])
+    import_scores(
+        [str(write(tmp_path / "rows.jsonl", given))], tmp_path / "run", ["wit", "tact", "depth", "clarity"]
+    )
     labels = [
         {"id": row["id"], "wit": a, "tact": a, "depth": b} for row, a, b in zip(given, human, near, strict=True)
     ]

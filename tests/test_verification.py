@@ -17,9 +17,9 @@ from conftest import Cli, Ended, write_rows
 from safetensors.torch import load_file, save_file
 
 from localjudge import Judge, ModelError
-from localjudge.model import Model
-from localjudge.model.manifest import ModelManifest
-from localjudge.model.weights import read_header
+from localjudge.models.model import Model
+from localjudge.models.model_manifest import ModelManifest
+from localjudge.models.weights import read_header
 
 INDEX = "model.safetensors.index.json"
 MANIFEST = "localjudge-manifest.json"

@@ -6,8 +6,8 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from localjudge.constraint.vocabulary import read_vocabulary
 from localjudge.errors import ModelError
-from localjudge.vocabulary import read_vocabulary
 
 
 def tokenizer_of(backend: Tokenizer) -> PreTrainedTokenizerFast:

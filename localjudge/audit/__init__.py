@@ -5,8 +5,8 @@ rows → sample, perturbations → trial (runs) → reading → findings
 
 from __future__ import annotations
 
+from localjudge.audit.audit_results import read_audit
+from localjudge.audit.audit_run import Sample, run_audit, sample_rows
 from localjudge.audit.findings import Audit
-from localjudge.audit.reading import read_audit
-from localjudge.audit.trial import Sample, draw, hold
 
-__all__ = ["Audit", "Sample", "draw", "hold", "read_audit"]
+__all__ = ["Audit", "Sample", "read_audit", "run_audit", "sample_rows"]

@@ -9,10 +9,10 @@ from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 
+from localjudge.analysis.interval import Estimate
 from localjudge.audit.perturbations import Direction
-from localjudge.rubric import Scale
-from localjudge.run.notices import headed, kinds
-from localjudge.trust.estimate import Estimate
+from localjudge.rubrics.rubric import Scale
+from localjudge.runs.notices import headed, kinds
 
 NOISE = 1 / 16
 """How far a score may move and still count as not moved, as a share of the scale's range: 0.25 from 1 to 5."""

@@ -16,7 +16,7 @@ from random import Random
 from typing import Literal
 
 from localjudge.records import Row
-from localjudge.rubric import Rubric
+from localjudge.rubrics.rubric import Rubric
 
 Direction = Literal["lower", "higher", "not higher", "same", "near the top", "any"]
 """What becomes of a score, beside the score of the row as it was."""

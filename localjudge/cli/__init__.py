@@ -14,8 +14,8 @@ from typer.core import TyperGroup
 from localjudge.cli import audit, doctor, models, pack, report, runs, scoring, trust
 from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError
-from localjudge.requirements import install_command
-from localjudge.terminal import guarded_streams
+from localjudge.system.requirements import install_command
+from localjudge.system.terminal import guarded_streams
 
 
 class Commands(TyperGroup):

@@ -36,11 +36,11 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.errors import UsageError
-from localjudge.formats import MAX_ROW_BYTES
+from localjudge.rows.formats import MAX_ROW_BYTES
 
 if TYPE_CHECKING:
     from localjudge.judge import Judge
-    from localjudge.rubric import Rubric
+    from localjudge.rubrics.rubric import Rubric
 
 BELOW_THRESHOLD = 3
 """The exit code of an audit below a threshold that was set."""
@@ -87,12 +87,13 @@ def audit(
     settle_environment(deterministic=deterministic, allow_download=allow_download)
     from localjudge.audit import draw, hold, read_audit
     from localjudge.audit.perturbations import PERTURBATIONS
-    from localjudge.engines import check_engine, engine_extras
+    from localjudge.cli.progress import Progress
+    from localjudge.engines.protocol import check_engine, engine_extras
     from localjudge.judge import Judge, settings_without_model
-    from localjudge.progress import Progress
-    from localjudge.requirements import require
-    from localjudge.rows import check_inputs, find_inputs, parse_columns, read_rows
-    from localjudge.rubric import Rubric
+    from localjudge.rows.columns import parse_columns
+    from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.system.requirements import require
 
     least = _thresholds(threshold or (), [each.name for each in PERTURBATIONS])
     columns = parse_columns(column or ())

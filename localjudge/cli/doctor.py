@@ -10,7 +10,7 @@ import typer
 
 from localjudge.cli.options import AsJson, ModelName, print_json, settle_environment
 from localjudge.errors import UsageError
-from localjudge.offline import SWITCHES
+from localjudge.system.offline import SWITCHES
 
 _ENGINES = ("auto", "vllm", "transformers")
 
@@ -37,10 +37,10 @@ def doctor(
     Takes the flags of score that matter. Ends with 0 when a run would start, and with 1 when not. Nothing is
     asked of any network but of the Ray cluster that is named.
     """
-    from localjudge.checks import checklist, is_sound
-    from localjudge.cluster import Cluster
-    from localjudge.doctor import Intent, examine
-    from localjudge.terminal import Console
+    from localjudge.diagnostics.checks import checklist, is_sound
+    from localjudge.diagnostics.examination import Intent, examine
+    from localjudge.engines.cluster import Cluster
+    from localjudge.system.terminal import Console
 
     if engine not in _ENGINES:
         raise UsageError(f"--engine {engine}: there are {', '.join(_ENGINES)}")

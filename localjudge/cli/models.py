@@ -27,7 +27,7 @@ def models(context: typer.Context, as_json: AsJson = False) -> None:
             raise UsageError(f"models --json {context.invoked_subcommand}: put --json behind the command")
         return
     settle_environment()
-    from localjudge.model.catalogue import Catalogue
+    from localjudge.models.catalogue import Catalogue
 
     catalogue = Catalogue.here()
     if as_json:
@@ -72,13 +72,13 @@ def plan(
     if not 0 < gpu_memory < 1e6:
         raise UsageError(f"--gpu-memory {gpu_memory:g}: give the GiB of one GPU, such as 80")
     settle_environment()
-    from localjudge.model.machine import Machine
-    from localjudge.model.memory import GIB, Use
-    from localjudge.model.plan import Plan, Subject
+    from localjudge.models.capacity import CapacityPlan, PlannedModel
+    from localjudge.models.memory import GIB, Use
+    from localjudge.system.machine import Machine
 
     use = Use(prompt_tokens, max_rationale_tokens, thinking_budget, gpu_memory_utilization, kv_cache_dtype)
-    subject = Subject.find(model)
-    made = Plan.make(subject, use, Machine.here(), gpu_memory=int(gpu_memory * GIB), gpus=gpus)
+    subject = PlannedModel.find(model)
+    made = CapacityPlan.make(subject, use, Machine.here(), gpu_memory=int(gpu_memory * GIB), gpus=gpus)
     if as_json:
         print_json(made.as_dict())
         return
@@ -111,11 +111,11 @@ def verify(
     the model is refused when a file is another. Ends with 0 where nothing is wrong, and with 2 otherwise.
     """
     settle_environment()
-    from localjudge.checks import checklist, is_sound
-    from localjudge.model import Model
-    from localjudge.model.digests import model_files
-    from localjudge.model.verification import verify as look_at
-    from localjudge.terminal import Console
+    from localjudge.diagnostics.checks import checklist, is_sound
+    from localjudge.diagnostics.verification import verify as look_at
+    from localjudge.models.digests import model_files
+    from localjudge.models.model import Model
+    from localjudge.system.terminal import Console
 
     if no_manifest and renew:
         raise UsageError("--renew writes a manifest, --no-manifest writes none; give one of them")

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from localjudge.errors import UsageError
-from localjudge.offline import SWITCHES
+from localjudge.system.offline import SWITCHES
 
 FAILED_ROWS = 3
 """The exit code of a run that finished with failures."""
@@ -102,7 +102,7 @@ QUIET = {
 
 
 def print_table(table: object) -> None:
-    from localjudge.terminal import Console
+    from localjudge.system.terminal import Console
 
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 
@@ -124,7 +124,7 @@ def print_json(document: object, indent: int | None = None) -> None:
 
 def engine_args(named: Mapping[str, object], others: Sequence[str] | None) -> dict[str, str]:
     """The engine's own options: those that have a flag each, as far as they are given, and `--engine-arg`'s."""
-    from localjudge.engines import engine_options
+    from localjudge.engines.protocol import engine_options
 
     given = dict(named)
     for option in others or ():
@@ -156,7 +156,7 @@ def check_out(out: Path) -> None:
     Raises:
         UsageError: it is a file, it or its parent cannot be written, or the disk is full.
     """
-    from localjudge.doctor import storage
+    from localjudge.diagnostics import storage
 
     check = storage.out(out, least=1 << 20)
     if check.state == "wrong":

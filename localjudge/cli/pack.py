@@ -50,9 +50,9 @@ def pack(
     ] = None,
 ) -> None:
     """Pack wheels, models and rows for a machine without a network; its Python unpacks and installs them."""
-    from localjudge.pack import make_pack, parse_size
-    from localjudge.progress import Progress
-    from localjudge.wheels import Target
+    from localjudge.airgap.pack import make_pack, parse_size
+    from localjudge.airgap.wheels import Target
+    from localjudge.cli.progress import Progress
 
     settle_environment()
     progress = Progress()

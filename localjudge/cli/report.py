@@ -10,7 +10,7 @@ import typer
 
 from localjudge.cli.options import check_out_file, input_extras
 from localjudge.cli.trust import AllowNoGain, CalibrationFile, LabelColumns, MovedInputs, RunFolders
-from localjudge.requirements import require
+from localjudge.system.requirements import require
 
 
 def report(
@@ -35,7 +35,7 @@ def report(
 ) -> None:
     """Write a report of runs: one file that opens anywhere and fetches nothing."""
     require("report", "report", *input_extras([*(labels or ()), *(inputs or ())]))
-    from localjudge.report import write_report
+    from localjudge.report.writing import write_report
 
     check_out_file(out)
     notices = write_report(

@@ -19,12 +19,12 @@ def show(
     ] = None,
 ) -> None:
     """Show a run: its systems with their scores, or single judgements by their id."""
-    from localjudge.progress import judgement_text
-    from localjudge.rubric import Rubric
-    from localjudge.run import read_lines, read_notices
-    from localjudge.run.manifest import read_manifest
-    from localjudge.run.notices import headed, kinds
-    from localjudge.run.summary import Summary
+    from localjudge.cli.progress import judgement_text
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.runs.notices import headed, kinds
+    from localjudge.runs.reader import read_lines, read_notices
+    from localjudge.runs.run_manifest import read_manifest
+    from localjudge.runs.summary import Summary
 
     manifest = read_manifest(run)
     rubric = Rubric.model_validate(manifest["rubric"])
@@ -38,7 +38,7 @@ def show(
         for reason, count in summary.reasons.most_common(10):
             print(f"{count} failed: {reason}")
         return
-    from localjudge.run.texts import Texts
+    from localjudge.runs.row_texts import Texts
 
     wanted = set(row_id)
     lines = [line for line in read_lines(run) if line["id"] in wanted]
@@ -70,8 +70,8 @@ def export(
     ] = None,
 ) -> None:
     """Write a run for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
-    from localjudge.export import export as write
-    from localjudge.run import read_notices
+    from localjudge.export.formats import export as write
+    from localjudge.runs.reader import read_notices
 
     if to != "inspect":
         check_out_file(out)
@@ -87,9 +87,9 @@ def merge(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The merged run's.", show_default=False)],
 ) -> None:
     """Put the shards of a run together, as if one machine had judged them all."""
-    from localjudge.run import read_notices
-    from localjudge.run.merge import merge as put_together
-    from localjudge.run.notices import headed
+    from localjudge.runs.merge import merge as put_together
+    from localjudge.runs.notices import headed
+    from localjudge.runs.reader import read_notices
 
     summary = put_together(shards, out)
     print_table(headed(read_notices(out), summary.table()))

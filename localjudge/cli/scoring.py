@@ -43,10 +43,10 @@ from localjudge.cli.options import (
     typed_command,
 )
 from localjudge.errors import UsageError
-from localjudge.formats import MAX_ROW_BYTES
+from localjudge.rows.formats import MAX_ROW_BYTES
 
 if TYPE_CHECKING:
-    from localjudge.run.plan import Plan
+    from localjudge.runs.run_plan import RunPlan
 
 
 def score(
@@ -106,20 +106,22 @@ def score(
     engine_arg: EngineArgs = None,
 ) -> None:
     """Judge every row and write a run directory. The same command again continues a run."""
-    from localjudge.cluster import Cluster
-    from localjudge.engines import check_engine, engine_extras
+    from localjudge.cli.progress import Progress
+    from localjudge.engines.cluster import Cluster
+    from localjudge.engines.protocol import check_engine, engine_extras
     from localjudge.judge import Judge, settings_without_model
-    from localjudge.model.manifest import in_words
-    from localjudge.progress import Progress
-    from localjudge.requirements import require
-    from localjudge.rows import FILENAME, check_inputs, find_inputs, parse_columns, read_rows
-    from localjudge.rubric import Rubric
-    from localjudge.run import SET_ASIDE, Run, read_notices
-    from localjudge.run.estimate import Estimate
-    from localjudge.run.notices import headed
-    from localjudge.run.plan import Plan
-    from localjudge.run.shard import Shard
-    from localjudge.run.stop import Stop
+    from localjudge.models.model_manifest import in_words
+    from localjudge.rows.columns import parse_columns
+    from localjudge.rows.inputs import FILENAME, check_inputs, find_inputs, read_rows
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.runs.cost import CostEstimate
+    from localjudge.runs.interruption import StopSignal
+    from localjudge.runs.notices import headed
+    from localjudge.runs.reader import SET_ASIDE, read_notices
+    from localjudge.runs.run_directory import RunDirectory
+    from localjudge.runs.run_plan import RunPlan
+    from localjudge.runs.shard import Shard
+    from localjudge.system.requirements import require
 
     columns = parse_columns(column or ())
     if system_from is not None:
@@ -151,7 +153,7 @@ def score(
     progress = Progress()
     for name in empty:
         progress.warn(f"{name}: holds no rows")
-    with Run(out, progress.say) as run:
+    with RunDirectory(out, progress.say) as run:
         run.refuse_other_settings(settings, judged_by, part)
         judge = Judge(
             model,
@@ -177,7 +179,7 @@ def score(
             progress.warn(f"the model is not what was verified: {in_words(judge.model_changes)}")
         run.refuse_another(judge, part)
         found = read_rows(files, columns, max_row_bytes)
-        with Plan(judge, islice(found, limit), scratch=out, shard=part) as plan:
+        with RunPlan(judge, islice(found, limit), scratch=out, shard=part) as plan:
             if not plan.input_rows:
                 raise UsageError(f"{', '.join(inputs)}: holds no rows")
             if plan.too_long:
@@ -198,7 +200,7 @@ def score(
                 )
             if done:
                 progress.say(f"continuing: {done} rows are done already, {plan.rows - done} are to do")
-            with progress.counting(plan.rows - done), Stop(progress.say) as stop:
+            with progress.counting(plan.rows - done), StopSignal(progress.say) as stop:
                 summary = run.score(progress.add, stop.asked)
             if not run.complete:
                 progress.say(
@@ -207,7 +209,7 @@ def score(
                 )
                 raise typer.Exit(stop.exit_code)
             rate = judge.engine.statistics().get("rate")
-            estimate = Estimate.of(judge, plan, summary, out, rate) if engine == "dry-run" else None
+            estimate = CostEstimate.of(judge, plan, summary, out, rate) if engine == "dry-run" else None
     print_table(headed(read_notices(out), estimate.table() if estimate else summary.table()))
     progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
     counted = judge.engine.statistics()
@@ -222,7 +224,7 @@ def score(
         raise typer.Exit(FAILED_ROWS)
 
 
-def _repeated(plan: Plan) -> str:
+def _repeated(plan: RunPlan) -> str:
     row = plan.repeated_id()
     system = f" and the system {row.system!r}" if row.system else ""
     return (
@@ -246,9 +248,10 @@ def prompt(
 ) -> None:
     """Print exactly what the judge will be sent."""
     from localjudge.records import Failure
-    from localjudge.rows import check_inputs, find_inputs, parse_columns, read_rows
-    from localjudge.rubric import Rubric
-    from localjudge.terminal import unfiltered
+    from localjudge.rows.columns import parse_columns
+    from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.system.terminal import unfiltered
 
     columns = parse_columns(column or ())
     judged_by = Rubric.load(rubric, guard=guard)
@@ -257,8 +260,8 @@ def prompt(
     settle_environment(allow_download=allow_download)
     encode = None
     if tokens:
-        from localjudge.model import Model
-        from localjudge.model.manifest import changes_since_verified
+        from localjudge.models.model import Model
+        from localjudge.models.model_manifest import changes_since_verified
 
         found = Model.find(model, allow_download=allow_download)
         changes_since_verified(found)
@@ -295,7 +298,7 @@ def repeat(
 ) -> None:
     """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""
     settle_environment()
-    from localjudge.run.repeat import repeat as judge_again
+    from localjudge.runs.repeat import repeat as judge_again
 
     repetition = judge_again(run, sample, seed)
     if as_json:

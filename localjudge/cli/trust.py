@@ -19,10 +19,10 @@ from localjudge.cli.options import (
     print_table,
 )
 from localjudge.errors import UsageError
-from localjudge.requirements import require
+from localjudge.system.requirements import require
 
 if TYPE_CHECKING:
-    from localjudge.trust.scores import Of, Scores
+    from localjudge.analysis.scores import Of, Scores
 
 RunFolders = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Run directories.", show_default=False)
@@ -93,11 +93,11 @@ def agree(
 ) -> None:
     """Compare a run with labels: agreement, how far the labellers agree, and what length alone would reach."""
     require("agree", "trust", *input_extras([*labels, *(inputs or ())]))
-    from localjudge.trust.agreement import agree as compare
-    from localjudge.trust.labels import parse_mapping, read_labels
-    from localjudge.trust.scores import read_scores
-    from localjudge.trust.tables import agreement_tables
-    from localjudge.trust.texts import measure
+    from localjudge.analysis.agreement import agree as compare
+    from localjudge.analysis.analysis_tables import agreement_tables
+    from localjudge.analysis.labels import parse_mapping, read_labels
+    from localjudge.analysis.measured_texts import measure
+    from localjudge.analysis.scores import read_scores
 
     _refuse_dry_runs([run], allow_dry_run)
     scores = read_scores([run])
@@ -129,11 +129,11 @@ def rank(
 ) -> None:
     """Compare systems: means with intervals, which cannot be told apart, and what length has to do with it."""
     require("rank", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
-    from localjudge.trust.labels import parse_mapping, read_labels
-    from localjudge.trust.ranking import rank as compare
-    from localjudge.trust.scores import read_scores
-    from localjudge.trust.tables import ranking_tables
-    from localjudge.trust.texts import measure
+    from localjudge.analysis.analysis_tables import ranking_tables
+    from localjudge.analysis.labels import parse_mapping, read_labels
+    from localjudge.analysis.measured_texts import measure
+    from localjudge.analysis.ranking import rank as compare
+    from localjudge.analysis.scores import read_scores
 
     if scores not in (None, "expected", "integer"):
         raise UsageError(f"--scores {scores}: there are expected and integer")
@@ -171,12 +171,12 @@ def jury(
 ) -> None:
     """Put judges together, or samples of one: what they agree on, who is the odd one, their scores as a run."""
     require("jury", "trust")
-    from localjudge.trust.jury import convene
-    from localjudge.trust.tables import jury_tables
-    from localjudge.trust.verdict import write_jury
+    from localjudge.analysis.analysis_tables import jury_tables
+    from localjudge.analysis.jury import compare_judges
+    from localjudge.analysis.jury_run import write_jury
 
     _refuse_dry_runs(runs, allow_dry_run)
-    found = convene(runs, splits, resamples, seed)
+    found = compare_judges(runs, splits, resamples, seed)
     _print(found.as_dict(), jury_tables(found), as_json)
     if out is not None:
         summary = write_jury(runs, out)
@@ -197,10 +197,10 @@ def calibrate(
     """Fit a monotone map from the judge's scores to people's, and say what it gains on unseen instructions."""
     require("calibrate", "trust", *input_extras([*labels, *(inputs or ())]))
     check_out_file(out)
-    from localjudge.trust.calibration import fit
-    from localjudge.trust.labels import parse_mapping, read_labels
-    from localjudge.trust.scores import read_scores
-    from localjudge.trust.tables import calibration_table
+    from localjudge.analysis.analysis_tables import calibration_table
+    from localjudge.analysis.calibration import fit
+    from localjudge.analysis.labels import parse_mapping, read_labels
+    from localjudge.analysis.scores import read_scores
 
     _refuse_dry_runs([run], allow_dry_run)
     scores = read_scores([run])
@@ -222,14 +222,14 @@ def import_scores(
     column: ColumnNames = None,
 ) -> None:
     """Write scores that were made elsewhere as a run, for the commands that read runs."""
-    from localjudge.rows import parse_columns
-    from localjudge.trust.existing import adopt
-    from localjudge.trust.labels import parse_mapping
+    from localjudge.analysis.imported_scores import import_scores
+    from localjudge.analysis.labels import parse_mapping
+    from localjudge.rows.columns import parse_columns
 
     lowest, dash, highest = scale.partition("-")
     if not (dash and lowest.isdecimal() and highest.isdecimal()):
         raise UsageError(f"--scale {scale}: write LOWEST-HIGHEST, such as 1-5")
-    summary = adopt(
+    summary = import_scores(
         inputs,
         out,
         aspect,
@@ -243,8 +243,8 @@ def import_scores(
 
 
 def _refuse_dry_runs(runs: list[Path], allowed: bool) -> None:
-    from localjudge.run.manifest import read_manifest
-    from localjudge.run.notices import refuse_dry_run
+    from localjudge.runs.notices import refuse_dry_run
+    from localjudge.runs.run_manifest import read_manifest
 
     for run in () if allowed else runs:
         refuse_dry_run(read_manifest(run), run)
@@ -255,7 +255,7 @@ def _calibrated(
 ) -> Scores | None:
     if file is None:
         return None
-    from localjudge.trust.calibration import Calibration
+    from localjudge.analysis.calibration import Calibration
 
     found = Calibration.load(file)
     if set(found.labels) & set(labels):

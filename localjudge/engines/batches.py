@@ -6,7 +6,7 @@ import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from localjudge.prompt import Halt, Prompt
+from localjudge.prompts.prompt import Prompt, StopSubmitting
 
 # Prompts are padded to the next of these lengths, a quarter of an octave apart: at most 19 % of padding.
 _LENGTHS = [int(32 * 2 ** (step / 4)) for step in range(60)]
@@ -30,6 +30,6 @@ def batches(prompts: Iterable[Prompt], size: int, longest: int) -> Iterator[tupl
             waiting[length].append(prompt)
             if len(waiting[length]) == size:
                 yield length, waiting.pop(length)
-    except Halt:
+    except StopSubmitting:
         return
     yield from sorted(waiting.items())

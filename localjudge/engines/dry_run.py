@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.engines import Completion, Decoding, completion
+from localjudge.engines.protocol import Completion, Decoding, completion
 from localjudge.errors import UsageError
-from localjudge.model import Model
-from localjudge.prompt import Prompt, until_halt
+from localjudge.models.model import Model
+from localjudge.prompts.prompt import Prompt, until_stopped
 
 _POOL, _AT_ONCE = 48, 64
 _TYPICAL = 60
@@ -51,7 +51,7 @@ class DryRunEngine:
         return {"prompt_tokens": self._prompt_tokens, "rate": self._rate}
 
     def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
-        waiting = until_halt(prompts)
+        waiting = until_stopped(prompts)
         while batch := list(islice(waiting, _AT_ONCE)):
             self._prompt_tokens += sum(len(prompt.tokens) for prompt in batch)
             yield [self._complete(prompt) for prompt in batch]
@@ -87,14 +87,14 @@ def _answer(model: Model, decoding: Decoding, seed: int) -> list[int]:
     state = table.entry
     while not table.is_complete(state):
         left = decoding.max_tokens - len(answer)
-        allowed = table.allowed(state, left, decoding.stretch)
+        allowed = table.allowed(state, left, decoding.closing_margin)
         if state == table.thinking:
             allowed &= table.next_state[state] == table.start
         goes_on = allowed & table.in_rationale[table.next_state[state]] & (table.next_state[state] >= 0) & words
         if len(answer) < _TYPICAL and goes_on.any():
             allowed = goes_on
         elif state not in table.score_state:
-            need = np.where(allowed, table.need(state), np.iinfo(np.int32).max)
+            need = np.where(allowed, table.tokens_required(state), np.iinfo(np.int32).max)
             allowed = need == need.min()
         token = int(random.choice(np.flatnonzero(allowed)))
         answer.append(token)

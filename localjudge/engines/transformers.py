@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, StoppingCriteria
 
-from localjudge.decoding import HostTable
-from localjudge.engines import Completion, Decoding, completion
+from localjudge.constraint.masking import HostTable
 from localjudge.engines.batches import batches, longest_prompt
+from localjudge.engines.protocol import Completion, Decoding, completion
 from localjudge.errors import EngineError, ModelError, UsageError
-from localjudge.model import Model
-from localjudge.model.architecture import check_tensors
-from localjudge.model.weights import INDEX
-from localjudge.prompt import Prompt
+from localjudge.models.architecture import check_tensors
+from localjudge.models.model import Model
+from localjudge.models.weights import INDEX
+from localjudge.prompts.prompt import Prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class TransformersEngine:
             raise ModelError(
                 f"model {model.name}: {str(error).strip().splitlines()[0]}; localjudge models verify says more"
             ) from None
-        self._table = HostTable(decoding.table, decoding.stretch, self._device, self.batch_size)
+        self._table = HostTable(decoding.table, decoding.closing_margin, self._device, self.batch_size)
 
     def describe(self) -> Mapping[str, Any]:
         return {
@@ -144,7 +144,7 @@ class TransformersEngine:
         for row, prompt in enumerate(batch):
             tokens[row, length - len(prompt.tokens) :] = torch.tensor(prompt.tokens)
             attention[row, length - len(prompt.tokens) :] = 1
-        answers = _Answers(self._table, self._decoding, [prompt.seed for prompt in batch])
+        answers = _BatchAnswers(self._table, self._decoding, [prompt.seed for prompt in batch])
         try:
             with torch.inference_mode():
                 output = self._model.generate(
@@ -195,7 +195,7 @@ def _loadable(folder: Path) -> Iterator[Path]:
         yield Path(scratch)
 
 
-class _Answers(LogitsProcessor):  # type: ignore[misc]
+class _BatchAnswers(LogitsProcessor):  # type: ignore[misc]
     """The answers of a batch on their way: constrains the next tokens and picks them.
 
     A sampled row draws from random numbers of its own, so what it draws does not depend on its neighbours.
@@ -250,7 +250,7 @@ class _Answers(LogitsProcessor):  # type: ignore[misc]
 class _Completed(StoppingCriteria):  # type: ignore[misc]
     """Stops each row where its answer is complete."""
 
-    def __init__(self, answers: _Answers) -> None:
+    def __init__(self, answers: _BatchAnswers) -> None:
         self._answers = answers
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:

@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from localjudge.analysis.agreement import Agreement
+from localjudge.analysis.interval import Estimate
+from localjudge.analysis.ranking import Ranking
+from localjudge.analysis.scores import Scores, run_names
 from localjudge.audit.findings import Audit
 from localjudge.errors import UsageError
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.radar import radar
-from localjudge.run import read_notices
-from localjudge.run.notices import together
-from localjudge.trust.agreement import Agreement
-from localjudge.trust.estimate import Estimate
-from localjudge.trust.ranking import Ranking
-from localjudge.trust.scores import Scores, run_names
+from localjudge.runs.notices import together
+from localjudge.runs.reader import read_notices
 
 _STATISTICS = {
     "pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall", "kappa": "kappa", "exact": "exact",

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.run import JUDGEMENTS, read_lines
-from localjudge.run.journal import journal_lines
-from localjudge.run.manifest import read_manifest
-from localjudge.run.texts import Text, Texts
-from localjudge.trust.scores import common_rubric, run_names
+from localjudge.analysis.scores import common_rubric, run_names
+from localjudge.runs.journal import journal_lines
+from localjudge.runs.reader import JUDGEMENTS, read_lines
+from localjudge.runs.row_texts import Text, Texts
+from localjudge.runs.run_manifest import read_manifest
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
 """The bits of a judgement's flags."""

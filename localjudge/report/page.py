@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.durable import replacing
 from localjudge.errors import UsageError
 from localjudge.report.judgements import Judgements
-from localjudge.run.texts import Text
+from localjudge.runs.row_texts import Text
+from localjudge.system.durable import replacing
 
 CHUNK = 200_000
 """Characters of text from which on a chunk of judgements is closed."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from localjudge.analysis.interval import Estimate
 from localjudge.report.charts import SERIES_COLOURS, Spec, series_colour
 from localjudge.report.judgements import Judgements
-from localjudge.trust.estimate import Estimate
 
 MOST_IN_RADAR = len(SERIES_COLOURS)
 _FONT = "system-ui, sans-serif"

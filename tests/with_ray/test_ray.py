@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from localjudge import Judge, Judgement, ModelError, Rubric, UsageError
-from localjudge.cluster import Cluster
-from localjudge.records import Outcome, from_line
+from localjudge.engines.cluster import Cluster
+from localjudge.line_format import from_line
+from localjudge.records import Outcome
 
 pytest.importorskip("ray")
 

@@ -14,8 +14,8 @@ import pytest
 
 pytest.importorskip("ray")
 
-from localjudge.cluster import Cluster
-from localjudge.doctor.cluster import examine_cluster
+from localjudge.diagnostics.ray_check import examine_cluster
+from localjudge.engines.cluster import Cluster
 
 # What a node's Python runs first, so that it is not as the driver's.
 ANOTHER_PYTHON = "import platform; platform.python_version = lambda: '3.9.9'"
@@ -99,7 +99,7 @@ def test_a_node_with_other_versions_and_without_room_is_red(other_cluster: Calla
 def test_a_node_that_takes_too_long_to_start_a_process_is_red(
     nodes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("localjudge.doctor.cluster._ANSWER_SECONDS", 0.001)
+    monkeypatch.setattr("localjudge.diagnostics.ray_check._ANSWER_SECONDS", 0.001)
     reds = [check for check in examine_cluster(Cluster(nodes.address)) if check.state == "wrong"]
     assert len(reds) == 3
     assert all("started no process in 0 s" in red.found and red.mend for red in reds)

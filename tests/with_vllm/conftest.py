@@ -17,12 +17,12 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from localjudge import Rubric
-from localjudge.engines import Decoding
-from localjudge.grammar import token_table
-from localjudge.model import Model
+from localjudge.constraint.compiler import token_table
+from localjudge.engines.protocol import Decoding
+from localjudge.models.model import Model
 
 if TYPE_CHECKING:
-    from localjudge.engines.vllm import VllmEngine
+    from localjudge.engines.vllm.vllm_engine import VllmEngine
 
 if find_spec("vllm"):
     os.environ |= {
@@ -77,7 +77,7 @@ def rubric() -> Rubric:
 def decoding(model: Model, rubric: Rubric) -> Decoding:
     """Greedy, with little room."""
     table = token_table(rubric, model.vocabulary)
-    return Decoding(table, table.limit(NEAR), stretch=2)
+    return Decoding(table, table.limit(NEAR), closing_margin=2)
 
 
 OpenEngine = Callable[..., "VllmEngine"]
@@ -95,7 +95,7 @@ def open_engine(options: dict[str, str]) -> Iterator[OpenEngine]:
     opened = []
 
     def start(model: Model, decoding: Decoding, kind: Any = None, **more: object) -> VllmEngine:
-        from localjudge.engines.vllm import VllmEngine
+        from localjudge.engines.vllm.vllm_engine import VllmEngine
 
         engine = (kind or VllmEngine)(
             model, decoding, options | {name: str(value).lower() for name, value in more.items()}

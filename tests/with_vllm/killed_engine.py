@@ -11,11 +11,11 @@ from pathlib import Path
 import psutil
 
 from localjudge import Rubric
-from localjudge.engines import Decoding
-from localjudge.engines.vllm import VllmEngine
-from localjudge.grammar import token_table
-from localjudge.model import Model
-from localjudge.prompt import Prompt
+from localjudge.constraint.compiler import token_table
+from localjudge.engines.protocol import Decoding
+from localjudge.engines.vllm.vllm_engine import VllmEngine
+from localjudge.models.model import Model
+from localjudge.prompts.prompt import Prompt
 
 OPTIONS = {"dtype": "float32", "enforce_eager": "true", "block_size": "32", "max_model_len": "512"}
 
@@ -23,7 +23,7 @@ OPTIONS = {"dtype": "float32", "enforce_eager": "true", "block_size": "32", "max
 def main() -> None:
     model, rubric = Model.find(sys.argv[1]), Rubric.load()
     table = token_table(rubric, model.vocabulary)
-    decoding = Decoding(table, table.limit(24), stretch=4, temperature=1.0)
+    decoding = Decoding(table, table.limit(24), closing_margin=4, temperature=1.0)
     engine = VllmEngine(model, decoding, OPTIONS | {"max_num_seqs": "16"}, log=Path(sys.argv[2]))
     report = {}
     for victim in ("EngineCore", "Worker"):

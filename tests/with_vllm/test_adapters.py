@@ -35,11 +35,12 @@ from vllm.v1.worker.gpu.sample.logits_processor import (
 from vllm.v1.worker.gpu.states import RequestState
 
 from localjudge import Rubric
-from localjudge.engines import vllm_v1, vllm_v2
-from localjudge.engines.vllm_worker import KEY, WorkerSettings
-from localjudge.grammar import token_table
-from localjudge.table import TokenTable
-from localjudge.vocabulary import Vocabulary
+from localjudge.constraint.compiler import token_table
+from localjudge.constraint.token_table import TokenTable
+from localjudge.constraint.vocabulary import Vocabulary
+from localjudge.engines.vllm import v1_runner as vllm_v1
+from localjudge.engines.vllm import v2_runner as vllm_v2
+from localjudge.engines.vllm.score_collector import KEY, TableSettings
 
 CPU = torch.device("cpu")
 WORDS = [b"x", b"The", b" answer", b" is", b" right", b".", b" Not"]
@@ -164,8 +165,8 @@ class Config:
 
     def __init__(self, table: TokenTable, drafts: int = 0) -> None:
         file = self.folder / ("thinking.npz" if table is THINKING else "answering.npz")
-        self.additional_config = WorkerSettings(
-            str(file), stretch=STRETCH, limit=LONGEST, max_tokens=MOST, slots=SLOTS
+        self.additional_config = TableSettings(
+            str(file), closing_margin=STRETCH, limit=LONGEST, max_tokens=MOST, slots=SLOTS
         ).as_config()
         self.speculative_config = SimpleNamespace(num_speculative_tokens=drafts) if drafts else None
 

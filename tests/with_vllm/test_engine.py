@@ -25,12 +25,13 @@ from vllm.inputs import TokensPrompt
 from vllm.platforms.cpu import CpuPlatform
 
 from localjudge import EngineError, ModelError, Rubric, UsageError
-from localjudge.engines import Completion, Decoding
+from localjudge.constraint.compiler import token_table
+from localjudge.engines.protocol import Completion, Decoding
 from localjudge.engines.transformers import TransformersEngine
-from localjudge.engines.vllm import VllmEngine, _Flight
-from localjudge.grammar import token_table
-from localjudge.model import Model
-from localjudge.prompt import Prompt
+from localjudge.engines.vllm.session import InFlightRequest
+from localjudge.engines.vllm.vllm_engine import VllmEngine
+from localjudge.models.model import Model
+from localjudge.prompts.prompt import Prompt
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's own
 
@@ -73,7 +74,7 @@ class Mixed(VllmEngine):
     def limit(self, tag: int) -> int:
         return self._decoding.limit - tag % 7
 
-    def _params(self, flight: _Flight) -> Any:
+    def _params(self, flight: InFlightRequest) -> Any:
         params = super()._params(flight)
         params.temperature = self.temperature(flight.prompt.tag)
         params.max_tokens = self.limit(flight.prompt.tag)
@@ -83,7 +84,7 @@ class Mixed(VllmEngine):
 @pytest.fixture(scope="module")
 def rich(decoding: Decoding, rubric: Rubric, model: Model) -> Decoding:
     """Room for rationales that differ in length by much."""
-    return Decoding(decoding.table, decoding.table.limit(48), stretch=12)
+    return Decoding(decoding.table, decoding.table.limit(48), closing_margin=12)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def test_answers_after_thinking_are_whole_and_keep_their_own_limit(
 ) -> None:
     budget, end = 12, 300
     table = decoding.table.after_thinking(model.vocabulary, opens=None, ends=end, limit=decoding.limit)
-    thinking = Decoding(table, decoding.limit, decoding.stretch, temperature=2.0, thinking_budget=budget)
+    thinking = Decoding(table, decoding.limit, decoding.closing_margin, temperature=2.0, thinking_budget=budget)
     answered = complete(open_engine(model, thinking, **STARVED), prompts(100))
     assert len(answered) == 100
     thoughts = set[int]()
@@ -218,7 +219,7 @@ def reference_logprobs(
     """The same prompts, with the log probabilities after the mask that vLLM gives for the scores' tokens."""
     core, answered = engine._engine, {}
     for prompt in asked:
-        params = engine._params(_Flight(prompt, slot=prompt.tag))
+        params = engine._params(InFlightRequest(prompt, slot=prompt.tag))
         params.logprob_token_ids = scores
         core.add_request(str(prompt.tag), TokensPrompt(prompt_token_ids=prompt.tokens), params)
     while core.has_unfinished_requests():
@@ -236,7 +237,7 @@ def test_both_engines_give_the_same_greedy_answers(
     if which == "bundled":
         model = Model.find()
         table = token_table(Rubric.load(), model.vocabulary)
-        decoding = Decoding(table, table.limit(24), stretch=6)
+        decoding = Decoding(table, table.limit(24), closing_margin=6)
         engine = open_engine(model, decoding, max_num_seqs=16)
         asked = [Prompt(n, model.prompts.encode(f"Question {n}? " + "word " * n), n) for n in range(12)]
     else:

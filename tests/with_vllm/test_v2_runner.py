@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("vllm")
 
-from localjudge.model import Model
+from localjudge.models.model import Model
 
 
 def test_answers_in_the_v2_runner_are_whole_and_those_of_the_plain_engine(model: Model) -> None:

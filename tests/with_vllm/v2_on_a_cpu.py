@@ -73,12 +73,12 @@ def main() -> None:
     import numpy as np
 
     from localjudge import Rubric
-    from localjudge.engines import Decoding
+    from localjudge.constraint.compiler import token_table
+    from localjudge.engines.protocol import Decoding
     from localjudge.engines.transformers import TransformersEngine
-    from localjudge.engines.vllm import VllmEngine
-    from localjudge.grammar import token_table
-    from localjudge.model import Model
-    from localjudge.prompt import Prompt
+    from localjudge.engines.vllm.vllm_engine import VllmEngine
+    from localjudge.models.model import Model
+    from localjudge.prompts.prompt import Prompt
 
     class Mixed(VllmEngine):
         """Every other row is sampled, and has a smaller limit."""
@@ -91,7 +91,7 @@ def main() -> None:
 
     model, rubric = Model.find(sys.argv[1]), Rubric.load()
     table = token_table(rubric, model.vocabulary)
-    decoding = Decoding(table, table.limit(9), stretch=3)
+    decoding = Decoding(table, table.limit(9), closing_margin=3)
     options = {
         "dtype": "float32",
         "enforce_eager": True,

@@ -1,0 +1,230 @@
+"""A monotone map from a judge's scores to people's: fitted, checked out of sample, applied in reports only.
+
+The map is scikit-learn's isotonic regression of the mean label on the score: never falling, otherwise free.
+Since that fits noise too, what it gains is measured by cross-validation that leaves out whole instructions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from localjudge.analysis.interval import UNDEFINED
+from localjudge.analysis.labels import Labels
+from localjudge.analysis.resampling import RESAMPLES, averages, studentise
+from localjudge.analysis.scores import Floats, Integers, Of, Scores
+from localjudge.errors import UsageError
+from localjudge.runs.notices import kinds
+from localjudge.system.durable import replacing
+
+_DECISIVE = ("rubric", "model")
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Interval(_Record):
+    """A value and its 95 % interval, as `Estimate`."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class AspectMap(_Record):
+    """The map of one aspect: piecewise linear through the points, level beyond them; and what it was worth.
+
+    `before` and `after` are the root mean squared errors on instructions that the map had not seen, and
+    `constant` that of always saying the mean of the labels that it had. `gain` is the mean squared error less
+    with the map than without (above 0: the map helps). None where there are too few instructions to tell.
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    rows: int
+    instructions: int
+    folds: int
+    before: float | None
+    after: float | None
+    constant: float | None
+    gain: Interval
+
+    @property
+    def has_gain(self) -> bool:
+        """Whether a gain is shown: the interval lies above 0."""
+        return self.gain.low is not None and self.gain.low > 0
+
+
+class Calibration(_Record):
+    """A judge's calibration, as it stands in its file."""
+
+    format: Literal[1] = 1
+    judge: dict[str, str]
+    """The digests of rubric and model that it belongs to."""
+    model: str
+    of: Of
+    labels: tuple[str, ...]
+    """SHA-256 of each label file."""
+    aspects: dict[str, AspectMap]
+    notices: tuple[str, ...] = ()
+    """Those of the run that it was fitted on."""
+
+    @classmethod
+    def load(cls, file: Path) -> Self:
+        """Read a calibration.
+
+        Raises:
+            UsageError: the file cannot be read or is no calibration.
+        """
+        try:
+            return cls.model_validate_json(file.read_bytes())
+        except OSError as error:
+            raise UsageError(f"--calibration {file}: {error.strerror}") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise UsageError(f"--calibration {file}: no calibration: {place}: {first['msg']}") from None
+
+    def save(self, file: Path) -> None:
+        """Write the file, whole or not at all."""
+        with replacing(file) as scratch:
+            scratch.write_text(json.dumps(self.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
+
+    def apply(self, aspect: str, values: Floats) -> Floats:
+        """The scores of an aspect on the labels' scale; as they are, where the aspect has no map."""
+        if aspect not in self.aspects:
+            return values
+        points = self.aspects[aspect]
+        return np.interp(values, points.x, points.y)
+
+    def apply_to(self, scores: Scores, without_gain: Sequence[str] = ()) -> Scores:
+        """The calibrated aspects of the scores, with `expected` calibrated; nothing stored changes.
+
+        An aspect without a map, or whose map has no shown gain, is left out: beside calibrated scores, scores
+        as they were would be taken for such. The notices name both kinds.
+
+        Args:
+            scores: of the judge that the maps were fitted for.
+            without_gain: aspects to calibrate although no gain is shown.
+
+        Raises:
+            UsageError: the scores are another judge's, or lack the kind of score that the map takes; or no
+                aspect is left.
+        """
+        for folder, manifest in zip(scores.folders, scores.manifests, strict=True):
+            if judge_of(manifest) != self.judge:
+                raise UsageError(
+                    f"--calibration: fitted for {self.model}, and {folder} is by {manifest['model']['name']} "
+                    "or another rubric; fit one with localjudge calibrate"
+                )
+        if unknown := set(without_gain) - set(self.aspects):
+            raise UsageError(
+                f"--allow-no-gain {', '.join(sorted(unknown))}: the calibration has maps of "
+                f"{', '.join(self.aspects)}"
+            )
+        mapped = [aspect for aspect in scores.aspects if aspect in self.aspects]
+        no_gain = [aspect for aspect in mapped if not self.aspects[aspect].has_gain]
+        refused = [aspect for aspect in no_gain if aspect not in without_gain]
+        kept = [aspect for aspect in mapped if aspect not in refused]
+        no_map = [aspect for aspect in scores.aspects if aspect not in mapped]
+        left = [f"{', '.join(no_map)} (no map)"] * bool(no_map)
+        left += [f"{', '.join(refused)} (no gain is shown; --allow-no-gain ASPECT takes it)"] * bool(refused)
+        if not kept:
+            raise UsageError(f"--calibration: no aspect is left to calibrate: {', '.join(left)}")
+        doubtful = [aspect for aspect in kept if aspect in no_gain]
+        told = [f"calibrated: {', '.join(kept)}"]
+        told += [f"no gain is shown for {', '.join(doubtful)}"] * bool(doubtful)
+        told += [f"left out: {', '.join(left)}"] * bool(left)
+        told += [f"fitted on scores with notices ({kinds(self.notices)})"] * bool(self.notices)
+        places = [scores.aspects.index(aspect) for aspect in kept]
+        columns = [self.apply(aspect, scores.column(aspect, self.of)) for aspect in kept]
+        return replace(
+            scores,
+            aspects=tuple(kept),
+            integer=scores.integer[:, places],
+            expected=np.column_stack(columns),
+            notices=(*scores.notices, "; ".join(told)),
+            calibrated=True,
+        )
+
+
+def judge_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """What a calibration belongs to: the digests of the rubric and of the model."""
+    return {name: str(manifest["settings"].get(name)) for name in _DECISIVE}
+
+
+FOLDS = 5
+
+
+def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 0) -> Calibration:
+    """Fit a map for each aspect that has labels, and measure by cross-validation what it gains.
+
+    Args:
+        scores: of one judge.
+        labels: of some of its rows; people's mean is what the map aims at.
+        resamples: for the gain's interval.
+        seed: of the folds and the resamples.
+
+    Raises:
+        UsageError: no aspect has two different scores with labels.
+    """
+    of = scores.best
+    maps = {}
+    for aspect in labels.aspects:
+        rows, label = labels.means(aspect)
+        score, group = scores.column(aspect, of)[rows], scores.group[rows]
+        if len(np.unique(score)) > 1:
+            maps[aspect] = _fitted(score, label, group, resamples, seed)
+    if not maps:
+        raise UsageError(
+            f"{scores.where}: no aspect has two different scores on labelled rows, so there is nothing to fit"
+        )
+    manifest = scores.manifests[0]
+    return Calibration(
+        judge=judge_of(manifest),
+        model=str(manifest["model"]["name"]),
+        of=of,
+        labels=labels.digests,
+        aspects=maps,
+        notices=scores.notices,
+    )
+
+
+def _fitted(score: Floats, label: Floats, group: Integers, resamples: int, seed: int) -> AspectMap:
+    from sklearn.isotonic import IsotonicRegression
+    from sklearn.model_selection import GroupKFold
+
+    present, numbered = np.unique(group, return_inverse=True)
+    folds = min(FOLDS, len(present))
+    before = after = constant = None
+    gain = UNDEFINED
+    if folds > 1:
+        mapped, mean = np.empty_like(score), np.empty_like(score)
+        splits = GroupKFold(folds, shuffle=True, random_state=seed).split(score, label, group)
+        for seen, unseen in splits:
+            isotonic = IsotonicRegression(out_of_bounds="clip").fit(score[seen], label[seen])
+            mapped[unseen] = isotonic.predict(score[unseen])
+            mean[unseen] = label[seen].mean()
+        errors = [(column - label) ** 2 for column in (score, mapped, mean)]
+        before, after, constant = (float(np.sqrt(error.mean())) for error in errors)
+        less = averages((errors[0] - errors[1])[:, None], numbered.astype(np.int32), len(present))
+        gain = studentise(less, symmetric=True, resamples=resamples, seed=seed).estimates()[0]
+    whole = IsotonicRegression(out_of_bounds="clip").fit(score, label)
+    return AspectMap(
+        x=tuple(whole.X_thresholds_.tolist()),
+        y=tuple(whole.y_thresholds_.tolist()),
+        rows=len(score),
+        instructions=len(present),
+        folds=folds,
+        before=before,
+        after=after,
+        constant=constant,
+        gain=Interval(**gain.as_dict()),
+    )

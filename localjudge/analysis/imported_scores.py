@@ -1,0 +1,140 @@
+"""Scores that were made elsewhere, as a run: by a judge behind an API, by people, by another program."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from localjudge.analysis.labels import columns_of, label_values
+from localjudge.analysis.run_writer import write_run
+from localjudge.errors import UsageError
+from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
+from localjudge.rows.columns import Columns, as_row
+from localjudge.rows.inputs import find_inputs, read_records
+from localjudge.rubrics.rubric import Rubric, Scale, Template
+from localjudge.runs.summary import Summary
+
+
+def import_scores(
+    files: Sequence[str],
+    out: Path,
+    aspects: Sequence[str],
+    scale: tuple[int, int] = (1, 5),
+    judge: str = "elsewhere",
+    mapping: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
+) -> Summary:
+    """Write scores that stand in files of rows as a run.
+
+    A score is looked for as a label is (`localjudge.analysis.labels`), and of several in a list the first is
+    taken. Where numbers are not whole, they become the expected scores, and the nearest whole numbers the
+    integers. A row without a score of every aspect becomes a failure.
+
+    Args:
+        files: rows with their scores.
+        out: the run directory to make.
+        aspects: what was judged.
+        scale: its lowest and highest score.
+        judge: a name for who judged.
+        mapping: the aspect that a column of another name holds.
+        columns: the columns of fields that go by names of their own.
+
+    Raises:
+        UsageError: a file cannot be read, a score is no number or off the scale, or no row has scores.
+    """
+    names = find_inputs(files)
+    try:
+        rubric = Rubric(
+            name="elsewhere",
+            description=f"Scores that {judge} gave outside of localjudge; the template was never sent.",
+            aspects=tuple(aspects),
+            scale=Scale(lowest=scale[0], highest=scale[1]),
+            prompt=Template(template="{$instruction}\n\n{$candidate}"),
+        )
+    except ValueError as error:
+        raise UsageError(f"--aspect {', '.join(aspects)}: {error}") from None
+    settings = {
+        "engine": "elsewhere",
+        "rubric": rubric.digest,
+        "model": hashlib.sha256(judge.encode()).hexdigest(),
+    }
+    return write_run(
+        out,
+        _outcomes(names, rubric, settings, columns_of(rubric.aspects, mapping), columns or {}),
+        rubric=rubric,
+        settings=settings,
+        model=judge,
+        inputs=[str(Path(name).resolve()) for name in names],
+        columns=columns or {},
+    )
+
+
+def _outcomes(
+    names: Sequence[str],
+    rubric: Rubric,
+    settings: Mapping[str, Any],
+    wanted: Sequence[tuple[str, str]],
+    columns: Columns,
+) -> Iterator[Outcome]:
+    digest = settings_digest(settings)
+    fractions = any(
+        value is not None and value != round(value)
+        for name in names
+        for number, record in read_records(name)
+        if not isinstance(record, str)
+        for column, _ in wanted
+        for value in label_values(record, column, f"{name}:{number}")[:1]
+    )
+    judged = 0
+    for name in names:
+        for number, record in read_records(name):
+            row = as_row(record, f"{name}:{number}", columns)
+            if isinstance(row, Failure) or isinstance(record, str):
+                assert isinstance(row, Failure)
+                yield row
+                continue
+            outcome = _outcome(row, record, rubric, row_key(digest, row.digest), wanted, fractions)
+            judged += isinstance(outcome, Judgement)
+            yield outcome
+    if not judged:
+        raise UsageError(
+            f"{', '.join(names)}: no row has a score of {', '.join(rubric.aspects)}; name the columns with "
+            "--map THEIRS=OURS"
+        )
+
+
+def _outcome(
+    row: Row,
+    record: Mapping[str, Any],
+    rubric: Rubric,
+    key: str,
+    wanted: Sequence[tuple[str, str]],
+    fractions: bool,
+) -> Judgement | Failure:
+    scores = {}
+    for column, aspect in wanted:
+        values = label_values(record, column, row.source)
+        if values and values[0] is not None:
+            scores[aspect] = values[0]
+    common = row.identity | {"key": key}
+    if missing := [aspect for aspect in rubric.aspects if aspect not in scores]:
+        return Failure(**common, error=f"{row.source}: no score of {', '.join(missing)}")
+    for aspect, value in scores.items():
+        if not rubric.scale.lowest <= value <= rubric.scale.highest:
+            raise UsageError(
+                f"{row.source}: {aspect} is {value:g}, off the scale {rubric.scale.lowest} to "
+                f"{rubric.scale.highest}; give --scale LOWEST-HIGHEST"
+            )
+    rationale = record.get("rationale")
+    return Judgement(
+        **common,
+        rationale=rationale if isinstance(rationale, str) else json.dumps(rationale) if rationale else "",
+        scores={aspect: round(scores[aspect]) for aspect in rubric.aspects},
+        expected={aspect: scores[aspect] for aspect in rubric.aspects} if fractions else None,
+        rationale_cut=False,
+        prompt_tokens=0,
+        output_tokens=0,
+    )

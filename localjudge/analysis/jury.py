@@ -1,0 +1,277 @@
+"""Several judges, or several samples of one, on the same rows: their agreement, and their scores together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.analysis.agreement import correlation
+from localjudge.analysis.interval import Estimate
+from localjudge.analysis.krippendorff import alpha, alphas
+from localjudge.analysis.labels import Marks
+from localjudge.analysis.resampling import FEWEST, RESAMPLES, averages, draws, studentise
+from localjudge.analysis.scores import Floats, Integers, read_scores, run_names
+from localjudge.errors import UsageError
+
+SPLIT = 2
+"""Judges split on a row where the highest and the lowest score of an aspect lie this far apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Juror:
+    """One judge. `bias` is the mean of its scores less the mean of the others', and `with_rest` its Spearman
+    correlation with them; `alpha_without`, the others' ordinal alpha. By aspect."""
+
+    name: str
+    model: str
+    mean: Mapping[str, float]
+    bias: Mapping[str, float]
+    with_rest: Mapping[str, float | None]
+    alpha_without: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class JuryAspect:
+    """One aspect: the means over the rows of their jurors' mean, median and (where there is one) most frequent
+    score; the mean standard deviation of a row's scores; Krippendorff's alpha; and the share of rows with a
+    majority, with equal scores, and with scores that lie two or more apart."""
+
+    mean: Estimate
+    median: float
+    majority: float | None
+    spread: float
+    alpha_ordinal: Estimate
+    alpha_interval: Estimate
+    with_majority: float
+    unanimous: float
+    split: float
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRow:
+    """A row on which the jurors differ: their scores by aspect, in the order of the jurors."""
+
+    id: str
+    system: str
+    spread: float
+    scores: Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Jury:
+    """What several judges make of the same rows.
+
+    `odd` is the juror without whom the others agree most (ordinal alpha, the mean over the aspects), if their
+    agreeing better is more than chance, allowing for the choice among the jurors. None where nobody stands out,
+    and among two.
+    """
+
+    jurors: tuple[Juror, ...]
+    rows: int
+    instructions: int
+    not_shared: int
+    aspects: Mapping[str, JuryAspect]
+    odd: str | None
+    splits: tuple[SplitRow, ...]
+    notices: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def compare_judges(
+    folders: Sequence[Path],
+    splits: int = 10,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Jury:
+    """Compare several runs over the same rows.
+
+    Args:
+        folders: the runs, a juror each.
+        splits: how many of the rows to name on which the jurors differ most.
+        resamples: for the intervals.
+        seed: of the resamples.
+
+    Raises:
+        UsageError: fewer than two runs, or runs without a row that all have judged.
+    """
+    if len(folders) < 2:
+        raise UsageError("a jury takes two runs or more, by several judges or several samples of one")
+    scores = read_scores(folders, by_run=False)
+    places = _places(scores.run, scores.ids, [scores.systems[s] for s in scores.system], len(folders))
+    if not len(places):
+        raise UsageError(f"{scores.where}: no row that all have judged; rows go by id and system")
+    groups = scores.group[places]
+    if (groups != groups[:, :1]).any():
+        row = places[np.flatnonzero((groups != groups[:, :1]).any(axis=1))[0], 0]
+        raise UsageError(
+            f"{scores.where}: the row {scores.ids[row]!r} has another instruction or reference in one run than "
+            "in another; a jury judges the same rows"
+        )
+    table = scores.integer[places]  # rows, jurors, aspects
+    group = groups[:, 0]
+    aspects, without = {}, {}
+    for number, aspect in enumerate(scores.aspects):
+        aspects[aspect], without[aspect] = _aspect(
+            table[:, :, number], group, (scores.lowest, scores.highest), resamples, seed
+        )
+    jurors = _jurors(scores.aspects, table, without, folders, scores.manifests)
+    return Jury(
+        jurors=jurors,
+        rows=len(places),
+        instructions=len(np.unique(group)),
+        not_shared=len(scores.ids) - places.size,
+        aspects=aspects,
+        odd=_odd(table, group, [juror.name for juror in jurors], min(resamples, 200), seed),
+        splits=_splits(table, places, scores, splits),
+        notices=scores.notices,
+    )
+
+
+def _places(run: Integers, ids: list[str], systems: list[str], runs: int) -> NDArray[np.intp]:
+    """The numbers of each row that all runs have judged, [rows, runs]; the n-th of equal names is the n-th."""
+    found: dict[tuple[str, str, int], list[int]] = {}
+    seen: Counter[tuple[int, str, str]] = Counter()
+    for place, (number, name, system) in enumerate(zip(run.tolist(), ids, systems, strict=True)):
+        repeated = seen[number, name, system]
+        seen[number, name, system] += 1
+        members = found.setdefault((name, system, repeated), [])
+        if len(members) == number:
+            members.append(place)
+    whole = [members for members in found.values() if len(members) == runs]
+    return np.array(whole, dtype=np.intp).reshape(-1, runs)
+
+
+def _aspect(
+    table: Integers, group: Integers, ends: tuple[int, int], resamples: int, seed: int
+) -> tuple[JuryAspect, list[float | None]]:
+    rows, jurors = table.shape
+    numbered: Integers = np.unique(group, return_inverse=True)[1].astype(np.int32)
+    means = table.mean(axis=1)
+    mean = studentise(
+        averages(means[:, None], numbered, int(numbered.max()) + 1), *ends, resamples=resamples, seed=seed
+    ).estimates()[0]
+    ordinal, interval = alphas(_marks(table), numbered, resamples, seed)
+    majorities = [majority(row) for row in table.tolist()]
+    clear = [value for value in majorities if value is not None]
+    reach = table.max(axis=1) - table.min(axis=1)
+    without: list[float | None] = [
+        alphas(_marks(np.delete(table, juror, axis=1)), numbered, 0, seed)[0].value if jurors > 2 else None
+        for juror in range(jurors)
+    ]
+    aspect = JuryAspect(
+        mean=mean,
+        median=float(np.median(table, axis=1).mean()),
+        majority=float(np.mean(clear)) if clear else None,
+        spread=float(table.std(axis=1, ddof=1).mean()),
+        alpha_ordinal=ordinal,
+        alpha_interval=interval,
+        with_majority=len(clear) / rows,
+        unanimous=float((reach == 0).mean()),
+        split=float((reach >= SPLIT).mean()),
+    )
+    return aspect, without
+
+
+def majority(values: Sequence[int]) -> int | None:
+    """The score that more than half of the jurors gave; None where there is none."""
+    value, count = Counter(values).most_common(1)[0]
+    return value if 2 * count > len(values) else None
+
+
+def _marks(table: Integers) -> Marks:
+    rows, jurors = table.shape
+    return Marks(
+        np.repeat(np.arange(rows, dtype=np.int32), jurors),
+        np.tile(np.arange(jurors, dtype=np.int32), rows),
+        table.ravel().astype(np.float64),
+    )
+
+
+def _jurors(
+    aspects: tuple[str, ...],
+    table: Integers,
+    without: Mapping[str, list[float | None]],
+    folders: Sequence[Path],
+    manifests: Sequence[Mapping[str, Any]],
+) -> tuple[Juror, ...]:
+    jurors = []
+    for number, name in enumerate(run_names(folders)):
+        own = table[:, number].astype(np.float64)
+        rest: Floats = np.delete(table, number, axis=1).mean(axis=1)
+        jurors.append(
+            Juror(
+                name=name,
+                model=str(manifests[number]["model"]["name"]),
+                mean={aspect: float(own[:, place].mean()) for place, aspect in enumerate(aspects)},
+                bias={
+                    aspect: float((own[:, place] - rest[:, place]).mean())
+                    for place, aspect in enumerate(aspects)
+                },
+                with_rest={
+                    aspect: correlation("spearman", own[:, place], rest[:, place])
+                    for place, aspect in enumerate(aspects)
+                },
+                alpha_without={aspect: without[aspect][number] for aspect in aspects},
+            )
+        )
+    return tuple(jurors)
+
+
+def _odd(table: Integers, group: Integers, names: Sequence[str], resamples: int, seed: int) -> str | None:
+    """The juror that stands out."""
+    jurors = len(names)
+    if jurors < 3:
+        return None
+    members = [np.flatnonzero(group == one) for one in np.unique(group)]
+
+    def gains(rows: NDArray[np.intp]) -> list[float]:
+        every = _mean_alpha(table[rows])
+        return [_mean_alpha(np.delete(table[rows], juror, axis=1)) - every for juror in range(jurors)]
+
+    now = np.array(gains(np.arange(len(table))))
+    if not np.isfinite(now).any():
+        return None
+    best = int(np.nanargmax(now))
+    drawn = [
+        gains(np.concatenate([members[one] for one in np.repeat(np.arange(len(members)), weights.astype(int))]))
+        for block in draws(len(members), resamples, seed)
+        for weights in block
+    ]
+    least = np.nanquantile(np.array(drawn)[:, best], 0.025 / jurors) if drawn else np.nan
+    return names[best] if len(members) >= FEWEST and least > 0 else None
+
+
+def _mean_alpha(table: Integers) -> float:
+    """The ordinal alpha of jurors [rows, jurors, aspects], the mean over the aspects that have one."""
+    found = []
+    for place in range(table.shape[2]):
+        domain, value = np.unique(table[:, :, place], return_inverse=True)
+        counts = (value.reshape(table.shape[:2])[:, :, None] == np.arange(len(domain))).sum(axis=1)
+        found.append(alpha(counts.astype(np.float64), domain.astype(np.float64), "ordinal"))
+    known = [one for one in found if np.isfinite(one)]
+    return float(np.mean(known)) if known else float("nan")
+
+
+def _splits(table: Integers, places: NDArray[np.intp], scores: Any, most: int) -> tuple[SplitRow, ...]:
+    spread = table.std(axis=1, ddof=1).mean(axis=1)
+    order = np.argsort(-spread, kind="stable")[:most]
+    return tuple(
+        SplitRow(
+            id=scores.ids[places[row, 0]],
+            system=scores.systems[scores.system[places[row, 0]]],
+            spread=float(spread[row]),
+            scores={
+                aspect: tuple(table[row, :, place].tolist()) for place, aspect in enumerate(scores.aspects)
+            },
+        )
+        for row in order
+        if spread[row] > 0
+    )

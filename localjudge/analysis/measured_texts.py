@@ -1,0 +1,79 @@
+"""The rows that a run judged, read again from its inputs: which text belongs to which score."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.analysis.scores import Floats, Scores
+from localjudge.records import Row
+from localjudge.rows.inputs import find_inputs
+from localjudge.runs.row_texts import rows_again
+
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What a judge should not be a mere echo of, for each of n rows.
+
+    `length` is the candidate's in characters; `overlap`, the F1 of its words with the reference's (None unless
+    every known row has a reference). `known` says which rows' texts were found; elsewhere the numbers are 0.
+    """
+
+    length: Floats
+    overlap: Floats | None
+    known: NDArray[np.bool_]
+
+
+def judged_rows(scores: Scores, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
+    """The number of each judged row whose text is found, and the row.
+
+    Args:
+        inputs: the files to read; without them, those that the runs name, as far as they are still there.
+
+    Raises:
+        UsageError: one of `inputs` cannot be read.
+    """
+    find_inputs(inputs)
+    for number, manifest in enumerate(scores.manifests):
+        places: dict[str, list[int]] = defaultdict(list)
+        for place in np.flatnonzero(scores.run == number).tolist():
+            places[scores.digests[place]].append(place)
+        for row in rows_again(manifest, inputs, problems=[]):
+            for place in places.pop(row.digest.hex(), ()):
+                yield place, row
+
+
+def measure(scores: Scores, inputs: Sequence[str] = ()) -> Measures | None:
+    """Length and overlap of the rows whose texts are found, or None where none is.
+
+    Args:
+        inputs: as for `judged_rows`.
+    """
+    rows = len(scores.ids)
+    length, overlap = np.zeros(rows), np.zeros(rows)
+    known = np.zeros(rows, dtype=np.bool_)
+    referenced = True
+    for place, row in judged_rows(scores, inputs):
+        known[place] = True
+        length[place] = len(row.candidate)
+        if row.reference is None:
+            referenced = False
+        else:
+            overlap[place] = word_overlap(row.candidate, row.reference)
+    if not known.any():
+        return None
+    return Measures(length, overlap if referenced else None, known)
+
+
+def word_overlap(candidate: str, reference: str) -> float:
+    """The F1 of two texts' words, counted as often as they occur (as SQuAD's evaluation, arXiv:1606.05250)."""
+    ours, theirs = (Counter(_WORD.findall(text.lower())) for text in (candidate, reference))
+    shared = (ours & theirs).total()
+    return 2 * shared / (ours.total() + theirs.total()) if shared else 0.0

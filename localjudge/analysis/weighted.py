@@ -1,0 +1,106 @@
+"""The statistics of agreement under weights: thousands of resamples of the same pairs at once.
+
+A resample of rows is a weight for each row, how often it was drawn. Each function takes pairs `x`, `y` [m] and
+weights [B, m], whole numbers of 0 or more, and gives [B] numbers: what SciPy's (for kappa, scikit-learn's)
+function gives on the rows, each repeated as often as it weighs. NaN where it is undefined.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.analysis.scores import Floats
+
+_SMALLEST = 1e-12
+"""A variance below this share of its terms is rounding: the column is constant."""
+
+
+def pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Pearson's correlation."""
+    x, y = x - x.mean(), y - y.mean()
+    n, sx, sy, sxx, syy, sxy = (weights @ np.column_stack([np.ones_like(x), x, y, x * x, y * y, x * y])).T
+    return _correlation(n, sx, sy, sxx, syy, sxy)
+
+
+def spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Spearman's: Pearson's of the ranks in each resample, where ties share their mean rank."""
+    rx, ry = _ranks(x, weights), _ranks(y, weights)
+    n = weights.sum(axis=1)
+    # From the mean rank, so that nothing cancels in the sums.
+    rx -= (n[:, None] + 1) / 2
+    ry -= (n[:, None] + 1) / 2
+    wx, wy = weights * rx, weights * ry
+    return _correlation(
+        n, wx.sum(axis=1), wy.sum(axis=1), (wx * rx).sum(axis=1), (wy * ry).sum(axis=1), (wx * ry).sum(axis=1)
+    )
+
+
+def kendall(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Kendall's tau-b.
+
+    For each level of y, how much weight of it lies below a row's x: a pair counts once, from its higher x. This
+    takes m times the levels of y; labels have few.
+    """
+    order = np.argsort(x, kind="stable")
+    x, y, weights = x[order], y[order], weights[:, order]
+    ends = np.flatnonzero(np.diff(x, append=np.inf) != 0)  # the last row of each run of equal x
+    before = np.concatenate([[-1], ends[:-1]])
+    runs = np.searchsorted(ends, np.arange(len(x)))  # the run of each row
+    surplus = np.zeros(len(weights))
+    for level in np.unique(y):
+        below = np.cumsum(weights * (y == level), axis=1)
+        below = np.concatenate([np.zeros((len(weights), 1)), below[:, before[1:]]], axis=1)[:, runs]
+        surplus += (weights * below * np.sign(y - level)).sum(axis=1)
+    n = weights.sum(axis=1)
+    pairs = n * (n - 1) / 2
+    untied = (pairs - _tied(x, weights)) * (pairs - _tied(y, weights))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(untied > 0, surplus / np.sqrt(untied), np.nan)
+
+
+def kappa(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Cohen's kappa with quadratic weights, in moments: 2 cov / (var x + var y + (mean x - mean y)²)."""
+    x, y = x - y.mean(), y - y.mean()
+    n, sx, sy, sxx, syy, sxy = (weights @ np.column_stack([np.ones_like(x), x, y, x * x, y * y, x * y])).T
+    chance = sxx / n + syy / n - 2 * sx * sy / n**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(chance > _SMALLEST, 1 - (sxx + syy - 2 * sxy) / n / chance, np.nan)
+
+
+def mean(values: Floats, weights: Floats) -> Floats:
+    """The mean of a column."""
+    result: Floats = (weights @ values) / weights.sum(axis=1)
+    return result
+
+
+def _correlation(n: Any, sx: Any, sy: Any, sxx: Any, syy: Any, sxy: Any) -> Floats:
+    vx, vy = n * sxx - sx * sx, n * syy - sy * sy
+    varied = (vx > _SMALLEST * n * sxx) & (vy > _SMALLEST * n * syy)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(varied, np.clip((n * sxy - sx * sy) / np.sqrt(vx * vy), -1, 1), np.nan)
+
+
+def _ranks(values: Floats, weights: Floats) -> Floats:
+    """The mean rank of each row among the rows repeated: [B, m]."""
+    at_level, level = _levels(values, weights)
+    ranks = np.cumsum(at_level, axis=1) - (at_level - 1) / 2
+    taken: Floats = ranks[:, level]
+    return taken
+
+
+def _tied(values: Floats, weights: Floats) -> Floats:
+    """Pairs that are equal in this column: [B]."""
+    at_level, _ = _levels(values, weights)
+    pairs: Floats = (at_level * (at_level - 1) / 2).sum(axis=1)
+    return pairs
+
+
+def _levels(values: Floats, weights: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    """The weight at each distinct value [B, levels], and the level of each row [m]."""
+    levels, level = np.unique(values, return_inverse=True)
+    order = np.argsort(level, kind="stable")
+    starts = np.searchsorted(level[order], np.arange(len(levels)))
+    return np.add.reduceat(weights[:, order], starts, axis=1), level

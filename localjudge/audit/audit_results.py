@@ -1,0 +1,180 @@
+"""What a trial came to: for each perturbation the share that did what a sound judge would, and the shift."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.analysis.interval import Estimate
+from localjudge.analysis.resampling import averages, studentise
+from localjudge.audit.audit_run import RUNS, Sample, sampled_row
+from localjudge.audit.findings import NOISE, AspectReading, Audit, Trial
+from localjudge.audit.perturbations import ORIGINAL, PERTURBATIONS, Direction, Perturbation
+from localjudge.errors import UsageError
+from localjudge.rubrics.rubric import Scale
+from localjudge.runs.reader import read_lines, read_notices
+from localjudge.runs.run_manifest import read_manifest
+
+Floats = NDArray[np.float64]
+
+FELT = 1 / 100
+"""How far a score must move to count as lower or higher, as a share of the scale's range: 0.04 from 1 to 5."""
+_NEAR_THE_TOP = 1 / 4
+
+
+def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, float]) -> Audit:
+    """Read what the runs of a trial came to.
+
+    Args:
+        out: the folder that `hold` filled.
+        sample: what it judged.
+        seed: of the sample, and of the intervals.
+        thresholds: the least share of each perturbation.
+
+    Raises:
+        UsageError: the judge could not judge a single row as it was.
+    """
+    manifest = read_manifest(out / RUNS[0])
+    aspects, scale = list(manifest["rubric"]["aspects"]), Scale.model_validate(manifest["rubric"]["scale"])
+    lines: dict[str, dict[int, Mapping[str, Any]]] = {}
+    for run in RUNS:
+        if (out / run).is_dir():
+            for line in read_lines(out / run):
+                name = line["system"] if run == RUNS[0] else run
+                lines.setdefault(name, {})[sampled_row(line)] = line
+    judged = [line for by_row in lines.values() for line in by_row.values() if line["status"] == "judged"]
+    of = "expected" if all(line[f"{aspects[0]}_expected"] is not None for line in judged) else "integer"
+    reader = _Reader(aspects, scale, of, _groups(sample), seed)
+    original = reader.scores(lines[ORIGINAL])
+    if not original:
+        raise UsageError(f"no row of the sample could be judged: {lines[ORIGINAL][0]['error']}")
+    trials = [
+        reader.trial(
+            each, original, lines.get(each.name, {}), sample.skipped[each.name], thresholds.get(each.name)
+        )
+        for each in PERTURBATIONS
+    ]
+    return Audit(
+        model=manifest["model"]["name"],
+        rubric=manifest["rubric"]["name"],
+        rows=len(sample.rows),
+        instructions=len(set(reader.groups.tolist())),
+        seed=seed,
+        of=of,
+        scale=scale,
+        trials=trials,
+        aspects=aspects,
+        halo=_correlations(np.array(list(original.values()))),
+        notices=list(read_notices(out / RUNS[0])),
+    )
+
+
+class _Reader:
+    """Reads trials of one judge: what they share."""
+
+    def __init__(self, aspects: list[str], scale: Scale, of: str, groups: NDArray[np.int32], seed: int) -> None:
+        self._aspects, self._scale, self._of, self._seed = aspects, scale, of, seed
+        self._range = scale.highest - scale.lowest
+        self.groups = groups
+
+    def scores(self, lines: Mapping[int, Mapping[str, Any]]) -> dict[int, Floats]:
+        """For each sampled row that was judged, its scores (A,)."""
+        names = [f"{aspect}_expected" if self._of == "expected" else aspect for aspect in self._aspects]
+        return {
+            row: np.array([line[name] for name in names], dtype=np.float64)
+            for row, line in sorted(lines.items())
+            if line["status"] == "judged"
+        }
+
+    def trial(
+        self,
+        perturbation: Perturbation,
+        original: Mapping[int, Floats],
+        lines: Mapping[int, Mapping[str, Any]],
+        skipped: Counter[str],
+        threshold: float | None,
+    ) -> Trial:
+        perturbed = self.scores(lines)
+        rows = np.array([row for row in perturbed if row in original], dtype=np.int64)
+        before = np.array([original[row] for row in rows]).reshape(-1, len(self._aspects))
+        after = np.array([perturbed[row] for row in rows]).reshape(-1, len(self._aspects))
+        decisive = perturbation.decisive(self._aspects)
+        readings = {}
+        for place, aspect in enumerate(self._aspects):
+            direction = perturbation.direction(aspect)
+            room, held = self._tested(direction, before[:, place], after[:, place])
+            readings[aspect] = AspectReading(
+                direction=direction,
+                tested=int(room.sum()),
+                held=int((room & held).sum()),
+                no_room=0 if direction == "any" else int((~room).sum()),
+                shift=self._shift(before[:, [place]], after[:, [place]], rows),
+            )
+        places = [self._aspects.index(aspect) for aspect in decisive]
+        tested = sum(readings[aspect].tested for aspect in decisive)
+        return Trial(
+            name=perturbation.name,
+            does=perturbation.does,
+            rows=len(rows),
+            failed=len(lines) - len(perturbed),
+            skipped=dict(skipped.most_common()),
+            aspects=readings,
+            decisive=decisive,
+            share=sum(readings[aspect].held for aspect in decisive) / tested if tested else None,
+            shift=self._shift(before[:, places], after[:, places], rows),
+            threshold=threshold,
+        )
+
+    def _tested(self, direction: Direction, before: Floats, after: Floats) -> tuple[Any, Any]:
+        """Where there was room to do what is expected, and where it was done; two masks of the rows."""
+        low, high, shift = self._scale.lowest, self._scale.highest, after - before
+        everywhere = np.ones(len(before), dtype=np.bool_)
+        if direction == "lower":
+            return before > low + NOISE * self._range, shift < -FELT * self._range
+        if (
+            direction == "higher"
+        ):  # judged worse than what it was held against, it is better than that the other way
+            return before <= (low + high) / 2, shift > FELT * self._range
+        if direction == "not higher":
+            return before < high - NOISE * self._range, shift <= NOISE * self._range
+        if direction == "same":
+            return everywhere, np.abs(shift) <= NOISE * self._range
+        if direction == "near the top":
+            return everywhere, after >= high - _NEAR_THE_TOP * self._range
+        return ~everywhere, everywhere
+
+    def _shift(self, before: Floats, after: Floats, rows: NDArray[np.int64]) -> Estimate:
+        """The mean change over rows and aspects, its interval by resampling instructions."""
+        if not before.size:
+            return Estimate()
+        change = (after - before).mean(axis=1, keepdims=True)
+        of_instructions = averages(change, self.groups[rows], int(self.groups.max()) + 1)
+        return studentise(of_instructions, -self._range, self._range, seed=self._seed).estimates()[0]
+
+
+def _groups(sample: Sample) -> NDArray[np.int32]:
+    """For each sampled row the number of its instruction and reference."""
+    numbers: dict[tuple[str, str | None], int] = {}
+    return np.array(
+        [numbers.setdefault((row.instruction, row.reference), len(numbers)) for row in sample.rows],
+        dtype=np.int32,
+    )
+
+
+def _correlations(scores: Floats) -> list[list[float | None]]:
+    """Pearson's correlation of each two columns, (A, A); None where one of them is constant."""
+    aspects = scores.shape[1]
+    if len(scores) < 2:
+        return [[None] * aspects for _ in range(aspects)]
+    constant = [np.ptp(scores[:, place]) < 1e-9 for place in range(aspects)]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        table = np.corrcoef(scores, rowvar=False).reshape(aspects, aspects)
+    return [
+        [None if constant[one] or constant[two] else round(float(table[one, two]), 4) for two in range(aspects)]
+        for one in range(aspects)
+    ]

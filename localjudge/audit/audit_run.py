@@ -1,0 +1,161 @@
+"""The trial: a sample of the user's rows, perturbed, through the machinery of `score`.
+
+    DIR/rows.jsonl    the rows as they were and perturbed, as any input: `system` is the perturbation
+    DIR/rows/         their run
+    DIR/again/        the run of the same rows once more, in another order
+    DIR/reordered/    the run by the rubric with its aspects in another order
+
+Each is a run directory like any other. The same command continues them, and `show` and `report` read them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from localjudge.audit.perturbations import (
+    AGAIN,
+    ORIGINAL,
+    PERTURBATIONS,
+    REORDERED,
+    DoesNotApply,
+    Setting,
+    reordered,
+)
+from localjudge.cli.progress import Progress
+from localjudge.errors import UsageError
+from localjudge.judge import Judge
+from localjudge.records import Failure, Row
+from localjudge.rows.inputs import read_rows
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_plan import RunPlan
+from localjudge.system.durable import replacing
+
+ROWS = "rows.jsonl"
+RUNS = ("rows", AGAIN, REORDERED)
+_SAMPLED = "sampled_row"
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Rows to audit with, and what becomes of them.
+
+    Attributes:
+        rows: the sampled rows.
+        perturbed: these rows as they were, and perturbed.
+        skipped: for each perturbation, why it could not be made of a row, and of how many.
+    """
+
+    rows: Sequence[Row]
+    perturbed: Sequence[Row]
+    skipped: Mapping[str, Counter[str]]
+
+
+def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rubric) -> Sample:
+    """A sample of the rows that can be judged, in the input's order, each with its perturbations.
+
+    Args:
+        rows: of the input; read once, and never more than `size` of them kept.
+        size: how many to sample_rows, at most.
+        seed: of the sample and of what is random in the perturbations.
+
+    Raises:
+        UsageError: there is no row to sample_rows.
+    """
+    random = Random(seed)
+    kept: list[tuple[int, Row]] = []
+    usable = 0
+    for place, row in enumerate(rows):
+        if isinstance(row, Failure) or (rubric.needs_reference and row.reference is None):
+            continue
+        usable += 1
+        if len(kept) < size:
+            kept.append((place, row))
+        elif (slot := random.randrange(usable)) < size:  # Vitter's algorithm R
+            kept[slot] = (place, row)
+    if not kept:
+        raise UsageError("an audit needs rows that can be judged; there is none in the input")
+    chosen = [row for _, row in sorted(kept, key=lambda item: item[0])]
+    skipped: dict[str, Counter[str]] = {each.name: Counter() for each in PERTURBATIONS}
+    perturbed = []
+    for number, row in enumerate(chosen):
+        perturbed.append(_labelled(row, number, ORIGINAL, row.id))
+        for each in PERTURBATIONS:
+            if each.name in (AGAIN, REORDERED):
+                continue
+            others = [other for other in chosen if other.instruction != row.instruction]
+            own = Random(f"{seed} {number} {each.name}")
+            setting = Setting(own, own.choice(others) if others else None, rubric)
+            try:
+                perturbed.append(_labelled(each.make(row, setting), number, each.name, row.id))
+            except DoesNotApply as reason:
+                skipped[each.name][str(reason)] += 1
+    if reordered(rubric) is None:
+        skipped[REORDERED]["the rubric has but one aspect"] = len(chosen)
+    return Sample(chosen, perturbed, skipped)
+
+
+def run_audit(
+    sample: Sample, judge: Judge, make_judge: Callable[[Rubric], Judge], out: Path, seed: int
+) -> None:
+    """Judge the sample, in three runs.
+
+    Args:
+        sample: the rows.
+        judge: who is on trial.
+        make_judge: gives the same judge by another rubric.
+        out: the folder of the runs; made if it is not there, continued if they are.
+        seed: of the order in which the rows are judged again.
+    """
+    file = _write_rows(sample.perturbed, out)
+    perturbed = list(read_rows([str(file)]))
+    originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
+    elsewhere = Random(seed).sample(originals, len(originals))
+    _run(judge, perturbed, out / RUNS[0], file)
+    _run(judge, elsewhere, out / AGAIN, file)
+    other_rubric = reordered(judge.rubric)
+    if other_rubric is None:
+        return
+    if put_away := getattr(judge.engine, "close", None):
+        put_away()
+    del judge.engine  # a GPU holds one at a time
+    _run(make_judge(other_rubric), originals, out / REORDERED, file)
+
+
+def sampled_row(line: Mapping[str, Any]) -> int:
+    """Which row of the sample a judged one was made of."""
+    return int(line["columns"][_SAMPLED])
+
+
+def _run(judge: Judge, rows: Sequence[Row | Failure], folder: Path, file: Path) -> None:
+    progress = Progress()
+    with RunDirectory(folder, progress.say) as run, RunPlan(judge, rows, scratch=folder) as plan:
+        judge.expect(plan.longest, folder / "engine.log")
+        done = run.begin(judge, plan, [str(file)])
+        progress.say(f"{folder.name}: {plan.rows} rows, {done} of them done already")
+        with progress.counting(plan.rows - done):
+            run.score(progress.add)
+
+
+def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:
+    return replace(row, id=f"{row_id}/{name}", system=name, columns={_SAMPLED: number, "audited": row.source})
+
+
+def _write_rows(rows: Iterable[Row], out: Path) -> Path:
+    fields = ("id", "system", "instruction", "reference", "candidate")
+    file = out / ROWS
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with replacing(file) as scratch, scratch.open("w", encoding="utf-8") as stream:
+            for row in rows:
+                record = {name: getattr(row, name) for name in fields} | dict(row.columns)
+                stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror}") from None
+    return file

@@ -1,0 +1,279 @@
+"""From an answer's schema to its token table: schema → expression → index → table.
+
+Outlines turns the schema into a regular expression, and the expression and the vocabulary into an index.
+`localjudge.constraint.token_table` says what a table adds to it and why its answers are whole.
+
+Three things of the table are shaped beyond what the expression says:
+
+* **A score is its own token.** No token runs over the edge of a score, and a score that has a token of its
+  own is spelled by it alone. So at a score the allowed tokens are the values of the scale, one each, and the
+  model's probabilities over them are the probabilities of the scores. And no limit can favour the scores
+  that happen to have shorter spellings.
+* **A rationale closes at the end of a sentence** when one ends near its limit: past a sentence's end, going
+  on asks for `closing_margin` tokens more than it needs.
+* **No white space** outside strings: it would cost tokens and say nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections import defaultdict
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import outlines_core
+from numpy.typing import NDArray
+from outlines_core.json_schema import build_regex_from_schema
+
+from localjudge.constraint.token_table import UNREACHABLE, TokenTable
+from localjudge.constraint.vocabulary import Vocabulary
+from localjudge.errors import ModelError
+from localjudge.rubrics.rubric import Rubric
+from localjudge.system.cache import keep
+
+_FORMAT = "4"
+_SENTENCE_ENDS = tuple(mark.encode() for mark in (".", "!", "?", "…", "。", "！", "？", "।", "؟"))  # noqa: RUF001
+_DIGITS = frozenset(b"0123456789")
+
+
+def closing_margin_for(max_rationale_tokens: int) -> int:
+    """How near its limit a rationale closes at the end of a sentence, in tokens."""
+    return min(32, max_rationale_tokens // 4)
+
+
+def token_table(rubric: Rubric, vocabulary: Vocabulary, cache: Path | None = None) -> TokenTable:
+    """The table of a rubric's answers in a vocabulary, built or taken from the cache folder.
+
+    Raises:
+        ModelError: the vocabulary cannot spell an answer.
+    """
+    if cache is None:
+        return _build(rubric, vocabulary)
+    decisive = (_FORMAT, version("outlines-core"), json.dumps(rubric.answer_schema), vocabulary.digest)
+    key = hashlib.sha256("\n".join(decisive).encode()).hexdigest()
+    file = cache / "tables" / f"{key[:32]}.npz"
+    table = _load(file, key)
+    if table is None:
+        table = _build(rubric, vocabulary)
+        keep(file, lambda scratch: table.save(scratch, key))
+    return table
+
+
+def _build(rubric: Rubric, vocabulary: Vocabulary) -> TokenTable:
+    opening, separators, values = _literals(rubric)
+    next_state, start, final = _index(rubric.answer_schema, vocabulary)
+    tokens_of = _tokens_of(vocabulary)
+    rationale = _walk(next_state, tokens_of, start, opening + b"x")
+    next_state, sentence_end = _mark_sentence_ends(next_state, rationale, vocabulary)
+    score_state, here = [], rationale
+    for separator in separators:
+        score_state.append(_walk(next_state, tokens_of, here, separator))
+        here = _walk(next_state, tokens_of, score_state[-1], values[0])
+    picks, score_token = _settle_scores(next_state, score_state, values, vocabulary)
+    in_rationale = _reachability(next_state)[:, rationale]
+    distance = _distances(next_state, final, picks, sentence_end, in_rationale)
+    if distance[start] >= UNREACHABLE:
+        raise ModelError("the tokenizer cannot spell an answer to this rubric")
+    for state in score_state:
+        for value in values:
+            if distance[_walk(next_state, tokens_of, state, value)] >= UNREACHABLE:
+                raise ModelError(f"the tokenizer cannot spell an answer with the score {value.decode()}")
+    for end in vocabulary.ends:
+        next_state[final, end] = final
+    return TokenTable(
+        next_state=next_state,
+        distance=distance,
+        in_rationale=in_rationale,
+        sentence_end=sentence_end,
+        score_state=np.array(score_state, np.int16),
+        score_token=score_token,
+        start=start,
+    )
+
+
+def _index(schema: dict[str, Any], vocabulary: Vocabulary) -> tuple[NDArray[np.int16], int, list[int]]:
+    """Outlines' index as an array, with its states numbered from 0: transitions, start, final states."""
+    expression = build_regex_from_schema(json.dumps(schema, ensure_ascii=False), whitespace_pattern="")
+    beyond = vocabulary.size  # Outlines wants one end token; ours are added where the table is complete.
+    try:
+        index: Any = outlines_core.Index(expression, outlines_core.Vocabulary(beyond, _tokens_of(vocabulary)))
+    except ValueError as error:
+        raise ModelError(f"the tokenizer cannot spell an answer to this rubric: {error}") from None
+    transitions = index.get_transitions()
+    finals = index.get_final_states()
+    names = {index.get_initial_state(), *transitions, *finals}
+    names.update(state for targets in transitions.values() for state in targets.values())
+    if (
+        len(names) > UNREACHABLE - 3
+    ):  # further states are added for a sentence's end, thinking, and rows without an answer
+        raise ModelError(f"the answer's grammar has {len(names)} states, more than a table holds")
+    number = {name: rank for rank, name in enumerate(sorted(names))}
+    ranks = np.vectorize(number.__getitem__, otypes=[np.int16])
+    next_state = np.full((len(names), vocabulary.size), -1, np.int16)
+    for name, targets in transitions.items():
+        targets.pop(beyond, None)
+        if targets:
+            tokens = np.fromiter(targets.keys(), np.int64, len(targets))
+            next_state[number[name], tokens] = ranks(np.fromiter(targets.values(), np.int64, len(targets)))
+    return next_state, number[index.get_initial_state()], [number[name] for name in finals]
+
+
+def _literals(rubric: Rubric) -> tuple[bytes, list[bytes], list[bytes]]:
+    """The fixed text of an answer: before the rationale, before each score, and the values themselves."""
+    opening = f'{{"{rubric.answer.rationale}":"'
+    keys = [f'"{key}":"' for key in rubric.aspect_keys.values()]
+    separators = [f'","{rubric.answer.scores}":{{{keys[0]}', *(f'",{key}' for key in keys[1:])]
+    values = [str(value).encode() for value in rubric.scale.values]
+    return opening.encode(), [separator.encode() for separator in separators], values
+
+
+def _tokens_of(vocabulary: Vocabulary) -> dict[bytes, list[int]]:
+    """The tokens that stand for each piece of text."""
+    tokens: dict[bytes, list[int]] = defaultdict(list)
+    for token, piece in vocabulary.pieces.items():
+        tokens[piece].append(token)
+    return dict(tokens)
+
+
+def _walk(next_state: NDArray[np.int16], tokens_of: Mapping[bytes, list[int]], state: int, text: bytes) -> int:
+    """The state that a text leads to, by any tokens that spell it."""
+    reached = {0: state}
+    for begin in range(len(text)):
+        if begin not in reached:
+            continue
+        for end in range(begin + 1, len(text) + 1):
+            for token in tokens_of.get(text[begin:end], ()):
+                if (after := int(next_state[reached[begin], token])) >= 0:
+                    reached[end] = after
+    if len(text) not in reached:
+        raise ModelError(
+            f"the tokenizer cannot spell {text.decode()!r}, which answers contain: it has no token for it, or "
+            "eos_token_id names that token"
+        )
+    return reached[len(text)]
+
+
+def _settle_scores(
+    next_state: NDArray[np.int16], score_state: list[int], values: list[bytes], vocabulary: Vocabulary
+) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
+    """Forbid, in place, each token that runs over the edge of a score and each second spelling of one.
+
+    Returns:
+        bool (S, S), whether a step from one state to another picks a score or a part of one; and the token
+        of each value at each aspect, int32 (A, K), or -1 throughout.
+    """
+    # No token passes a score without stopping at it.
+    passed = ~_reachability(next_state)[:, score_state]
+    level = passed.sum(axis=1)
+    stop = np.array([*score_state, -1])
+    for state, after in enumerate(next_state):
+        next_state[state, (after >= 0) & (level[after] > level[state]) & (after != stop[level[state]])] = -1
+
+    digits: dict[bytes, int] = {}
+    touches_digits = np.zeros(vocabulary.size, bool)
+    for token, piece in sorted(vocabulary.pieces.items()):
+        touches_digits[token] = not _DIGITS.isdisjoint(piece)
+        if _DIGITS.issuperset(piece):
+            digits.setdefault(piece, token)
+    own_tokens = [digits.get(value, -1) for value in values]
+    score_token = np.full((len(score_state), len(values)), -1, np.int32)
+    picks = np.zeros((len(next_state), len(next_state)), bool)
+    for aspect, state in enumerate(score_state):
+        if -1 not in own_tokens:
+            picked = next_state[state, own_tokens]
+            next_state[state] = -1
+            next_state[np.ix_(picked, touches_digits)] = -1
+            next_state[state, own_tokens] = picked
+            picks[state, picked] = True
+            score_token[aspect] = own_tokens
+            continue
+        # Some value takes several tokens: leave each token of digits alone, once, and nothing that mixes.
+        parts = np.array(list(digits.values()))
+        queue = [state]
+        while queue:
+            here = queue.pop()
+            after = next_state[here, parts]
+            next_state[here, touches_digits] = -1
+            next_state[here, parts] = after
+            new = np.unique(after[after >= 0])
+            queue += [int(there) for there in new if not picks[here, there]]
+            picks[here, new] = True
+    return picks, score_token
+
+
+def _mark_sentence_ends(
+    next_state: NDArray[np.int16], rationale: int, vocabulary: Vocabulary
+) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
+    """Give the end of a sentence a state of its own: a copy of the rationale's, entered by other tokens."""
+    ends, quotes = np.zeros(vocabulary.size, bool), np.zeros(vocabulary.size, bool)
+    for token, piece in vocabulary.pieces.items():
+        ends[token] = piece.endswith(_SENTENCE_ENDS)
+        quotes[token] = piece.startswith(b'"')
+    after = next_state[rationale].copy()
+    closes = (after >= 0) & ~_reachability(next_state)[after, rationale]
+    after[closes & ~quotes] = -1  # not another word and the closing quote in one
+    next_state = np.vstack([next_state, after])
+    states = len(next_state)
+    next_state[(next_state == rationale) & ends] = states - 1
+    sentence_end = np.zeros(states, bool)
+    sentence_end[-1] = True
+    return next_state, sentence_end
+
+
+def _edges(next_state: NDArray[np.int16]) -> NDArray[np.bool_]:
+    """Whether some token leads from one state to another, bool (S, S)."""
+    edges = np.zeros((len(next_state), len(next_state)), bool)
+    for state, after in enumerate(next_state):
+        edges[state, np.unique(after[after >= 0])] = True
+    return edges
+
+
+def _reachability(next_state: NDArray[np.int16]) -> NDArray[np.bool_]:
+    """Whether one or more tokens lead from one state to another, bool (S, S)."""
+    reach = _edges(next_state)
+    while True:
+        further = reach | (reach.astype(np.float32) @ reach.astype(np.float32) > 0)
+        if (further == reach).all():
+            return reach
+        reach = further
+
+
+def _distances(
+    next_state: NDArray[np.int16],
+    final: list[int],
+    picks: NDArray[np.bool_],
+    sentence_end: NDArray[np.bool_],
+    in_rationale: NDArray[np.bool_],
+) -> NDArray[np.int16]:
+    """Tokens that suffice from each state: the fewest where the choice is free, the most over a score."""
+    edges = _edges(next_state)
+    # A way back into the rationale asks for `closing_margin` more than it needs: from a sentence's end only the ways
+    # out of it suffice, even if a token that joins a word and the closing quote makes the way back shorter.
+    edges[np.ix_(sentence_end, in_rationale)] = False
+    picked, free = edges & picks, edges & ~picks
+    offers_score, offers_text = picked.any(axis=1), free.any(axis=1)
+    distance = np.full(len(next_state), UNREACHABLE, np.int32)
+    distance[final] = 0
+    while True:
+        nearest = np.where(free, distance, UNREACHABLE).min(axis=1)
+        furthest = np.where(picked, distance, -1).max(axis=1)
+        step = np.where(offers_score & offers_text, np.maximum(nearest, furthest), nearest)
+        step = np.where(offers_score & ~offers_text, furthest, step)
+        updated = np.minimum(step + 1, UNREACHABLE)
+        updated[final] = 0
+        if (updated == distance).all():
+            return distance.astype(np.int16)
+        distance = updated
+
+
+def _load(file: Path, key: str) -> TokenTable | None:
+    """The table in a cache file; None where there is none, or only a damaged or a foreign one."""
+    try:
+        return TokenTable.load(file, key)
+    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+        return None

@@ -1,0 +1,205 @@
+"""The token table at work on logits: its rule as tensor operations, whichever engine drives them.
+
+`HostTable` knows on the host where each row stands and writes few logits; it is for a CPU, and for engines
+that look at every token anyway. `DeviceTable` leaves everything on the device and never waits for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from localjudge.constraint.token_table import UNREACHABLE, TokenTable
+
+Rows = NDArray[np.int64]
+
+
+def _finite(logits: torch.Tensor) -> torch.Tensor:
+    """A broken model's NaNs and infinities as finite numbers, so that every allowed token can be picked."""
+    largest = torch.finfo(logits.dtype).max / 8
+    return torch.nan_to_num(logits, nan=-largest, posinf=largest, neginf=-largest)
+
+
+class ScoreBuffer:
+    """The probabilities of the scores, kept where the logits are until somebody asks for them.
+
+    Each answer writes under a slot of its own, each aspect at its place, and the last write counts: an engine
+    may compute a position more than once, and only the last time is real. Probabilities are the model's own,
+    before temperature and top-p. Where one position does not hold them, it keeps a 1 for each score whose
+    logits are finite, and NaN for others.
+    """
+
+    def __init__(self, table: TokenTable, slots: int, device: torch.device) -> None:
+        self._has_probabilities = table.has_probabilities
+        tokens = table.score_token
+        if not table.has_probabilities:  # the tokens that begin a score, the same for each aspect
+            begin = np.flatnonzero((table.next_state[table.score_state] >= 0).any(axis=0))
+            tokens = np.tile(begin, (len(table.score_state), 1))
+        # One slot more: on a device, rows that stand at no score write there.
+        shape = (slots + 1, *table.kept_shape)
+        self._kept = torch.full(shape, torch.nan, dtype=torch.float64, device=device)
+        self._tokens = torch.from_numpy(tokens.astype(np.int64)).to(device)
+        self._nowhere = slots
+
+    def keep(
+        self, logits: torch.Tensor, rows: torch.Tensor, slots: torch.Tensor, aspects: torch.Tensor
+    ) -> None:
+        """Keep the probabilities of each row's score.
+
+        Args:
+            logits: (…, V), before they are masked.
+            rows: which of them to look at, (rows,).
+            slots: where each row writes, (rows,).
+            aspects: the aspect whose score comes next, (rows,); -1 for none.
+        """
+        chosen = logits[rows[:, None], self._tokens[aspects]].double()
+        slots = torch.where(aspects >= 0, slots, self._nowhere)
+        weights = torch.softmax(chosen, dim=1)
+        if not self._has_probabilities:
+            weights = weights.sum(dim=1, keepdim=True)  # 1 up to rounding; NaN or infinite where a logit is
+        self._kept[slots, aspects] = weights
+
+    def take(self, slots: list[int]) -> NDArray[np.float64]:
+        """What was kept in these slots, (slots, *kept_shape); NaN where nothing was. Empty them."""
+        kept: NDArray[np.float64] = self._kept[slots].cpu().numpy()
+        self._kept[slots] = torch.nan
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Mask:
+    """What may come next, as the shorter of two lists: the tokens that may, or those that may not."""
+
+    tokens: torch.Tensor
+    may: bool
+
+
+class HostTable:
+    """Masks logits by states that the host knows, and writes as few of them as it can.
+
+    What a row may take depends on its state and on how many of the state's distinct needs its limit still
+    covers: nearly always all of them, and few in any state. So there are few masks; each is made once, and
+    written to all rows that share it.
+    """
+
+    def __init__(self, table: TokenTable, closing_margin: int, device: torch.device, slots: int) -> None:
+        self.table = table
+        self.scores = ScoreBuffer(table, slots, device)
+        self._stretch = closing_margin
+        self._device = device
+        self._needs: dict[int, NDArray[np.int32]] = {}
+        self._masks: dict[tuple[int, int], _Mask] = {}
+        self._aspect = np.full(len(table.distance), -1)
+        self._aspect[table.score_state] = np.arange(len(table.score_state))
+
+    def constrain(self, logits: torch.Tensor, states: Rows, left: Rows, slots: Rows, *, sampled: bool) -> None:
+        """Keep the scores' probabilities, then forbid, in place, each token that may not come next.
+
+        Args:
+            logits: (rows, V), floating point.
+            states: where each row stands, (rows,).
+            left: the tokens left to each row, at least 1, (rows,).
+            slots: where each row's scores are kept, (rows,).
+            sampled: tokens are sampled, so a broken model's NaNs must be made finite everywhere. Where the
+                largest is taken, a NaN among many allowed tokens is as good as any of them.
+        """
+        aspects = self._aspect[states]
+        if (scored := np.flatnonzero(aspects >= 0)).size:
+            self.scores.keep(logits, *map(self._tensor, (scored, slots[scored], aspects[scored])))
+        if sampled:
+            logits.copy_(_finite(logits))
+        for state in map(int, np.unique(states)):
+            rows = np.flatnonzero(states == state)
+            covered = np.searchsorted(self._distinct_needs(state), left[rows] - 1, side="right")
+            for most in map(int, np.unique(covered)):
+                self._write(logits, rows[covered == most], self._mask(state, most))
+
+    def _write(self, logits: torch.Tensor, rows: Rows, mask: _Mask) -> None:
+        if not mask.may:
+            self._forbid(logits, rows, mask.tokens)
+            return
+        which = self._tensor(rows)[:, None]
+        kept = _finite(logits[which, mask.tokens])
+        self._forbid(logits, rows, None)
+        logits[which, mask.tokens] = kept
+
+    def _forbid(self, logits: torch.Tensor, rows: Rows, tokens: torch.Tensor | None) -> None:
+        """Forbid these tokens, or all, in these rows."""
+        if logits.device.type == "cpu" and logits.dtype == torch.float32:
+            # Row by row is by far the fastest here: memory is met in its order, and no threads are woken.
+            values, at = logits.numpy(), slice(None) if tokens is None else tokens.numpy()
+            for row in rows:
+                values[row][at] = -np.inf
+        elif tokens is None:
+            logits[self._tensor(rows)] = -torch.inf
+        else:
+            logits[self._tensor(rows)[:, None], tokens] = -torch.inf
+
+    def _distinct_needs(self, state: int) -> NDArray[np.int32]:
+        """The needs of the tokens that a state allows, each once, smallest first."""
+        if state not in self._needs:
+            needs = np.unique(self.table.tokens_required(state, self._stretch))
+            self._needs[state] = needs[needs < UNREACHABLE]
+        return self._needs[state]
+
+    def _mask(self, state: int, covered: int) -> _Mask:
+        """The mask of a state where the limit covers so many of its distinct needs."""
+        if (state, covered) not in self._masks:
+            most = self._distinct_needs(state)[covered - 1] if covered else -1
+            allowed = self.table.tokens_required(state, self._stretch) <= most
+            may = bool(allowed.sum() * 2 <= len(allowed))
+            tokens = np.flatnonzero(allowed if may else ~allowed)
+            self._masks[state, covered] = _Mask(self._tensor(tokens), may)
+        return self._masks[state, covered]
+
+    def _tensor(self, array: NDArray[np.generic]) -> torch.Tensor:
+        return torch.from_numpy(array).to(self._device)
+
+
+class DeviceTable:
+    """The same by gathers on the device: two tables of (S, V) int16, and nothing that waits for a result.
+
+    `free` is one state more, for a row that is no answer: everything is allowed there, and it never ends.
+    """
+
+    def __init__(self, table: TokenTable, closing_margin: int, device: torch.device, slots: int) -> None:
+        self.table = table
+        self.scores = ScoreBuffer(table, slots, device)
+        states, vocabulary = table.next_state.shape
+        self.free = states
+        need = np.zeros((states + 1, vocabulary), np.int16)
+        for state in range(states):
+            need[state] = np.minimum(table.tokens_required(state, closing_margin), UNREACHABLE)
+        self._need = torch.from_numpy(need).to(device)
+        self._next_state = torch.from_numpy(
+            np.vstack([table.next_state, np.full(vocabulary, self.free, np.int16)])
+        ).to(device)
+        self.distance = torch.from_numpy(np.append(table.distance, 0).astype(np.int64)).to(device)
+        aspect = np.full(states + 1, -1)
+        aspect[table.score_state] = np.arange(len(table.score_state))
+        self._aspect = torch.from_numpy(aspect).to(device)
+
+    def constrain(
+        self,
+        logits: torch.Tensor,
+        states: torch.Tensor,
+        left: torch.Tensor,
+        slots: torch.Tensor,
+        *,
+        sampled: bool,
+    ) -> None:
+        """As `HostTable.constrain`, for int64 tensors on the device."""
+        rows = torch.arange(len(states), device=states.device)
+        self.scores.keep(logits, rows, slots, self._aspect[states])
+        if sampled:
+            logits.copy_(_finite(logits))
+        most = (left - 1).clamp(max=UNREACHABLE - 1).to(torch.int16)
+        logits.masked_fill_(self._need[states] > most[:, None], -torch.inf)
+
+    def advance(self, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+        """The state after each row's token; where the table forbids it, the state stays."""
+        after = self._next_state[states, tokens].to(states.dtype)
+        return torch.where(after >= 0, after, states)

@@ -1,0 +1,96 @@
+"""Python and the packages that a run needs, against the versions that localjudge's own metadata asks for."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Collection
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from localjudge.diagnostics.checks import Check, ok, wrong
+from localjudge.system import requirements
+
+
+def python() -> Check:
+    from packaging.specifiers import SpecifierSet
+
+    asked = metadata.metadata(requirements.SELF)["Requires-Python"] or ""
+    here = platform.python_version()
+    if SpecifierSet(asked).contains(here, prereleases=True):
+        return ok("python", f"{here}, {platform.machine()}")
+    return wrong(
+        "python", f"{here}, and localjudge needs {asked}", f"make a virtual environment with Python {asked}"
+    )
+
+
+def installed(extras: Collection[str]) -> list[Check]:
+    """The packages that localjudge asks for, and those of its extras with these names."""
+    found: dict[str, str] = {}
+    faults = []
+    for requirement in requirements.required(["", *extras], requirements.SELF):
+        mend = f"pip install {requirements.quoted(requirement)}"
+        version = requirements.installed(requirement.name)
+        if version is None:
+            faults.append(wrong("packages", f"{requirement.name} is not installed", mend))
+        elif not requirement.specifier.contains(version, prereleases=True):
+            said = f"{requirement.name} {version}, and localjudge needs {requirement.specifier}"
+            faults.append(wrong("packages", said, mend))
+        else:
+            found[requirement.name] = version
+    return [
+        *([ok("packages", ", ".join(f"{name} {version}" for name, version in found.items()))] if found else []),
+        *faults,
+    ]
+
+
+def outlines() -> Check:
+    """Outlines builds a table of answers, over a vocabulary of single bytes."""
+    from localjudge.constraint.compiler import token_table
+    from localjudge.constraint.vocabulary import Vocabulary
+    from localjudge.rubrics.rubric import Rubric
+
+    alphabet = Vocabulary({byte: bytes([byte]) for byte in range(256)}, frozenset({256}), 257)
+    table = token_table(Rubric.load(), alphabet)
+    return ok(
+        "outlines", f"outlines-core {metadata.version('outlines-core')} builds {len(table.distance)} states"
+    )
+
+
+def torch_build() -> list[Check]:
+    """The torch that is installed can be imported, and what it was built for."""
+    if find_spec("torch") is None:
+        return []  # said among the packages
+    import torch
+
+    built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "ROCm" if torch.version.hip else "CPUs"
+    return [ok("torch", f"{torch.__version__}, built for {built}")]
+
+
+def vllm_runner(why: str) -> Check:
+    """vLLM can be imported; the platform that it found, and which of its two runners it would take."""
+    if find_spec("vllm") is None:
+        return wrong(
+            "engine",
+            "vLLM is not installed",
+            f"{requirements.install_command('vllm')}, or give --engine transformers",
+        )
+    from localjudge.engines.output import output_to
+
+    with output_to(Path(os.devnull)):
+        import vllm
+        from vllm import LLM, envs  # noqa: F401 (what a run imports)
+        from vllm.platforms import current_platform
+        from vllm.triton_utils import HAS_TRITON
+
+        platform_found = current_platform.device_type
+        asked = envs.VLLM_USE_V2_MODEL_RUNNER
+    if not platform_found:
+        return wrong(
+            "engine",
+            f"vLLM {vllm.__version__} finds no device that it was built for",
+            "mend the driver, or give --engine transformers",
+        )
+    runner = "V2" if asked or (asked is None and HAS_TRITON) else "V1"
+    return ok("engine", f"vllm {vllm.__version__} on {platform_found}, runner {runner}, {why}")

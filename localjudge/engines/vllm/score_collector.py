@@ -1,0 +1,75 @@
+"""What both of vLLM's runners need inside its workers: the table, and a way out for the scores.
+
+vLLM makes logits processors by itself, in its worker processes, from a class and its own configuration. So the
+table travels as a file, named in `additional_config`; a request says by `extra_args` where its scores are kept;
+and `ScoreCollector`, which vLLM mixes into its worker, hands them over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from localjudge.constraint.token_table import TokenTable
+
+KEY = "localjudge"
+
+
+@dataclass(frozen=True, slots=True)
+class TableSettings:
+    """What a worker is told.
+
+    Attributes:
+        table: the file that holds the token table.
+        closing_margin: see `Decoding`.
+        limit: the most tokens of any answer.
+        max_tokens: the same with the thinking before it.
+        slots: how many answers' scores are kept at a time.
+    """
+
+    table: str
+    closing_margin: int
+    limit: int
+    max_tokens: int
+    slots: int
+
+    def as_config(self) -> dict[str, Any]:
+        """As vLLM's `additional_config`."""
+        return {KEY: asdict(self)}
+
+    @classmethod
+    def of(cls, vllm_config: Any) -> TableSettings:
+        return cls(**vllm_config.additional_config[KEY])
+
+    def load_table(self) -> TokenTable:
+        return TokenTable.load(Path(self.table))
+
+
+def slot_of(params: Any) -> int | None:
+    """Where the scores of a request are kept; None where the request is not an answer."""
+    slot = (params.extra_args or {}).get(KEY)
+    return None if slot is None else int(slot)
+
+
+def validate(params: Any) -> None:
+    """Refuse a request that could not keep its limit."""
+    if slot_of(params) is not None and params.n != 1:
+        raise ValueError("localjudge: ask for n answers by n requests, so that each keeps its own scores")
+
+
+class ScoreCollector:
+    """vLLM's worker extension."""
+
+    model_runner: Any
+
+    def localjudge_take_scores(self, slots: list[int]) -> bytes:
+        """What `ScoreBuffer.take` gives for these slots, as the bytes of a float64 array."""
+        kept: bytes = self._localjudge_processor().scores.take(slots).tobytes()
+        return kept
+
+    def _localjudge_processor(self) -> Any:
+        runner = self.model_runner
+        of_v2 = getattr(getattr(runner, "sampler", None), "logits_processors", None)
+        processors = of_v2 or runner.input_batch.logitsprocs.all
+        return next(processor for processor in processors if getattr(processor, "is_localjudge", False))

@@ -1,0 +1,131 @@
+"""One life of a vLLM engine: prompts in, completions out, until it is done or dies."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from vllm.exceptions import VLLMValidationError
+from vllm.inputs import TokensPrompt
+
+from localjudge.engines.protocol import Completion, completion
+from localjudge.engines.vllm.vllm_engine import VllmEngine
+from localjudge.prompts.prompt import Prompt
+
+COLLECT = 64
+"""Finished answers whose scores are fetched from the worker at a time."""
+
+
+_COLLECT_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class InFlightRequest:
+    """A prompt in the engine."""
+
+    prompt: Prompt
+    slot: int
+    deaths_alone: int = 0
+
+
+class EngineDiedError(Exception):
+    """The engine is gone."""
+
+
+class EngineSession:
+    """One life of the engine: prompts go in as others finish, until there are no more or the engine dies."""
+
+    def __init__(self, engine: VllmEngine, prompts: Iterator[Prompt]) -> None:
+        self._engine = engine
+        self._prompts = prompts
+        self._free = deque(range(engine._slots))
+        self._flights: dict[str, InFlightRequest] = {}
+        self._finished: list[tuple[InFlightRequest, list[int]]] = []
+        self.refused: list[Completion] = []
+        self._collected = time.monotonic()
+
+    def run(self) -> Iterator[list[Completion]]:
+        """Completions, as their scores are fetched.
+
+        Raises:
+            EngineDiedError: the engine died; `abandoned` says what was in flight.
+        """
+        core = self._engine._engine
+        try:
+            self._fill()
+            while self._flights or self.refused:
+                if self.refused:
+                    refused, self.refused = self.refused, []
+                    yield refused
+                    self._fill()
+                    continue
+                try:
+                    outputs = core.step()
+                except Exception as error:  # whatever kills an engine
+                    raise EngineDiedError(one_line(error)) from error
+                for output in outputs:
+                    if output.finished:
+                        self._engine._count(output)
+                        tokens = list(output.outputs[0].token_ids)
+                        self._finished.append((self._flights.pop(output.request_id), tokens))
+                late = time.monotonic() - self._collected > _COLLECT_SECONDS
+                if self._finished and (len(self._finished) >= COLLECT or late or not self._flights):
+                    yield self._collect()
+                self._fill()
+        except GeneratorExit:
+            # Whoever asked has heard enough. What is in flight must not come out in the next run.
+            with suppress(Exception):
+                core.abort_request(list(self._flights))
+            raise
+
+    def abandoned(self) -> list[InFlightRequest]:
+        """What was in the engine when it died, or had finished without its scores being fetched."""
+        return [*(flight for flight, _ in self._finished), *self._flights.values()]
+
+    def _fill(self) -> None:
+        core = self._engine._engine
+        while len(self._flights) < self._engine.in_flight and self._free:
+            prompt = next(self._prompts, None)
+            if prompt is None:
+                return
+            flight = InFlightRequest(prompt, self._free.popleft())
+            request = str(next(self._engine._requests))
+            self._flights[request] = flight
+            try:
+                self._engine._check(prompt)
+                core.add_request(
+                    request,
+                    TokensPrompt(prompt_token_ids=prompt.tokens),
+                    self._engine._params(flight),
+                )
+            except (ValueError, VLLMValidationError) as error:  # refused: the engine goes on
+                del self._flights[request]
+                self._free.append(flight.slot)
+                self.refused.append(Completion(prompt.tag, error=one_line(error)))
+                if len(self.refused) >= COLLECT:
+                    return
+            except Exception as error:  # the engine may be dead already
+                raise EngineDiedError(one_line(error)) from error
+
+    def _collect(self) -> list[Completion]:
+        self._collected = time.monotonic()
+        finished = self._finished
+        slots = [flight.slot for flight, _ in finished]
+        try:
+            scores = self._engine._scores(slots)
+        except Exception as error:  # as above
+            raise EngineDiedError(one_line(error)) from error
+        self._free.extend(slots)
+        self._finished = []
+        ends = self._engine._model.vocabulary.ends
+        return [
+            completion(flight.prompt.tag, [token for token in tokens if token not in ends], kept)
+            for (flight, tokens), kept in zip(finished, scores, strict=True)
+        ]
+
+
+def one_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]

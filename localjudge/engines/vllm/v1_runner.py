@@ -1,0 +1,107 @@
+"""The token table in vLLM's V1 model runner: states are known on the host.
+
+vLLM tells which row of the batch belongs to which request, and gives each request's output tokens as a live
+list. A row that comes back after a preemption brings its tokens along, so its state is folded from them anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
+
+from localjudge.constraint.masking import DeviceTable, HostTable
+from localjudge.engines.vllm.score_collector import TableSettings, slot_of, validate
+
+
+@dataclass(slots=True)
+class _RowState:
+    tokens: list[int]
+    deadline: int  # the number of tokens by which it must be complete
+    slot: int
+    state: int
+    folded: int = 0
+
+
+class TableProcessor(LogitsProcessor):  # type: ignore[misc]
+    """The adapter for the interface of `vllm.v1.sample.logits_processor`."""
+
+    is_localjudge = True
+
+    @classmethod
+    def validate_params(cls, sampling_params: Any) -> None:
+        validate(sampling_params)
+
+    def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
+        settings = TableSettings.of(vllm_config)
+        self._table = settings.load_table()
+        self._limit = settings.limit
+        kind = HostTable if device.type == "cpu" else DeviceTable
+        self._tensors: HostTable | DeviceTable = kind(
+            self._table, settings.closing_margin, device, settings.slots
+        )
+        self.scores = self._tensors.scores
+        self._device = device
+        self._pin = is_pin_memory
+        self._rows: dict[int, _RowState] = {}
+        self._sampled = False
+
+    def is_argmax_invariant(self) -> bool:
+        return False
+
+    def update_state(self, batch_update: BatchUpdate | None) -> None:
+        """Follow the batch. Tokens are read later, in `apply`: until then the newest may be a placeholder."""
+        if batch_update is None:
+            return
+        for index in batch_update.removed:
+            self._rows.pop(index, None)
+        for index, params, _prompt, tokens in batch_update.added:
+            self._rows.pop(index, None)
+            slot = slot_of(params)
+            if slot is not None:
+                self._rows[index] = _RowState(tokens, params.max_tokens, slot, self._table.entry)
+                self._sampled |= params.temperature > 0
+        for source, target, direction in batch_update.moved:
+            moved, replaced = self._rows.pop(source, None), self._rows.pop(target, None)
+            if moved is not None:
+                self._rows[target] = moved
+            if replaced is not None and direction == MoveDirectionality.SWAP:
+                self._rows[source] = replaced
+        # In the order of the batch, so that logits whose rows are all answers are taken as they lie.
+        self._rows = dict(sorted(self._rows.items()))
+
+    def apply(self, logits: torch.Tensor) -> torch.Tensor:
+        if not self._rows:
+            return logits
+        rows = list(self._rows.values())
+        for row in rows:
+            self._fold(row)
+        standing = np.array([(row.state, row.deadline - row.folded, row.slot) for row in rows]).T
+        states, left, slots = standing
+        # After its end a row may be computed once more, for nothing.
+        left = np.maximum(left, np.maximum(self._table.distance[states], 1))
+        where = np.fromiter(self._rows, np.int64, len(rows))
+        every = len(rows) == len(logits) and bool((where == np.arange(len(rows))).all())
+        part = logits if every else logits[torch.from_numpy(where).to(logits.device)]
+        if isinstance(self._tensors, HostTable):
+            self._tensors.constrain(part, states, left, slots, sampled=self._sampled)
+        else:
+            packed = torch.from_numpy(np.stack([states, left, slots]))
+            if self._pin:
+                packed = packed.pin_memory()
+            self._tensors.constrain(part, *packed.to(self._device, non_blocking=True), sampled=self._sampled)
+        if not every:
+            logits[torch.from_numpy(where).to(logits.device)] = part
+        return logits
+
+    def _fold(self, row: _RowState) -> None:
+        """Bring a row's state up to its tokens."""
+        for token in row.tokens[row.folded :]:
+            after = int(self._table.next_state[row.state, token])
+            row.folded += 1
+            if row.state == self._table.thinking and after == self._table.start:
+                row.deadline = min(row.deadline, row.folded + self._limit)
+            row.state = after if after >= 0 else row.state

@@ -1,0 +1,128 @@
+"""The token table in vLLM's V2 model runner: states stay on the device, and so does the tokens' history.
+
+A request has a slot in the runner's state. For each slot the adapter keeps the state before each output
+token. A row of logits stands at one output position; its state is the one before the previous position,
+advanced by the token there. Computing a row twice, in another order, or with draft tokens before it, writes
+the same again, so neither chunked prefill nor preemption nor speculation needs a case of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from vllm.v1.worker.gpu.sample.logits_processor import (
+    LogitsContext,
+    LogitsProcessor,
+    LogitsProcRequestState,
+)
+
+from localjudge.constraint.masking import DeviceTable
+from localjudge.engines.vllm.score_collector import TableSettings, slot_of, validate
+
+
+class TableProcessor(LogitsProcessor):  # type: ignore[misc]
+    """The adapter for the interface of `vllm.v1.worker.gpu.sample.logits_processor`."""
+
+    is_localjudge = True
+
+    @classmethod
+    def validate_params(cls, sampling_params: Any) -> None:
+        validate(sampling_params)
+
+    def __init__(self, vllm_config: Any, req_states: LogitsProcRequestState) -> None:
+        settings = TableSettings.of(vllm_config)
+        device = req_states.device
+        self._states = req_states
+        self._table = DeviceTable(settings.load_table(), settings.closing_margin, device, settings.slots)
+        self.scores = self._table.scores
+        speculative = vllm_config.speculative_config
+        self._drafts = speculative.num_speculative_tokens if speculative else 0
+        requests = req_states.max_num_reqs
+        # The state before output token k stands at [slot, k]; the last column takes what no row is to keep.
+        width = settings.max_tokens + self._drafts + 2
+        self._history = torch.full((requests, width), self._table.free, dtype=torch.int64, device=device)
+        self._limit = settings.limit
+        # The number of tokens by which the answer must be complete, as known there: thinking that ends early
+        # brings it forward, and a draft that would have ended it is forgotten as its state is.
+        self._deadline = torch.zeros_like(self._history)
+        # Where the scores of each slot are kept, and where those of no answer are.
+        self._kept_at = torch.zeros(requests, dtype=torch.int64, device=device)
+        self._nowhere = settings.slots
+        self._new: dict[int, tuple[int, int] | None] = {}
+        self._sampled = False
+
+    def add_request(self, req_idx: int, sampling_params: Any) -> bool:
+        slot = slot_of(sampling_params)
+        self._new[req_idx] = None if slot is None else (sampling_params.max_tokens, slot)
+        if slot is None:
+            return False
+        self._sampled |= sampling_params.temperature > 0
+        return True
+
+    def apply_staged_writes(self) -> None:
+        """Set up the slots of new requests. One that was preempted brings output tokens: they are walked."""
+        if not self._new:
+            return
+        slots = np.fromiter(self._new, np.int64, len(self._new))
+        entry, free = self._table.table.entry, self._table.free
+        fresh = np.array([(free, 0, 0) if new is None else (entry, *new) for new in self._new.values()]).T
+        at = self._to_device(slots)
+        self._history[at, 0], self._deadline[at, 0], self._kept_at[at] = self._to_device(fresh)
+        prompts = self._states.prompt_len.np[slots]
+        outputs = self._states.prefill_len.np[slots] - prompts
+        for step in range(int(outputs.max(initial=0))):
+            walking = outputs > step
+            at = self._to_device(slots[walking])
+            place = self._to_device(prompts[walking].astype(np.int64) + step)
+            tokens = self._states.all_token_ids.gpu[at, place].long()
+            self._walk(at, torch.full_like(at, step + 1), tokens)
+        self._new.clear()
+
+    def apply(self, logits: torch.Tensor, ctx: LogitsContext) -> torch.Tensor:
+        slots = ctx.expanded_idx_mapping.long()
+        position = ctx.pos.long() + 1 - self._states.prompt_len.gpu[slots].long()
+        position = position.clamp(min=0, max=self._history.shape[1] - 2)
+        tokens = ctx.input_ids.long()
+        # Draft tokens of one request follow each other: a row's state waits for the row before it.
+        for place in range(self._drafts + 1):
+            here = (ctx.expanded_local_pos == place) & (position > 0)
+            self._walk(slots, position, tokens, here)
+        states = self._history[slots, position]
+        # A row that will be thrown away may stand anywhere: something must be allowed there, too.
+        left = torch.maximum(self._deadline[slots, position] - position, self._table.distance[states])
+        kept_at = self._kept_at[slots]
+        if self._drafts:
+            # A draft that the table refuses leaves its row where the row before it stands: at the same score.
+            stays = (ctx.expanded_local_pos > 0) & (self._history[slots, (position - 1).clamp(min=0)] == states)
+            kept_at = torch.where(stays, self._nowhere, kept_at)
+        self._table.constrain(logits, states, left.clamp(min=1), kept_at, sampled=self._sampled)
+        return logits
+
+    def _to_device(self, array: NDArray[np.int64]) -> torch.Tensor:
+        """From pinned memory, or else the host would wait for the device's work so far."""
+        tensor, device = torch.from_numpy(np.ascontiguousarray(array)), self._history.device
+        return (tensor if device.type == "cpu" else tensor.pin_memory()).to(device, non_blocking=True)
+
+    def _walk(
+        self,
+        slots: torch.Tensor,
+        position: torch.Tensor,
+        tokens: torch.Tensor,
+        here: torch.Tensor | None = None,
+    ) -> None:
+        """Keep what is known before each row's position, from the one before and the token there.
+
+        `here` says which rows; the last column takes what the others have.
+        """
+        last = (position - 1).clamp(min=0)
+        before, deadline = self._history[slots, last], self._deadline[slots, last]
+        after = self._table.advance(before, tokens)
+        table = self._table.table
+        if table.thinking is not None:
+            ended = (before == table.thinking) & (after == table.start)
+            deadline = torch.where(ended, torch.minimum(deadline, position + self._limit), deadline)
+        at = position if here is None else torch.where(here, position, self._history.shape[1] - 1)
+        self._history[slots, at], self._deadline[slots, at] = after, deadline

@@ -1,0 +1,293 @@
+"""The batch engine: vLLM, kept full, with the token table inside its sampler.
+
+Token ids go in and come out; a bounded number of prompts is in flight, and a new one enters as one finishes.
+An engine that dies is started again and the prompts in flight go again, one by one, so that one that kills the
+engine is found.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import json
+import os
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import vllm
+from numpy.typing import NDArray
+from vllm import LLM, EngineArgs, SamplingParams
+from vllm.exceptions import VLLMValidationError
+from vllm.platforms import current_platform
+from vllm.sampling_params import RequestOutputKind
+from vllm.v1.engine.exceptions import EngineDeadError
+
+from localjudge.engines.output import output_to
+from localjudge.engines.protocol import Completion, Decoding
+from localjudge.engines.vllm.score_collector import KEY, TableSettings
+from localjudge.engines.vllm.session import COLLECT, EngineDiedError, EngineSession, InFlightRequest, one_line
+from localjudge.errors import EngineError, ModelError, UsageError
+from localjudge.models.architecture import check_tensors
+from localjudge.models.model import Model
+from localjudge.prompts.prompt import Prompt, until_stopped
+
+_MOST_DEATHS = 3
+"""Deaths in a row, with no row finished between them, after which the engine is given up."""
+
+
+class VllmEngine:
+    """Prompts through vLLM's engine loop.
+
+    Args:
+        model: the model.
+        decoding: how answers are decoded.
+        options: vLLM's own engine arguments, normalized; values as JSON, or as plain text.
+        context: the tokens that the longest prompt and its answer take, where that is known: vLLM's
+            `max_model_len` unless an option gives it.
+        log: a file for what vLLM has to say; None leaves its output alone.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        decoding: Decoding,
+        options: Mapping[str, str],
+        *,
+        context: int | None = None,
+        log: Path | None = None,
+    ) -> None:
+        try:
+            SamplingParams(temperature=decoding.temperature, top_p=decoding.top_p)
+        except (ValueError, VLLMValidationError) as error:  # it takes no temperature above 2
+            raise UsageError(f"vLLM {vllm.__version__} says: {one_line(error)}") from None
+        self._model = model
+        self._decoding = decoding
+        self._log = log
+        self._folder = tempfile.TemporaryDirectory(prefix="localjudge-")
+        self._arguments: dict[str, Any] = {
+            "model": str(model.path),
+            "skip_tokenizer_init": True,
+            "enable_prefix_caching": True,
+            "generation_config": "vllm",
+            "disable_log_stats": False,
+            "worker_extension_cls": "localjudge.engines.vllm.score_collector.ScoreCollector",
+            **({"max_model_len": context} if context else {}),
+            **{name: _value(text) for name, text in options.items()},
+        }
+        if self._arguments.get("load_format") != "dummy":
+            check_tensors(model)  # vLLM keeps quiet about tensors that it does not find
+        with output_to(log):
+            self._llm = self._start()
+        atexit.register(self.close)
+        self._requests = itertools.count()
+        self._prompt_tokens = self._cached_tokens = self._preemptions = self._restarts = 0
+
+    def describe(self) -> Mapping[str, Any]:
+        config = self._engine.vllm_config
+        return {
+            "name": "vllm",
+            "versions": {name: version(name) for name in ("torch", "transformers")}
+            | {"vllm": vllm.__version__},
+            "device": config.device_config.device_type,
+            "dtype": str(config.model_config.dtype).removeprefix("torch."),
+            "runner": "V2" if self._uses_v2 else "V1",
+            "max_model_len": config.model_config.max_model_len,
+            "max_num_seqs": config.scheduler_config.max_num_seqs,
+            "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
+            "kv_cache_tokens": config.cache_config.kv_cache_size_tokens
+            if hasattr(config.cache_config, "kv_cache_size_tokens")
+            else None,
+            "batch_invariant": _is_batch_invariant(),
+        }
+
+    def headline(self) -> str:
+        about = self.describe()
+        return (
+            f"engine vllm {vllm.__version__} · {about['device']} · {about['dtype']} · "
+            f"runner {about['runner']} · KV cache {about['kv_cache_tokens']} tokens · "
+            f"up to {about['max_num_seqs']} rows at once · context {about['max_model_len']}"
+        )
+
+    def statistics(self) -> Mapping[str, Any]:
+        return {
+            "prompt_tokens": self._prompt_tokens,
+            "cached_prompt_tokens": self._cached_tokens,
+            "preemptions": self._preemptions,
+            "engine_restarts": self._restarts,
+        }
+
+    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
+        waiting = until_stopped(prompts)
+        suspects: deque[InFlightRequest] = deque()
+        deaths = 0
+        while True:
+            alone = suspects.popleft() if suspects else None
+            life = EngineSession(self, iter([alone.prompt]) if alone else waiting)
+            died = ""
+            try:
+                for completions in life.run():
+                    deaths = 0
+                    yield completions
+            except EngineDiedError as death:
+                died = str(death)  # the error itself would keep the dead engine's memory
+            if not died:
+                if alone is None and not suspects:
+                    return
+                continue
+            deaths += 1
+            if life.refused:
+                yield life.refused
+            in_flight = [alone] if alone else life.abandoned()
+            if len(in_flight) == 1:
+                # What is in flight alone when the engine dies is the likeliest reason.
+                in_flight[0].deaths_alone += 1
+                if in_flight[0].deaths_alone >= 2:
+                    yield [Completion(in_flight.pop().prompt.tag, error=f"it kills the engine: {died}")]
+                    deaths = 0
+            suspects.extend(in_flight)
+            if deaths >= _MOST_DEATHS:
+                raise EngineError(
+                    f"vLLM died {deaths} times with no row finished: {died}. "
+                    f"{f'Its log is {self._log}. ' if self._log else ''}"
+                    "Often the memory is too small: try --engine-arg max_num_seqs=64 "
+                    "or --gpu-memory-utilization 0.8"
+                )
+            self._restart()
+
+    @property
+    def _engine(self) -> Any:
+        return self._llm.llm_engine
+
+    @property
+    def in_flight(self) -> int:
+        """Prompts in the engine at a time: a few more than it works on, so that it never waits for us."""
+        most: int = self._engine.vllm_config.scheduler_config.max_num_seqs
+        return most + max(8, most // 4)
+
+    def _start(self) -> Any:
+        arguments = dict(self._arguments)
+        try:
+            config = EngineArgs(**arguments).create_engine_config()
+            self._uses_v2 = bool(getattr(config, "use_v2_model_runner", False))
+            most = config.scheduler_config.max_num_seqs
+        except TypeError as error:
+            raise UsageError(f"--engine-arg: vLLM {vllm.__version__} says: {error}") from None
+        except ValueError as error:
+            raise ModelError(f"model {self._model.name}: vLLM says: {one_line(error)}") from None
+        settings = TableSettings(
+            table=str(Path(self._folder.name) / "table.npz"),
+            closing_margin=self._decoding.closing_margin,
+            limit=self._decoding.limit,
+            max_tokens=self._decoding.max_tokens,
+            slots=2 * (most + max(8, most // 4)) + 2 * COLLECT,
+        )
+        self._slots = settings.slots
+        self._decoding.table.save(Path(settings.table))
+        runner = "vllm_v2" if self._uses_v2 else "vllm_v1"
+        arguments["logits_processors"] = [f"localjudge.engines.protocol.{runner}:TableProcessor"]
+        arguments["additional_config"] = {**arguments.get("additional_config", {}), **settings.as_config()}
+        try:
+            llm = LLM(**arguments)
+        except (ValueError, RuntimeError, OSError) as error:
+            hint = f"; its log is {self._log}" if self._log else ""
+            raise ModelError(
+                f"model {self._model.name}: vLLM cannot load it: {one_line(error)}{hint}"
+            ) from None
+        _guard(llm.llm_engine.engine_core)
+        return llm
+
+    def _restart(self) -> None:
+        self._restarts += 1
+        self.close()
+        del self._llm
+        with output_to(self._log):
+            try:
+                self._llm = self._start()
+            except (ModelError, UsageError) as error:
+                raise EngineError(f"vLLM died and did not start again: {error}") from None
+
+    def _check(self, prompt: Prompt) -> None:
+        """Refuse a prompt whose answer vLLM would cut: it ends one silently where the context ends."""
+        context = self._engine.vllm_config.model_config.max_model_len
+        if len(prompt.tokens) + self._decoding.max_tokens > context:
+            raise ValueError(
+                f"a prompt of {len(prompt.tokens)} tokens and an answer of up to {self._decoding.max_tokens} "
+                f"do not fit the engine's context of {context}"
+            )
+
+    def _params(self, flight: InFlightRequest) -> SamplingParams:
+        decoding = self._decoding
+        config = self._engine.vllm_config
+        # A seed of its own for each row is vLLM's to keep; on a CPU vLLM cannot keep it under chunked prefill.
+        seeded = decoding.temperature > 0 and config.device_config.device_type != "cpu"
+        return SamplingParams(
+            temperature=decoding.temperature,
+            top_p=decoding.top_p,
+            seed=flight.prompt.seed % 2**63 if seeded else None,
+            max_tokens=decoding.max_tokens,
+            stop_token_ids=sorted(self._model.vocabulary.ends),
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+            skip_clone=True,
+            extra_args={KEY: flight.slot},
+        )
+
+    def _count(self, output: Any) -> None:
+        self._prompt_tokens += len(output.prompt_token_ids)
+        self._cached_tokens += output.num_cached_tokens or 0
+        self._preemptions += getattr(output.metrics, "num_preemptions", 0) or 0
+
+    def _scores(self, slots: list[int]) -> NDArray[np.float64]:
+        """The probabilities kept in these slots, (slots, *kept_shape); what no worker has is NaN."""
+        shape = (len(slots), *self._decoding.table.kept_shape)
+        parts = [
+            np.frombuffer(part, np.float64).reshape(shape)
+            for part in self._llm.collective_rpc("localjudge_take_scores", args=(slots,))
+        ]
+        merged = parts[0].copy()
+        for part in parts[1:]:
+            np.copyto(merged, part, where=np.isnan(merged))
+        return merged
+
+    def close(self) -> None:
+        """Put the engine away."""
+        with output_to(self._log), suppress(Exception):  # whatever a dead or half-built engine says
+            self._engine.engine_core.shutdown()
+
+
+def _is_batch_invariant() -> bool:
+    """Whether batch-invariant execution was asked for, on hardware that has it (NVIDIA, from Hopper on)."""
+    asked = os.environ.get("VLLM_BATCH_INVARIANT") == "1"
+    return asked and bool(current_platform.is_cuda() and current_platform.has_device_capability(90))
+
+
+def _guard(engine_core: Any) -> None:
+    """See to it that a dead engine raises: vLLM's client waits for ever on a queue that nobody fills."""
+    if not hasattr(engine_core, "resources"):
+        return  # the engine lives in this process, and dies with it
+
+    def watch() -> None:
+        while not engine_core.resources.engine_dead:
+            time.sleep(0.2)
+        engine_core.outputs_queue.put(EngineDeadError())
+        for result in list(engine_core.utility_results.values()):
+            if not result.done():
+                result.set_exception(EngineDeadError())
+
+    threading.Thread(target=watch, daemon=True, name="localjudge-guard").start()
+
+
+def _value(text: str) -> Any:
+    """An option as JSON where it is JSON, and as the text that it is where it is not."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

@@ -1,0 +1,86 @@
+"""A run in the forms that other tools read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import UsageError
+from localjudge.export import alpaca_eval
+from localjudge.export import inspect_log as inspect
+from localjudge.export import tabular as tables
+from localjudge.line_format import to_line
+from localjudge.records import Failure
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.reader import read_lines, read_notices
+from localjudge.runs.row_texts import Texts
+from localjudge.runs.run_manifest import read_manifest
+from localjudge.system.durable import replacing
+from localjudge.system.requirements import require
+
+TABLES = {"jsonl": tables.write_jsonl, "csv": tables.write_csv, "parquet": tables.write_parquet}
+FORMS = (*TABLES, "alpaca-eval", "inspect")
+TEXTS = ("instruction", "reference", "candidate")
+MODEL, NOTICE = "model", "notice"
+"""What every record of an export says besides its line: who judged, and the notices of the run, or null."""
+
+
+def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline: str | None = None) -> int:
+    """Write a run for other tools.
+
+    Args:
+        folder: the run directory.
+        to: one of `FORMS`.
+        out: the file to write, or for `inspect` a folder; whole or not at all.
+        with_texts: of a table, with the instruction, the reference and the candidate of each row.
+        baseline: for `alpaca-eval`, the system that the others are compared with.
+
+    Returns:
+        The rows written.
+
+    Raises:
+        UsageError: no such form, no run, or texts that are not where they were.
+    """
+    if to not in FORMS:
+        raise UsageError(f"--to {to}: there are {', '.join(FORMS)}")
+    if to in ("parquet", "inspect"):
+        require(f"--to {to}", to)
+    manifest = read_manifest(folder)
+    aspects = Rubric.model_validate(manifest["rubric"]).aspects
+    notices = read_notices(folder)
+    origin = {MODEL: manifest["model"]["name"], NOTICE: "\n".join(notices) or None}
+    try:
+        with replacing(out) as scratch:
+            if to in TABLES:
+                lines = lines_with_texts(folder) if with_texts else read_lines(folder)
+                names = [*to_line(Failure(id="", key="", error=""), aspects), *(TEXTS if with_texts else ())]
+                rows = TABLES[to](lines, names, aspects, scratch, origin)
+            elif to == "alpaca-eval":
+                rows = alpaca_eval.write(
+                    lambda: lines_with_texts(folder), manifest, aspects, scratch, baseline, origin
+                )
+            else:
+                rows = inspect.write(lines_with_texts(folder), manifest, aspects, scratch, notices)
+            if scratch.is_dir() and out.is_dir():
+                shutil.rmtree(out)
+    except OSError as error:
+        raise UsageError(f"--out {out}: {error.strerror or error}") from None
+    return rows
+
+
+def lines_with_texts(folder: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a run, each with the texts of its row (null for a row that could not be read).
+
+    Raises:
+        UsageError: the inputs are not there any more, or a row has changed.
+    """
+    with Texts(read_manifest(folder), read_lines(folder)) as texts:
+        if texts.problems:
+            raise UsageError(f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}")
+        for line in read_lines(folder):
+            text = texts.get(line)
+            if text is None and line["digest"]:
+                raise UsageError(f"{folder}: {line['source']} is not the row any more that was judged")
+            yield line | {name: getattr(text, name, None) for name in TEXTS}

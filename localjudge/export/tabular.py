@@ -1,0 +1,103 @@
+"""A run as a table: JSON lines, CSV or Parquet, a row a judgement.
+
+A line's columns keep their names and types: scores are integers, probabilities lists. What a row had besides
+(`columns`) stands as JSON where a table has no room for objects.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import UsageError
+from localjudge.line_format import to_json
+
+Line = Mapping[str, Any]
+Origin = Mapping[str, str | None]
+"""What stands in every row besides its line's columns, each in a column of its own."""
+# A spreadsheet runs a cell that begins with one of these signs. Some programs split a cell at semicolons, tabs
+# and line breaks, and drop spaces and quotes in front of the sign.
+_FORMULA = re.compile(
+    r"""(\A|[;\t\r\n])((?:[^\S\t\r\n]|["\0\ufeff\u200b])*)([=+\-@\uff1d\uff0b\uff0d\uff20])"""
+)
+_AT_ONCE = 10_000
+
+
+def write_jsonl(
+    lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path, origin: Origin
+) -> int:
+    rows = 0
+    with file.open("w", encoding="utf-8") as stream:
+        for line in lines:
+            stream.write(to_json(_fields(line, columns, origin), line) + "\n")
+            rows += 1
+    return rows
+
+
+def write_csv(
+    lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path, origin: Origin
+) -> int:
+    rows = 0
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow([*columns, *origin])
+        for line in lines:
+            writer.writerow([_cell(value, line) for value in _fields(line, columns, origin).values()])
+            rows += 1
+    return rows
+
+
+def _cell(value: Any, line: Line) -> Any:
+    if isinstance(value, str):
+        return _FORMULA.sub(r"\1'\2\3", value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | dict):
+        # Only a string inside has such a sign after ; and JSON has another spelling for it.
+        return _FORMULA.sub(lambda match: f"{match[1]}{match[2]}\\u{ord(match[3]):04x}", to_json(value, line))
+    return value
+
+
+def write_parquet(
+    lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path, origin: Origin
+) -> int:
+    """Write the rows; the file's metadata has the origin, too."""
+    import pyarrow
+    import pyarrow.parquet
+
+    number, real, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
+    types = dict.fromkeys((*columns, *origin), text) | {
+        "rationale_cut": pyarrow.bool_(), "candidate_cut": number, "prompt_tokens": number,
+        "output_tokens": number, "row": number,
+    }  # fmt: skip
+    for aspect in aspects:
+        types |= {aspect: number, f"{aspect}_expected": real, f"{aspect}_probabilities": pyarrow.list_(real)}
+    known = {f"localjudge.{name}": value for name, value in origin.items() if value is not None}
+    schema = pyarrow.schema(list(types.items()), metadata=known)
+    rows, waiting = 0, iter(lines)
+    with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+        while some := [_flat(line, columns, origin) for line in islice(waiting, _AT_ONCE)]:
+            writer.write_table(pyarrow.Table.from_pylist(some, schema))
+            rows += len(some)
+    return rows
+
+
+def _flat(line: Line, columns: Sequence[str], origin: Origin) -> dict[str, Any]:
+    own = _fields(line, columns, origin)
+    return own | {"columns": to_json(own["columns"], line)}
+
+
+def _fields(line: Line, columns: Sequence[str], origin: Origin) -> dict[str, Any]:
+    """The columns of a row.
+
+    Raises:
+        UsageError: the line lacks one.
+    """
+    if lacking := [name for name in columns if name not in line]:
+        where = line.get("source") or f"row {line.get('id')}"
+        raise UsageError(f"{where}: has no {', '.join(lacking)}; every line of a table has the same columns")
+    return {name: line[name] for name in columns} | dict(origin)

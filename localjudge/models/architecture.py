@@ -1,0 +1,175 @@
+"""The architecture that `config.json` names, and whether a directory's tensors are its own.
+
+transformers builds the model on the meta device, where a tensor is a shape and takes no memory, and loads
+shapes into it by its own rules: prefixes, fused experts, tied embeddings, tensors that are left out on purpose.
+What is then missing, left over or of another shape would be made up or ignored by an engine. Only the headers
+of the weights are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from localjudge.errors import ModelError
+from localjudge.models.model import Model
+from localjudge.models.model_manifest import in_words
+from localjudge.models.weights import Tensor, read_tensors
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCheck:
+    """What was checked of a model's tensors.
+
+    Attributes:
+        complete: every tensor of the architecture was looked for, with its shape.
+        words: what was checked, for a person.
+    """
+
+    complete: bool
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Mismatch:
+    """How tensors differ from those of an architecture, by the architecture's names for them."""
+
+    missing: frozenset[str]
+    unexpected: frozenset[str]
+    shapes: Mapping[str, str]
+
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.unexpected or self.shapes)
+
+    def __str__(self) -> str:
+        parts = [
+            f"{what} {in_words(sorted(names))}"
+            for what, names in (("missing", self.missing), ("not its own", self.unexpected))
+            if names
+        ]
+        if self.shapes:
+            parts.append(
+                f"of another shape {in_words([f'{name} {said}' for name, said in self.shapes.items()])}"
+            )
+        return "; ".join(parts)
+
+
+def check_tensors(model: Model) -> TensorCheck:
+    """See that the weights hold each tensor of the model's architecture, in its shape, and no other.
+
+    A quantized checkpoint stores packed layers under names and in shapes of its method. There, each layer must
+    have tensors of some kind, each tensor must belong to a layer, and a layer that is not packed must have its
+    shape.
+
+    Raises:
+        ModelError: a tensor is missing, of another shape or not the architecture's own, or a file of weights is
+            damaged.
+    """
+    try:
+        tensors = read_tensors(model.path)
+    except ModelError as error:
+        raise ModelError(f"model {model.name}: {error}; localjudge models verify says more") from None
+    network = _build(model)
+    if network is None:
+        kind = model.configuration.model_type
+        return TensorCheck(False, f"not checked: transformers knows no language model of model_type {kind}")
+    found = _load(network, tensors)
+    method = _quantization(model.configuration)
+    if method:
+        found = _without_packed(found, _owners(network.state_dict()))
+    about = type(network).__name__
+    if about not in (model.configuration.architectures or [about]):  # the text part of a larger model
+        found = replace(found, unexpected=frozenset())
+    if found:
+        raise ModelError(
+            f"model {model.name}: its weights are not those of the {about} that config.json describes: "
+            f"{found}; fetch the model again, whole"
+        )
+    if method:
+        return TensorCheck(
+            False, f"{about}, packed by {method}: every layer is there; packed shapes not checked"
+        )
+    return TensorCheck(True, f"{about}: {len(tensors)} tensors, each as it must be")
+
+
+def _build(model: Model) -> Any:
+    """The model without weights; None where transformers has none for this configuration.
+
+    Raises:
+        ModelError: the configuration does not describe a model that can be built.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+    from transformers.initialization import no_init_weights
+
+    configuration = model.configuration
+    for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
+        if type(configuration) not in kind._model_mapping:
+            continue
+        try:
+            with torch.device("meta"), no_init_weights():
+                return kind.from_config(configuration, trust_remote_code=False, attn_implementation="eager")
+        except Exception as error:  # a stranger's numbers make the modelling code raise anything
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise ModelError(f"model {model.name}: config.json describes no model: {said}") from None
+    return None
+
+
+def _load(network: Any, tensors: Mapping[str, Tensor]) -> _Mismatch:
+    """Load shapes into a model of shapes, as transformers loads tensors."""
+    import torch
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import convert_and_load_state_dict_in_model
+    from transformers.modeling_utils import LoadStateDictConfig
+    from transformers.utils import logging
+
+    shapes = {name: torch.empty(tensor.shape, device="meta") for name, tensor in tensors.items()}
+    mapping = get_model_conversion_mapping(network)
+    settings = LoadStateDictConfig(device_map={"": "meta"}, weight_mapping=mapping)
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        loaded, _ = convert_and_load_state_dict_in_model(network, shapes, settings)
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+    network.tie_weights(missing_keys=loaded.missing_keys, recompute_mapping=False)
+    network._adjust_missing_and_unexpected_keys(loaded)
+    return _Mismatch(
+        # What cannot be converted is missing something that it is made of.
+        frozenset(loaded.missing_keys) | frozenset(loaded.conversion_errors),
+        frozenset(loaded.unexpected_keys),
+        {name: f"{list(held)}, not {list(own)}" for name, held, own in sorted(loaded.mismatched_keys)},
+    )
+
+
+def _quantization(configuration: Any) -> str | None:
+    """The method by which a checkpoint is quantized; None where it is not."""
+    for config in (configuration, configuration.get_text_config()):
+        if named := getattr(config, "quantization_config", None):
+            method = named.get("quant_method") if isinstance(named, dict) else named.quant_method
+            return str(getattr(method, "value", method))
+    return None
+
+
+def _owners(names: Iterable[str]) -> frozenset[str]:
+    """The layers that tensors of these names belong to."""
+    return frozenset(name.rpartition(".")[0] for name in names)
+
+
+def _without_packed(found: _Mismatch, layers: frozenset[str]) -> _Mismatch:
+    """What is wrong apart from packed layers, whose tensors have names and shapes of the method's own."""
+    packed: set[str] = set()
+    unexpected = set()
+    for name in found.unexpected:
+        parts = name.split(".")
+        own = {".".join(parts[:length]) for length in range(1, len(parts))} & layers
+        packed |= own
+        if not own:
+            unexpected.add(name)
+    return _Mismatch(
+        frozenset(name for name in found.missing if name.rpartition(".")[0] not in packed),
+        frozenset(unexpected),
+        {name: said for name, said in found.shapes.items() if name.rpartition(".")[0] not in packed},
+    )

@@ -1,0 +1,251 @@
+"""The plan for a model: what it is, what it needs, and whether this machine has that."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from localjudge.errors import ModelError
+from localjudge.models.configuration import read_shape
+from localjudge.models.memory import CPU_BATCH, GIB, MOST_GPUS, CpuNeeds, Needs, Use, cpu_needs, needs
+from localjudge.models.model import BUNDLED, Model, model_path
+from localjudge.models.profiles import Profile, find_profile
+from localjudge.models.shape import Shape
+from localjudge.models.weights import weights_in
+from localjudge.system.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedModel:
+    """A model that a plan is made for.
+
+    Attributes:
+        name: as it was asked for.
+        source: where the facts came from.
+        shape: of the model.
+        weights: bytes of its weights, as they are stored.
+        counted: whether they are those of its files; otherwise they follow from its shape.
+        profile: its profile; None without one.
+    """
+
+    name: str
+    source: str
+    shape: Shape
+    weights: int
+    counted: bool
+    profile: Profile | None
+
+    @classmethod
+    def find(cls, name: str) -> PlannedModel:
+        """The model in a directory, the bundled one, one in the local cache, or one of a profile.
+
+        A directory needs no weights: its `config.json` is enough. What is on this machine goes before a
+        profile.
+
+        Raises:
+            ModelError: there is nothing of this name, or it does not say how large it is.
+        """
+        profile, folder = None, model_path(name)
+        if name == BUNDLED or not folder.is_dir():
+            profile = find_profile(name)
+            try:
+                folder = Model.find(profile.id if profile else name).path
+            except (ModelError, ImportError) as error:
+                if profile is None:
+                    said = str(error)
+                    if isinstance(error, ImportError):
+                        said = f"model {name}: no such directory, and no local cache without huggingface_hub"
+                    raise ModelError(f"{said}; `localjudge models` lists the profiles there are") from None
+                shape = profile.shape
+                where = f"the profile {profile.name} (facts from {profile.checked})"
+                return cls(profile.id, where, shape, shape.weight_bytes, False, profile)
+        shape = read_shape(folder, name)
+        weights = weights_in(folder)
+        return cls(
+            profile.id if profile else name,
+            str(folder),
+            shape,
+            shape.weight_bytes if weights is None else weights,
+            weights is not None,
+            profile,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityPlan:
+    """What a model needs, on GPUs of a given size and here.
+
+    Attributes:
+        subject: the model.
+        use: how it is to be used.
+        gpu_memory: bytes of each GPU that it is planned for.
+        needs: on those GPUs.
+        machine: this one.
+        here: what it needs on the GPUs of this machine; None without any.
+        cpu: what it needs on this machine's CPU, in batches as large as fit.
+    """
+
+    subject: PlannedModel
+    use: Use
+    gpu_memory: int
+    needs: Needs
+    machine: Machine
+    here: Needs | None
+    cpu: CpuNeeds
+
+    @classmethod
+    def make(
+        cls, subject: PlannedModel, use: Use, machine: Machine, *, gpu_memory: int, gpus: int = MOST_GPUS
+    ) -> CapacityPlan:
+        """The plan for GPUs of this many bytes, at most `gpus` of them; and for this machine."""
+        about = (subject.shape, subject.weights, use)
+        smallest = min((memory for _, memory in machine.gpus), default=0)
+        cpu = cpu_needs(*about)
+        while machine.memory is not None and cpu.total > machine.usable_memory and cpu.rows > 1:
+            cpu = cpu_needs(*about, rows=cpu.rows // 2)
+        return cls(
+            subject,
+            use,
+            gpu_memory,
+            needs(*about, gpu_memory=gpu_memory, gpus=gpus),
+            machine,
+            needs(*about, gpu_memory=smallest, gpus=len(machine.gpus)) if smallest else None,
+            cpu,
+        )
+
+    @property
+    def flags(self) -> list[str]:
+        """For `localjudge score`, to run it so; none where it does not fit."""
+        chosen, use, usual = self.needs.chosen, self.use, Use()
+        if chosen is None or not self.fits_context:
+            return []
+        flags = ["--tensor-parallel-size", str(chosen.gpus)]
+        flags += ["--max-model-len", str(min(self.needs.max_model_len, chosen.longest))]
+        if use.gpu_memory_utilization != usual.gpu_memory_utilization:
+            flags += ["--gpu-memory-utilization", str(use.gpu_memory_utilization)]
+        if use.kv_cache_dtype != usual.kv_cache_dtype:
+            flags += ["--engine-arg", f"kv_cache_dtype={use.kv_cache_dtype}"]
+        if use.rationale_tokens != usual.rationale_tokens:
+            flags += ["--max-rationale-tokens", str(use.rationale_tokens)]
+        if use.thinking_tokens:
+            flags += ["--thinking-budget", str(use.thinking_tokens)]
+        return flags
+
+    @property
+    def fits_context(self) -> bool:
+        """Whether a typical row does."""
+        context = self.subject.shape.context
+        return context is None or self.use.row_tokens <= context
+
+    @property
+    def notes(self) -> list[str]:
+        """What the numbers leave open, and what to beware of."""
+        shape, notes = self.subject.shape, []
+        if self.needs.problem:
+            notes.append(self.needs.problem)
+        if not self.fits_context:
+            notes.append(
+                f"a row of {self.use.row_tokens:,} tokens does not fit its context of {shape.context:,}"
+            )
+        if shape.estimated and not self.subject.counted:
+            notes.append(f"weights are an estimate: no test holds the count of {shape.model_type}")
+        if unknown := sum(layer.kind == "other" for layer in shape.layers):
+            notes.append(f"{unknown} of {len(shape.layers)} layers keep a state that is not known here")
+        return [*notes, *(self.subject.profile.traps if self.subject.profile else ())]
+
+    @property
+    def fits_here(self) -> tuple[bool, str]:
+        """Whether this machine can run it, and how, in a sentence."""
+        memory = self.machine.memory
+        if self.here is not None:
+            count, name = len(self.machine.gpus), self.machine.gpus[0][0]
+            if chosen := self.here.chosen:
+                return True, f"yes, on {chosen.gpus} of {count} GPUs ({name}), {chosen.rows} rows in flight"
+            return False, f"no: {self.here.problem} ({name})"
+        if memory is None:
+            return (
+                False,
+                f"no GPU; on the CPU it needs {_size(self.cpu.total)}, and the memory here is not known",
+            )
+        if self.cpu.total > self.machine.usable_memory:
+            return False, f"no: no GPU, and on the CPU it needs {_size(self.cpu.total)} of {_size(memory)}"
+        batch = "" if self.cpu.rows == CPU_BATCH else f" with --engine-arg batch_size={self.cpu.rows}"
+        return True, f"yes, on the CPU{batch}: {_size(self.cpu.total)} of {_size(memory)} (no GPU: slow)"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs; sizes in bytes."""
+        subject, shape = self.subject, self.subject.shape
+        fits, how = self.fits_here
+        return {
+            "model": subject.name,
+            "source": subject.source,
+            "model_type": shape.model_type,
+            "context": shape.context,
+            "weights": subject.weights,
+            "weights_counted": subject.counted,
+            "kv_cache_per_token": self.needs.token,
+            "kv_cache_per_row": self.needs.row,
+            "prompt_tokens": self.use.prompt_tokens,
+            "answer_tokens": self.use.answer_tokens,
+            "gpu_memory": self.gpu_memory,
+            "gpus": [asdict(each) for each in self.needs.tried],
+            "tensor_parallel_size": self.needs.chosen.gpus if self.needs.chosen else None,
+            "rows_in_flight": self.needs.chosen.rows if self.needs.chosen else 0,
+            "flags": self.flags,
+            "cpu": {**asdict(self.cpu), "total": self.cpu.total},
+            "machine": {"gpus": [list(each) for each in self.machine.gpus], "memory": self.machine.memory},
+            "fits_here": fits,
+            "how": how,
+            "notes": self.notes,
+        }
+
+    def text(self) -> str:
+        """What stands above the table of GPUs, for a terminal."""
+        subject, use = self.subject, self.use
+        how = "its files" if subject.counted else "its shape"
+        return "\n".join(
+            (
+                f"{subject.name} · {_kind(subject.shape)}",
+                f"from {subject.source}",
+                f"weights           {_size(subject.weights)}, counted from {how}",
+                f"KV cache a token  {self.needs.token:,} bytes",
+                f"KV cache a row    {_size(self.needs.row)} for {use.row_tokens:,} tokens "
+                f"({use.prompt_tokens:,} of the prompt, {use.answer_tokens:,} of the answer)",
+            )
+        )
+
+    def table(self) -> Table:
+        """A row for each number of GPUs, for a terminal."""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        for heading in ("GPUs", "weights", "overhead", "cache", "rows in flight"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("")
+        for each in self.needs.tried:
+            said = each.refused or ("" if each.rows else "no room")
+            chosen = self.needs.chosen is not None and each.gpus == self.needs.chosen.gpus
+            table.add_row(
+                str(each.gpus),
+                _size(each.weights),
+                _size(each.overhead),
+                _size(max(0, each.cache)),
+                "–" if said else str(each.rows),  # noqa: RUF001
+                "← this" if chosen else said,
+            )
+        return table
+
+
+def _size(count: int) -> str:
+    return f"{count / GIB:,.1f} GiB" if count >= GIB // 10 else f"{count / 2**20:,.1f} MiB"
+
+
+def _kind(shape: Shape) -> str:
+    packed = shape.quantization.method if shape.quantization else shape.dtype
+    try:
+        size = f"{shape.parameters / 1e9:.3g} B parameters · "
+    except ModelError:
+        size = ""
+    context = f" · context {shape.context:,}" if shape.context else ""
+    return f"{size}{shape.model_type} · {packed}{context}"

@@ -1,0 +1,100 @@
+"""The models that have a profile, with what each needs and whether it is in the local cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from localjudge.errors import ModelError
+from localjudge.models.memory import GIB, MOST_GPUS, Needs, Use, needs
+from localjudge.models.model import Model
+from localjudge.models.profiles import Profile, profiles
+
+_GPU_MEMORY = 80 * GIB
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A model with what it needs on GPUs of 80 GiB, and whether it is on this machine."""
+
+    profile: Profile
+    needs: Needs
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All of them, smallest first."""
+
+    entries: tuple[CatalogueEntry, ...]
+
+    @classmethod
+    def here(cls) -> Catalogue:
+        """As this installation and its local cache have them.
+
+        Raises:
+            ModelError: a profile does not hold together.
+        """
+        return cls(
+            tuple(
+                CatalogueEntry(
+                    profile,
+                    needs(profile.shape, profile.shape.weight_bytes, Use(), gpu_memory=_GPU_MEMORY),
+                    _is_cached(profile.id),
+                )
+                for profile in profiles()
+            )
+        )
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """For programs; sizes in bytes."""
+        return [
+            {
+                **entry.profile.model_dump(mode="json"),
+                "weights": entry.profile.shape.weight_bytes,
+                "kv_cache_per_token": entry.needs.token,
+                "gpus_of_80": entry.needs.chosen.gpus if entry.needs.chosen else None,
+                "cached": entry.cached,
+            }
+            for entry in self.entries
+        ]
+
+    def table(self) -> Table:
+        """A row a model, for a terminal."""
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        table.add_column("model", overflow="fold", min_width=22)
+        table.add_column("licence", overflow="fold", max_width=18)
+        for heading in ("parameters", "context", "weights", "GPUs"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("thinks", no_wrap=True)
+        table.add_column("here", no_wrap=True)
+        for entry in self.entries:
+            profile, shape = entry.profile, entry.profile.shape
+            active = f" ({profile.active_parameters:g})" if profile.active_parameters else ""
+            table.add_row(
+                profile.id,
+                profile.licence,
+                f"{profile.parameters:g} B{active}",
+                f"{shape.context:,}",
+                f"{shape.weight_bytes / GIB:,.1f} GiB",
+                str(entry.needs.chosen.gpus) if entry.needs.chosen else f"> {MOST_GPUS}",
+                profile.thinking,
+                "yes" if entry.cached else "no",
+            )
+        return table
+
+    @property
+    def notes(self) -> list[str]:
+        """The gravest trap of each model, a line each."""
+        return [f"{each.profile.name}: {each.profile.traps[0]}" for each in self.entries if each.profile.traps]
+
+
+def _is_cached(name: str) -> bool:
+    try:
+        Model.find(name)
+    except (ModelError, ImportError):  # without the hub's library there is no cache of its kind
+        return False
+    return True

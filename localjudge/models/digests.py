@@ -1,0 +1,127 @@
+"""The files of a model directory, subfolders included, and the SHA-256 of each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from localjudge.system.cache import cache_folder, keep
+
+MANIFEST = "localjudge-manifest.json"
+"""What `models verify` writes into a model directory; no file of the model's own."""
+
+DECISIVE = (
+    ".safetensors", ".json", ".jinja", ".model", ".txt", ".spm", ".tiktoken", ".bpe", ".vocab",
+)  # fmt: skip
+"""The endings of files that decide a model's answers: weights, configurations, chat templates, vocabularies."""
+
+_LEGAL = ("license", "notice", "readme")
+"""How files begin that are text about the model, whatever their ending."""
+
+_PIECE = 8 * 2**20
+"""Bytes that are read at a time."""
+
+_SETTLED = 2 * 10**9
+"""Nanoseconds after its last change from which a file's timestamps tell a further change apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digests:
+    """SHA-256 of each file of a model directory, in hex, by its path within the directory.
+
+    Attributes:
+        sha256: the digests.
+        remembered: the files whose digest was taken from the cache; every byte of the others was read.
+    """
+
+    sha256: dict[str, str]
+    remembered: frozenset[str]
+
+
+def paths_in(folder: Path) -> Iterator[Path]:
+    """Each file and broken link in a model directory and its subfolders, hidden ones left out.
+
+    Links to folders are followed, but not those to a folder that they lie in.
+    """
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        here = Path(parent).resolve()
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".") and not here.is_relative_to(Path(parent, name).resolve())
+        )
+        yield from (Path(parent, name) for name in sorted(names) if not name.startswith("."))
+
+
+def model_files(folder: Path) -> dict[str, Path]:
+    """The files of a model directory but its manifest, by their paths within it, `/` between folders."""
+    files = {path.relative_to(folder).as_posix(): path for path in paths_in(folder) if path.is_file()}
+    files.pop(MANIFEST, None)
+    return files
+
+
+def read_digests(
+    folder: Path, *, afresh: bool = False, read: Callable[[int], None] = lambda count: None
+) -> Digests:
+    """Digest of each file. The cache remembers those of files that have not changed since.
+
+    A file counts as unchanged while its device, inode, size and both timestamps are the same. Writing to a file
+    sets its ctime, and no program sets it back. A file that changed a moment ago is not remembered: its next
+    change could fall into the same tick of the clock.
+
+    Args:
+        folder: the model directory.
+        afresh: read every byte again, whatever is remembered.
+        read: told how many bytes have been read, as they are.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    memory_file = cache_folder() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:32]}.json"
+    try:
+        memory = json.loads(memory_file.read_text())
+    except (OSError, ValueError):
+        memory = {}
+    found, worth_remembering, remembered = {}, {}, set()
+    for name, file in model_files(folder).items():
+        stamp, changed = _stamp(file)
+        known = None if afresh or not isinstance(memory, dict) else memory.get(stamp)
+        if known is not None:
+            remembered.add(name)
+        found[name] = known or _sha256(file, read)
+        if (stamp, changed) == _stamp(file) and time.time_ns() - changed > _SETTLED:
+            worth_remembering[stamp] = found[name]
+    if worth_remembering != memory:
+        keep(memory_file, lambda file: file.write_text(json.dumps(worth_remembering)))
+    return Digests(found, frozenset(remembered))
+
+
+def decisive_digest(files: Mapping[str, str]) -> str:
+    """SHA-256 over the digests of the files that decide the answers: see `DECISIVE`."""
+    decisive = {
+        name: digest
+        for name, digest in files.items()
+        if name.endswith(DECISIVE) and not name.rpartition("/")[2].lower().startswith(_LEGAL)
+    }
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def _stamp(file: Path) -> tuple[str, int]:
+    """Everything that tells a changed file apart without reading it, and the time of its last change, in ns."""
+    status = file.stat()
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return f"{file.resolve()} {status.st_dev} {status.st_ino} {status.st_size} {times}", max(times)
+
+
+def _sha256(file: Path, read: Callable[[int], None]) -> str:
+    digest = hashlib.sha256()
+    with file.open("rb") as stream:
+        while piece := stream.read(_PIECE):
+            digest.update(piece)
+            read(len(piece))
+    return digest.hexdigest()

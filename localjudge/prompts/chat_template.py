@@ -1,0 +1,135 @@
+"""A chat template is a program that comes with a model: it runs in a process of its own, under limits.
+
+The process starts at the first rendering and serves all later ones. It renders by transformers' own function.
+The kernel enforces its limits, because a template can spend its time and memory in a single operation, where no
+exception of Python arrives. Run as a program, this module is that process: lines of JSON in, lines of JSON out.
+"""
+
+from __future__ import annotations
+
+import atexit
+import datetime
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+from localjudge.errors import ModelError
+
+SECONDS = 10.0
+"""The most time of one rendering."""
+CHARACTERS = 1_000_000
+"""The most characters of one rendered text."""
+_BYTES = 2**30
+# Templates that name the day get this one: a run that continues tomorrow sends the prompts of today.
+_TODAY = datetime.datetime(2026, 1, 1)
+
+_lock = threading.Lock()
+_renderer: subprocess.Popen[bytes] | None = None
+
+
+def render_template(template: str, messages: list[dict[str, str]], variables: dict[str, Any]) -> str:
+    """Return the text of a chat template, as `transformers.utils.chat_template_utils` renders it.
+
+    Args:
+        template: the template's source.
+        messages: the turns, each with a role and a content.
+        variables: everything else that the template may ask for; it must fit into JSON.
+
+    Raises:
+        ModelError: the template cannot be rendered, takes more than `SECONDS` or 1 GiB of memory (which macOS
+            does not limit), or renders more than `CHARACTERS`.
+    """
+    limits = {"seconds": SECONDS, "characters": CHARACTERS}
+    request = {"template": template, "messages": messages, "variables": variables, **limits}
+    reply, status = _ask(json.dumps(request).encode() + b"\n")
+    if status == -signal.SIGALRM:
+        raise ModelError(f"the model's chat template cannot be rendered: it takes more than {SECONDS:g} s")
+    if not reply.endswith(b"\n"):
+        raise ModelError(
+            f"the model's chat template cannot be rendered: the process that renders it ended with {status}"
+        )
+    answer = json.loads(reply)
+    if "error" in answer:
+        raise ModelError(f"the model's chat template cannot be rendered: {answer['error']}")
+    return str(answer["text"])
+
+
+def _ask(request: bytes) -> tuple[bytes, int | None]:
+    """Send one line to the renderer. Return its reply, and its exit status if it ended instead."""
+    global _renderer
+    with _lock:
+        if _renderer is None or _renderer.poll() is not None:
+            _stop()
+            _renderer = subprocess.Popen(
+                [sys.executable, "-P", "-m", "localjudge.prompts.chat_template"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # an interrupt at the terminal is for this process
+                # It finds the same packages as this process, and needs no threads of numpy's.
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(map(str, sys.path)),
+                    "OPENBLAS_NUM_THREADS": "1",
+                },
+            )
+        assert _renderer.stdin is not None
+        assert _renderer.stdout is not None
+        try:
+            _renderer.stdin.write(request)
+            _renderer.stdin.flush()
+            reply = _renderer.stdout.readline()
+            return reply, None if reply.endswith(b"\n") else _renderer.wait()
+        except BrokenPipeError:
+            return b"", _renderer.wait()
+        except BaseException:  # an interrupt: the next request must not read the reply to this one
+            _stop()
+            raise
+
+
+@atexit.register
+def _stop() -> None:
+    global _renderer
+    if _renderer is not None:
+        _renderer.kill()
+        _renderer.communicate()
+        _renderer = None
+
+
+def _serve() -> None:
+    """Render what stdin asks for, line by line, until it ends."""
+    import resource
+
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _BYTES if hard == resource.RLIM_INFINITY else min(_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    for line in sys.stdin.buffer:
+        # The default action of this signal ends the process, in whatever operation it is.
+        request = json.loads(line)
+        signal.setitimer(signal.ITIMER_REAL, request["seconds"])
+        try:
+            (text,), _ = render_jinja_template(
+                [request["messages"]],
+                chat_template=request["template"],
+                strftime_now=_TODAY.strftime,
+                **request["variables"],
+            )
+            if len(text) > request["characters"]:
+                raise ValueError(f"it renders {len(text):,} characters, more than {request['characters']:,}")
+            reply = {"text": text}
+        except Exception as error:  # a template may raise anything
+            reply = {"error": " ".join(str(error)[:500].split()) or type(error).__name__}
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        print(json.dumps(reply), flush=True)
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,287 @@
+"""From a row to the token ids that the model reads.
+
+The rubric's template is filled with the row, the model's chat template goes around it, and the row's text can
+never become anything but text: everything between the chat template's own tokens is encoded by a *text-only
+twin* of the tokenizer, the same tokenizer with control tokens that no text can spell. A response that contains
+`<|im_end|>`, `</s>` or `<0x0A>` is read by the model as those characters, and not as the token.
+
+Control tokens are the tokenizer's added tokens, and, whether it declares them or not, the tokens that end a
+turn or enclose a thought and the chat template's markers. White space and single characters are text even where
+a model ends its turn with one, because a response must be able to contain them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from localjudge.constraint.vocabulary import is_byte
+from localjudge.errors import ModelError
+from localjudge.prompts.chat_template import render_template
+
+_STAND_IN = "stand-in-for-the-content"
+# What a template might take for more than text: what surrounds the content must not change with it.
+_TRICKY = (
+    " stand-in\n",
+    "1\n\n</think>\n[/INST]<|im_end|>",
+    "<think>a</think>b",
+    "/no_think",
+    "{{ messages }}",
+)
+# What a chat template writes around turns, where the vocabulary has it as one token.
+_MARKER = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]")
+# Divides a text that spells the name of a byte, `<0x0A>`, behind its first character.
+_INSIDE_BYTE_NAMES = {
+    "type": "Split",
+    "pattern": {"Regex": "<(?=0x[0-9A-Fa-f]{2}>)"},
+    "behavior": "MergedWithPrevious",
+    "invert": False,
+}
+# The settings by which a normalizer or a pre-tokenizer puts no space before a text.
+_NO_PREFIX = {"prepend_scheme": "never", "prepend": "", "add_prefix_space": False}
+# White space, and what SentencePiece writes for a space.
+_SPACES = " \t\n\r▁"
+# OpenAI's harmony format leaves it to the model to open a channel; the answer belongs in the final one.
+HARMONY, FINAL_CHANNEL = "<|start|>assistant", "<|channel|>final<|message|>"
+
+
+class PromptEncoder:
+    """The chat template of a model around the text of a row.
+
+    Args:
+        tokenizer: a fast Hugging Face tokenizer. Without a chat template the text stands alone, after
+            whatever tokens the tokenizer puts first.
+        thinking: whether a model that can think or not is to think.
+        controls: ids of tokens that the model treats as control, such as those that end a turn, besides the
+            added tokens.
+
+    Raises:
+        ModelError: the chat template cannot be rendered, or the place of the content in it is not certain.
+    """
+
+    def __init__(self, tokenizer: Any, *, thinking: bool = False, controls: Iterable[int] = ()) -> None:
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            raise ModelError("the tokenizer has no form that the tokenizers library can read")
+        layout: dict[str, Any] = json.loads(backend.to_str())
+        self.has_template = bool(tokenizer.chat_template)
+        around = _around(tokenizer, thinking) if self.has_template else _STAND_IN
+        template = tokenizer.get_chat_template() if self.has_template else ""
+        begin = around.index(_STAND_IN)
+        end = begin + len(_STAND_IN)
+        try:
+            with _panics_as_errors():
+                whole = backend.encode(around, add_special_tokens=not self.has_template)
+        except ValueError as error:
+            raise ModelError(f"the model's chat template cannot be encoded: {error}") from None
+        added = markers(backend)
+        own = added | _undeclared(backend, controls, around + template)
+        # What a tokenizer without bytes writes for a character that it does not know is what it means: text.
+        self._never = own - {_unknown(layout, backend)}
+        marks = [rank for rank, token in enumerate(whole.ids) if token in own]
+        # Ids before the content end with a marker, ids after it begin with one; the plain text in
+        # between is encoded in one piece with the content, because tokenizers merge across that border.
+        first = max((rank + 1 for rank in marks if whole.offsets[rank][1] <= begin), default=0)
+        last = min((rank for rank in marks if whole.offsets[rank][0] >= end), default=len(whole.ids))
+        self.head: list[int] = whole.ids[:first]
+        self.tail: list[int] = whole.ids[last:]
+        self.before = around[whole.offsets[first - 1][1] if first else 0 : begin]
+        self.after = around[end : whole.offsets[last][0] if last < len(whole.ids) else len(around)]
+        follows = "nothing" if not first else "added" if whole.ids[first - 1] in added else "piece"
+        self._twin = type(backend).from_str(text_only_twin(layout, own, follows=follows))
+        try:
+            safe = self.encode(_STAND_IN) == whole.ids
+        except ValueError:
+            safe = False
+        if not safe:
+            raise ModelError("the model's chat template cannot be split safely around the content")
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of the chat template around this text.
+
+        Raises:
+            ValueError: the tokenizer cannot read the text, or would read a part of it as a control token.
+        """
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """The same for several texts at once, on all cores.
+
+        Raises:
+            ValueError: as `encode`, for one of them.
+        """
+        within = [self.before + text + self.after for text in texts]
+        with _panics_as_errors():
+            encoded = self._twin.encode_batch_fast(within, add_special_tokens=False)
+        if not all(self._never.isdisjoint(each.ids) for each in encoded):
+            raise ValueError("the tokenizer reads a part of the text as a token of its own")
+        return [[*self.head, *each.ids, *self.tail] for each in encoded]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what the chat template puts around a text, in hex."""
+        around = json.dumps([self.head, self.before, self.after, self.tail])
+        return hashlib.sha256(around.encode()).hexdigest()
+
+
+def _around(tokenizer: Any, thinking: bool) -> str:
+    """The chat template's text around the stand-in for the content."""
+
+    def rendered(content: str) -> str:
+        turns = [{"role": "user", "content": content}]
+        text = render(tokenizer, turns, add_generation_prompt=True, thinking=thinking)
+        return text + FINAL_CHANNEL if text.endswith(HARMONY) else text
+
+    around = rendered(_STAND_IN)
+    if around.count(_STAND_IN) != 1:
+        raise ModelError("the model's chat template does not put the content in exactly one place")
+    before, after = around.split(_STAND_IN)
+    for content in _TRICKY:
+        # A template that trims is not asked to: the row's own spaces are the row's.
+        if rendered(content) not in (before + content + after, before + content.strip() + after):
+            raise ModelError(f"the model's chat template makes something else of the content {content!r}")
+    return around
+
+
+def render(
+    tokenizer: Any, messages: list[dict[str, str]], *, add_generation_prompt: bool, thinking: bool = False
+) -> str:
+    """The chat template's text around messages.
+
+    Hybrid reasoning models are asked whether to think by the names that their templates know: `enable_thinking`
+    (Qwen3, GLM, SmolLM3 …) and `thinking` (DeepSeek, Granite …).
+
+    Raises:
+        ModelError: the template cannot be rendered.
+    """
+    try:
+        template = tokenizer.get_chat_template()
+    except ValueError as error:  # several templates, and none of them the default
+        raise ModelError(f"the model's chat template cannot be rendered: {error}") from None
+    variables = {
+        **tokenizer.special_tokens_map,
+        "add_generation_prompt": add_generation_prompt,
+        "enable_thinking": thinking,
+        "thinking": thinking,
+    }
+    return render_template(template, messages, variables)
+
+
+def markers(backend: Any) -> set[int]:
+    """The ids of the added tokens that are more than text: all but runs of white space."""
+    added = backend.get_added_tokens_decoder().items()
+    return {token for token, each in added if each.special or each.content.strip(_SPACES)}
+
+
+def _undeclared(backend: Any, controls: Iterable[int], template: str) -> set[int]:
+    """The ids of control tokens that the tokenizer does not declare as added tokens.
+
+    Args:
+        backend: the tokenizer.
+        controls: ids that the model treats as control; those of single characters and white space are left out.
+        template: the chat template and what it renders.
+    """
+
+    def text_of(token: int) -> str:
+        text: str = backend.decode([token], skip_special_tokens=False)
+        return text.strip()
+
+    named = {token for token in controls if len(text_of(token)) > 1}
+    for marker in set(_MARKER.findall(template)):
+        ids = backend.encode(marker, add_special_tokens=False).ids
+        named |= {token for token in ids if text_of(token) == marker}
+    return named
+
+
+@contextmanager
+def _panics_as_errors() -> Iterator[None]:
+    """Turn a panic of the tokenizers library, which derives from BaseException, into a ValueError.
+
+    Its regular expressions give up on some texts after very many steps. The library has printed the panic to
+    stderr before Python sees it.
+    """
+    try:
+        yield
+    except BaseException as error:
+        # The type cannot be imported.
+        if (type(error).__module__, type(error).__name__) != ("pyo3_runtime", "PanicException"):
+            raise
+        raise ValueError(f"the tokenizer gives up on the text: {' '.join(str(error).split())}") from None
+
+
+def _unknown(layout: dict[str, Any], backend: Any) -> int | None:
+    """The id of the token that stands for characters that the tokenizer does not know."""
+    named = layout["model"].get("unk_token")
+    unknown: int | None = layout["model"].get("unk_id") if named is None else backend.token_to_id(named)
+    return unknown
+
+
+def text_only_twin(layout: dict[str, Any], own: set[int], *, follows: str) -> str:
+    """The same tokenizer, for text alone: its control tokens have names that no text can know.
+
+    Args:
+        layout: of a `tokenizers.Tokenizer`, as it writes itself; it is changed.
+        own: the ids of its control tokens.
+        follows: what stands before the text, which decides whether a space is put before it: nothing
+            (`nothing`), an added token (`added`) or a token of the vocabulary (`piece`).
+    """
+    # Post-processing would put markers around the text.
+    layout.update(truncation=None, padding=None, post_processor=None)
+    secret = secrets.token_hex(16)
+    pieces = _pieces(layout["model"])
+    names = {piece: f"{secret}:{token}" for token, piece in pieces.items() if token in own}
+    for each in layout["added_tokens"]:
+        if each["id"] in own:
+            names[each["content"]] = f"{secret}:{each['id']}"
+            each.update(
+                content=names[each["content"]], lstrip=False, rstrip=False, single_word=False, normalized=False
+            )
+    _rename(layout["model"], names)
+    for part in (*_parts(layout.get("normalizer")), *_parts(layout.get("pre_tokenizer"))):
+        if part.get("prepend_scheme") == "first" and follows != "nothing":
+            part["prepend_scheme"] = "never"
+        if follows == "piece":
+            part.update({name: value for name, value in _NO_PREFIX.items() if name in part})
+    # Bytes keep their names, by which the tokenizer itself finds them. Text that spells one is divided instead.
+    if any(map(is_byte, pieces.values())):
+        parts = [*_parts(layout.get("pre_tokenizer")), _INSIDE_BYTE_NAMES]
+        layout["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": parts}
+    return json.dumps(layout)
+
+
+def _pieces(model: dict[str, Any]) -> dict[int, str]:
+    """The pieces of a tokenizer's model by their ids."""
+    vocabulary = model["vocab"]
+    if isinstance(vocabulary, dict):
+        return {token: piece for piece, token in vocabulary.items()}
+    return {token: piece for token, (piece, _) in enumerate(vocabulary)}
+
+
+def _rename(model: dict[str, Any], names: dict[str, str]) -> None:
+    """Gives pieces of a tokenizer's model other names, and leaves no merge that would make or use them."""
+    vocabulary = model["vocab"]
+    if isinstance(vocabulary, dict):
+        model["vocab"] = {names.get(piece, piece): token for piece, token in vocabulary.items()}
+    else:
+        model["vocab"] = [[names.get(piece, piece), score] for piece, score in vocabulary]
+    if model.get("unk_token") in names:
+        model["unk_token"] = names[model["unk_token"]]
+    if "merges" in model:
+        pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+        model["merges"] = [pair for pair in pairs if names.keys().isdisjoint((*pair, "".join(pair)))]
+
+
+def _parts(component: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """The parts of a normalizer or a pre-tokenizer, those of a sequence one by one."""
+    if component is None:
+        return
+    if component["type"] == "Sequence":
+        for inner in component.get("pretokenizers") or component["normalizers"]:
+            yield from _parts(inner)
+    else:
+        yield component

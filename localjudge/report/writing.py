@@ -1,0 +1,88 @@
+"""A report of runs as one file that people look at: tables, charts, and the judgements themselves.
+
+runs → judgements, texts → charts, head → page
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from localjudge.analysis.calibration import judge_of
+from localjudge.analysis.resampling import RESAMPLES
+from localjudge.analysis.scores import read_scores, run_names
+from localjudge.report.head import by_series, head
+from localjudge.report.judgements import Judgements
+from localjudge.report.page import write_page
+from localjudge.runs.run_manifest import read_manifest
+from localjudge.system.requirements import require
+
+
+def write_report(
+    runs: Sequence[Path],
+    out: Path,
+    *,
+    title: str | None = None,
+    inputs: Sequence[str] = (),
+    labels: Sequence[str] = (),
+    mapping: Sequence[str] = (),
+    audit: Path | None = None,
+    calibration: Path | None = None,
+    allow_no_gain: Sequence[str] = (),
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> list[str]:
+    """Write a report of runs, and tell what a reader has to know of it, a line each.
+
+    Args:
+        runs: the run directories, judged on the same aspects and scale.
+        out: the file.
+        title: of the report; without one, the names of the runs.
+        inputs: the files that the rows came from, where they stand elsewhere now.
+        labels: files of labels to hold the judge against.
+        mapping: the aspects of label columns of other names, as THEIRS=OURS.
+        audit: what `localjudge audit --json` printed.
+        calibration: what `localjudge calibrate` wrote; the means are then of calibrated scores.
+        allow_no_gain: aspects to calibrate although no gain is shown.
+        resamples: of the intervals.
+        seed: of the resampling.
+
+    Raises:
+        UsageError: something named is not what it should be.
+    """
+    require("a report", "report")
+    from localjudge.analysis.agreement import agree
+    from localjudge.analysis.calibration import Calibration
+    from localjudge.analysis.labels import parse_mapping, read_labels
+    from localjudge.analysis.measured_texts import measure
+    from localjudge.analysis.ranking import rank
+
+    curves = Calibration.load(calibration) if calibration else None
+    with Judgements(runs, inputs) as judgements:
+        ours = parse_mapping(mapping, judgements.rubric.aspects)
+        rankings, agreements = [], []
+        for of_one_judge in _by_judge(runs):
+            # Texts and labels are found by the systems' own names, so those are replaced last.
+            scores = read_scores(of_one_judge)
+            known = read_labels(labels, scores, ours, inputs) if labels else None
+            measures = measure(scores, inputs)
+            named = by_series(curves.apply_to(scores, allow_no_gain) if curves else scores, judgements)
+            # A human mean on the whole takes labels of every aspect.
+            whole = known if known and set(known.aspects) >= set(named.aspects) else None
+            rankings.append(rank(named, measures, whole, resamples=resamples, seed=seed))
+        for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
+            scores = read_scores([run])
+            known, measures = read_labels(labels, scores, ours, inputs), measure(scores, inputs)
+            calibrated = curves.apply_to(scores, allow_no_gain) if curves else None
+            agreements.append((name, agree(scores, known, measures, calibrated, resamples, seed)))
+        about = head(judgements, title, rankings, agreements, audit)
+        write_page(out, about["title"], about, judgements)
+        return list(about["notices"])
+
+
+def _by_judge(runs: Sequence[Path]) -> list[list[Path]]:
+    """The runs of each judge together: means of one judge can be compared, those of two cannot."""
+    together: dict[tuple[str, ...], list[Path]] = {}
+    for run in runs:
+        together.setdefault(tuple(judge_of(read_manifest(run)).values()), []).append(run)
+    return list(together.values())

@@ -1,0 +1,178 @@
+"""From a record of an input to a row: which column is which field, and what makes no row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from localjudge.errors import UsageError
+from localjudge.records import Failure, Row
+from localjudge.rows.formats import Record
+
+COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
+    "instruction": ("instruction", "prompt", "question", "query", "user_query", "user_input"),
+    "reference": (
+        "reference", "reference_answer", "reference_output", "gold", "gold_answer", "ground_truth",
+        "expected_output", "target",
+    ),
+    "candidate": (
+        "candidate", "output", "response", "completion", "generation", "prediction", "model_output",
+        "model_answer", "answer",
+    ),
+    "id": ("id", "row_id", "uid", "example_id", "question_id", "idx"),
+    "system": ("system", "generator", "model", "model_name", "model_id"),
+}  # fmt: skip
+"""The names that each field goes by, the first of them being its own."""
+
+
+Columns = Mapping[str, str]
+
+
+def _names_of(field: str, columns: Columns) -> tuple[str, ...]:
+    return (columns[field],) if field in columns else COLUMN_NAMES[field]
+
+
+_DEEPEST = 100
+"""The most levels of lists and objects in a record: Python's own parser and writer go not much deeper."""
+
+
+def parse_columns(assignments: Iterable[str]) -> dict[str, str]:
+    """`["candidate=my_col"]` as `{"candidate": "my_col"}`.
+
+    Raises:
+        UsageError: an assignment to no known field, or none at all.
+    """
+    columns: dict[str, str] = {}
+    for assignment in assignments:
+        field, equals, name = assignment.partition("=")
+        if not equals or not name or field not in COLUMN_NAMES:
+            raise UsageError(
+                f"--column {assignment}: write FIELD=COLUMN, where FIELD is one of {', '.join(COLUMN_NAMES)}"
+            )
+        columns[field] = name
+    return columns
+
+
+def as_row(record: Record | Row | Failure, source: str, columns: Columns | None = None) -> Row | Failure:
+    """A record as a row, or why it is none.
+
+    Args:
+        record: its columns by their names; or what is wrong at this place; or a row, which is checked.
+        source: where it stands.
+        columns: the column of a field, where it goes by a name of its own.
+    """
+    if isinstance(record, Failure):
+        return record
+    if isinstance(record, str):
+        return unreadable(source, record)
+    if isinstance(record, Row):
+        source = record.source or source
+        record = {**record.columns, **{name: getattr(record, name) for name in COLUMN_NAMES}}
+    if _is_deeper(record, _DEEPEST):
+        return unreadable(source, f"its values are nested more than {_DEEPEST} deep")
+    columns = columns or {}
+    taken: dict[str, Any] = {}
+    for field in COLUMN_NAMES:
+        candidates = [name for name in _names_of(field, columns) if name in record or field in columns]
+        if field in candidates:
+            candidates = [field]
+        if len(candidates) > 1 and field in ("instruction", "reference", "candidate"):
+            return unreadable(
+                source,
+                f"{' and '.join(map(repr, candidates))} may each be the {field}; "
+                f"say which with --column {field}={candidates[0]}",
+                record,
+            )
+        if candidates:
+            taken[field] = candidates[0]
+    texts: dict[str, Any] = {field: record.get(column) for field, column in taken.items()}
+    # NaN is how a table says that there is no value.
+    texts = {field: None if isinstance(text, float) and text != text else text for field, text in texts.items()}
+    for field in ("id", "system"):
+        if isinstance(texts.get(field), int | float):
+            texts[field] = str(texts[field])
+    problem = _problem(texts, taken, record)
+    identity = texts.get("id") or None
+    identity = identity if isinstance(identity, str) else None
+    if problem:
+        return unreadable(source, problem, record, identity, texts.get("system"))
+    try:
+        rest = _writable({column: value for column, value in record.items() if column not in taken.values()})
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = f"its columns cannot be written as JSON: {error}"
+        return unreadable(source, problem, None, identity, texts.get("system"))
+    return Row(
+        instruction=texts["instruction"],
+        candidate=texts["candidate"],
+        reference=texts.get("reference"),
+        id=identity or source,
+        system=texts.get("system"),
+        source=source,
+        columns=rest,
+    )
+
+
+def _is_deeper(record: Any, most: int) -> bool:
+    layer = [record]
+    for _ in range(most + 1):
+        if not layer:
+            return False
+        values = (each.values() if isinstance(each, Mapping) else each for each in layer)
+        layer = [inner for each in values for inner in each if isinstance(inner, Mapping | list | tuple)]
+    return bool(layer)
+
+
+def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns as JSON in UTF-8 can hold them: dates as text, no NaN, no lone surrogates."""
+    text = json.dumps(columns, ensure_ascii=False, default=str)
+    text = text.encode("utf-8", "replace").decode()
+    return cast(dict[str, Any], json.loads(text, parse_constant=lambda _: None))
+
+
+def _problem(texts: Mapping[str, Any], taken: Mapping[str, str], record: Mapping[str, Any]) -> str | None:
+    """Why these texts make no row."""
+    for field in ("instruction", "candidate"):
+        if field not in texts or taken[field] not in record:
+            known = ", ".join(map(str, list(record)[:12]))
+            return f"no {field}; its columns are {known}; name one with --column {field}=COLUMN"
+    for field, text in texts.items():
+        optional = field not in ("instruction", "candidate")
+        if text is None and optional:
+            continue
+        if not isinstance(text, str):
+            what = "null" if text is None else f"of type {type(text).__name__}"
+            return f"{taken[field]!r}, the {field}, is {what}; it must be a string"
+        if bad := _lone_surrogate(text):
+            return f"{taken[field]!r}, the {field}, has {bad}"
+    return None
+
+
+def _lone_surrogate(text: str) -> str | None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        code = ord(text[error.start])
+        # CSV is decoded so that a byte that is not UTF-8 becomes U+DC80 to U+DCFF.
+        if 0xDC80 <= code <= 0xDCFF:
+            return f"a byte that is not UTF-8 (0x{code - 0xDC00:02X}) at character {error.start + 1}"
+        return f"a lone surrogate (U+{code:04X}) at character {error.start + 1}"
+    return None
+
+
+def unreadable(
+    source: str, problem: str, record: Any = None, identity: str | None = None, system: Any = None
+) -> Failure:
+    """The failure of a row that makes no sense where it stands; its key follows from its place and content."""
+    try:
+        content = json.dumps([source, problem, record], sort_keys=True, default=str)
+    except (TypeError, ValueError, RecursionError):  # a record of Python's own that JSON cannot hold
+        content = json.dumps([source, problem])
+    key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    if identity is None or _lone_surrogate(identity):
+        identity = source
+    if not isinstance(system, str) or _lone_surrogate(system):
+        system = None
+    error = f"{source}: {problem}".encode("utf-8", "replace").decode()
+    return Failure(id=identity, system=system, key=key, source=source, error=error)

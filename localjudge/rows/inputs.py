@@ -1,0 +1,200 @@
+"""Reading rows: from files, whatever their columns are called, and from a program's own dicts and tables.
+
+Rows stream: memory does not grow with their number, and the size of a row is limited. A row that cannot be
+read ends as a `Failure` that names its file and line, and the next rows are read. A file that cannot be opened,
+or that lacks a column, stops the reading before it starts.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from localjudge.errors import UsageError
+from localjudge.records import Failure, Row
+from localjudge.rows.columns import COLUMN_NAMES, Columns, _names_of, as_row, unreadable
+from localjudge.rows.formats import MAX_ROW_BYTES, Record, read_csv, read_jsonl, read_parquet, table_records
+from localjudge.system.requirements import require
+
+EXAMPLES = "examples"
+STDIN = "-"
+FILENAME = "@filename"
+"""The column that holds the name of a row's file, without its folder and its kind."""
+
+
+_RECORDS_CHECKED = 100
+_COLUMNS_NAMED = 12
+
+
+def find_inputs(names: Sequence[str]) -> list[str]:
+    """The files that the names and globs mean, in their order; `-` is stdin, `examples` ships.
+
+    Raises:
+        UsageError: there is no such file, or nothing to read it with.
+    """
+    found: list[str] = []
+    for name in names:
+        if name == STDIN or (name == EXAMPLES and not Path(name).exists()):
+            found.append(name)
+            continue
+        is_glob = glob.has_magic(name) and not Path(name).exists()
+        matches = sorted(glob.glob(name, recursive=True)) if is_glob else [name]
+        if not matches:
+            raise UsageError(f"{name}: no file matches")
+        for match in matches:
+            path = Path(match)
+            if path.is_dir():
+                raise UsageError(f"{match}: a folder; name its files, for instance {match.rstrip('/')}/*.jsonl")
+            try:
+                path.open("rb").close()
+            except OSError as error:
+                raise UsageError(f"{match}: {error.strerror}") from None
+            _kind(match)
+            found.append(match)
+    if found.count(STDIN) > 1:
+        raise UsageError("-: stdin can be read only once")
+    if STDIN in found and sys.stdin is None:
+        raise UsageError("-: stdin is closed; pipe rows into it or name a file")
+    return found
+
+
+def check_inputs(files: Iterable[str], columns: Columns, *, needs_reference: bool) -> list[str]:
+    """Read the beginning of each file, so that a wrong column is found before a model is loaded.
+
+    Rows of one file may differ: a field is missing where none of the first hundred records has a column for it.
+    Standard input and pipes can be read only once, and are left alone.
+
+    Args:
+        files: the result of `find_inputs`.
+        columns: the column of a field, where it goes by a name of its own.
+        needs_reference: whether the rubric judges against a reference.
+
+    Returns:
+        The files that hold no rows, where another file may.
+
+    Raises:
+        UsageError: a file lacks columns, all of which the message names; or no file holds a row.
+    """
+    files = list(files)
+    required = ["instruction", "candidate", *(["reference"] if needs_reference else [])]
+    wanted = {
+        field: _names_of(field, columns) for field in COLUMN_NAMES if field in required or field in columns
+    }
+    empty = []
+    for name in files:
+        if name == STDIN or (name != EXAMPLES and not Path(name).is_file()):
+            continue
+        known: dict[str, None] = {}
+        missing, records = list(wanted), 0
+        for _, record in islice(read_records(name), _RECORDS_CHECKED):
+            records += 1
+            known |= dict.fromkeys(record if isinstance(record, Mapping) else ())
+            missing = [field for field, names in wanted.items() if not {FILENAME, *known} & set(names)]
+            if not missing:
+                break
+        if not records:
+            empty.append(name)
+        elif known and missing:
+            raise UsageError(_lacks(name, missing, list(known), columns))
+    if files and len(empty) == len(files):
+        raise UsageError(f"{', '.join(empty)}: holds no rows")
+    return empty
+
+
+def _lacks(name: str, missing: Sequence[str], known: Sequence[str], columns: Columns) -> str:
+    lacking = [
+        f"no column {columns[field]!r} for the {field}" if field in columns else f"no {field}"
+        for field in missing
+    ]
+    more = f" and {len(known) - _COLUMNS_NAMED} more" if len(known) > _COLUMNS_NAMED else ""
+    there = ", ".join(map(str, known[:_COLUMNS_NAMED])) + more
+    flags = " ".join(f"--column {field}=COLUMN" for field in missing)
+    return f"{name}: {', '.join(lacking)}; its columns are {there}; name them with {flags}"
+
+
+def read_rows(
+    inputs: Iterable[str], columns: Columns | None = None, max_row_bytes: int = MAX_ROW_BYTES
+) -> Iterator[Row | Failure]:
+    """Every row of the inputs, or why it is none.
+
+    Args:
+        inputs: what `find_inputs` gave.
+        columns: the column of a field, where it goes by a name of its own.
+        max_row_bytes: the largest row that is read; a larger one is a failure.
+    """
+    for name in inputs:
+        # A file's name may be no UTF-8, and then could not be written down.
+        place = "stdin" if name == STDIN else name.encode("utf-8", "replace").decode()
+        known = {FILENAME: _stem(place)} if columns and FILENAME in columns.values() else {}
+        for number, record in read_records(name, max_row_bytes):
+            told = {**record, **known} if isinstance(record, Mapping) else record
+            yield as_row(told, f"{place}:{number}", columns or {})
+
+
+def given_rows(rows: object) -> Iterator[Row | Failure]:
+    """Rows as a program has them: dicts, `Row`s, or a pandas, Polars or Arrow table.
+
+    Raises:
+        UsageError: it is a single row, or nothing that holds rows.
+    """
+    if isinstance(rows, Mapping | Row):
+        raise UsageError("rows: a single row; write score([row])")
+    if isinstance(rows, str | bytes | Path):
+        raise UsageError(
+            f"rows: a {type(rows).__name__}; to read a file, write score(read_rows([{str(rows)!r}]))"
+        )
+    records: Iterable[Any] | None = table_records(rows)
+    if records is None:
+        if not isinstance(rows, Iterable):
+            raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")
+        records = rows
+    return (_given_row(record, f"row {number}") for number, record in enumerate(records, 1))
+
+
+def _given_row(record: Any, source: str) -> Row | Failure:
+    if isinstance(record, Mapping | Row | Failure):
+        return as_row(record, source)
+    return unreadable(source, f"a {type(record).__name__}; a row is a dict or a Row")
+
+
+def _stem(place: str) -> str:
+    return Path(place.removesuffix(".gz")).stem
+
+
+def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES) -> Iterator[tuple[int, Record]]:
+    """What stands in one of the files that `find_inputs` gave, each with its line (in Parquet, its number)."""
+    kind = _kind(name)
+    if kind == "parquet":
+        yield from read_parquet(name, max_row_bytes)
+        return
+    with _open(name) as stream:
+        if kind == "jsonl":
+            yield from read_jsonl(stream, max_row_bytes)
+        else:
+            yield from read_csv(stream, "\t" if kind == "tsv" else ",", max_row_bytes)
+
+
+def _kind(name: str) -> str:
+    plain = name.removesuffix(".gz")
+    if name in (STDIN, EXAMPLES) or plain.endswith((".jsonl", ".ndjson")):
+        return "jsonl"
+    if plain.endswith((".csv", ".tsv")):
+        return plain[-3:]
+    if name.endswith(".parquet"):
+        require(name, "parquet")
+        return "parquet"
+    raise UsageError(f"{name}: of no known kind; rows come as .jsonl, .jsonl.gz, .csv, .tsv or .parquet")
+
+
+def _open(name: str) -> BinaryIO:
+    if name == STDIN:
+        return sys.stdin.buffer
+    if name == EXAMPLES:
+        return cast(BinaryIO, (files("localjudge") / "examples.jsonl").open("rb"))
+    return cast(BinaryIO, gzip.open(name) if name.endswith(".gz") else Path(name).open("rb"))

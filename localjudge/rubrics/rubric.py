@@ -1,0 +1,289 @@
+"""A rubric: the prompt's template, the aspects in their order, and the scale.
+
+A rubric is one TOML file. The text that the judge reads and the schema of its answer both follow from it:
+
+    name = "tone"
+    description = "How a reply sounds."
+    aspects = ["warmth", "tact"]
+    scale = { lowest = 1, highest = 10 }
+
+    [answer]                    # the words of the answer's keys; these are the defaults
+    rationale = "rationale"
+    scores = "scores"
+
+    [answer.aspects]            # only where an aspect's key differs from its name
+    warmth = "Warmth"
+
+    [prompt]
+    empty_candidate = "judge"   # or "fail": an empty candidate then ends as a failure
+    guard = false               # or true: fields cannot leave their fences, and nothing in them is invisible
+    template = '''
+    … {$instruction} … {$reference} … {$candidate} …'''
+
+A template without `{$reference}` makes a rubric that needs no reference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tomllib
+from collections.abc import Iterable
+from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from localjudge.errors import RubricError
+from localjudge.line_format import RESERVED_COLUMNS
+from localjudge.records import Row
+from localjudge.rubrics.guard import guarded, unfenced
+
+DEFAULT_RUBRIC = "just-eval"
+FIELDS = ("instruction", "reference", "candidate")
+
+_PLACEHOLDER = re.compile(r"\{\$([^{}]*)\}")
+_ASPECT = re.compile(r"[a-z][a-z0-9_]*")
+# What may stand unescaped in a JSON string, and reads back as itself.
+_KEY = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f]+')
+# Each byte of fixed text is a state of the answer's grammar; building a table takes the cube of their number.
+_LONGEST_NAME, _MOST_FIXED_BYTES = 64, 1000
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Scale(_Part):
+    """Whole numbers from `lowest` to `highest`, both included."""
+
+    lowest: int
+    highest: int
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        return tuple(range(self.lowest, self.highest + 1))
+
+
+class AnswerKeys(_Part):
+    """The words of the answer's keys."""
+
+    rationale: str = "rationale"
+    scores: str = "scores"
+    aspects: dict[str, str] = Field(default_factory=dict)
+
+
+class Template(_Part):
+    """The template, whether an empty candidate is a response like any other, and whether fields are guarded."""
+
+    template: str
+    empty_candidate: Literal["judge", "fail"] = "judge"
+    guard: bool = False
+
+
+class Answer(_Part):
+    """A judge's answer: its rationale, and an integer score for each aspect in the rubric's order."""
+
+    rationale: str
+    scores: dict[str, int]
+
+
+class Rubric(_Part):
+    """Template, ordered aspects and scale. `Rubric.load` reads one; a broken one raises `RubricError`."""
+
+    name: str
+    description: str = ""
+    aspects: tuple[str, ...] = Field(strict=False)
+    scale: Scale
+    answer: AnswerKeys = AnswerKeys()
+    prompt: Template
+
+    @classmethod
+    def load(cls, name_or_file: str | Path = DEFAULT_RUBRIC, *, guard: bool = False) -> Self:
+        """The rubric that ships under this name, or that this TOML file holds.
+
+        Args:
+            name_or_file: its name or file.
+            guard: guard the fields, even if the file does not say so.
+
+        Raises:
+            RubricError: no such rubric, an unreadable file, or one that does not hold together.
+        """
+        shipped = files("localjudge") / "rubrics" / f"{name_or_file}.toml"
+        where = str(name_or_file)
+        try:
+            if str(name_or_file) in shipped_rubrics():
+                raw = shipped.read_bytes()
+            else:
+                raw = Path(name_or_file).read_bytes()
+            document = tomllib.loads(raw.decode("utf-8"))
+        except FileNotFoundError:
+            raise RubricError(
+                f"rubric {where}: no such file, and no rubric of this name ships; "
+                f"give a TOML file or one of {', '.join(shipped_rubrics())}"
+            ) from None
+        except OSError as error:
+            raise RubricError(f"rubric {where}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise RubricError(f"rubric {where}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+        except tomllib.TOMLDecodeError as error:
+            raise RubricError(f"rubric {where}: not TOML: {error}") from None
+        if guard:
+            document.setdefault("prompt", {})["guard"] = True
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            message = first["msg"].removeprefix("Value error, ")
+            raise RubricError(f"rubric {where}: {place + ': ' if place else ''}{message}") from None
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Self:
+        if not self.aspects:
+            raise ValueError("aspects: name at least one aspect")
+        _without_twins("aspects", self.aspects)
+        for aspect in self.aspects:
+            if len(aspect) > _LONGEST_NAME:
+                raise ValueError(
+                    f"aspects: {aspect[:20]!r}… has {len(aspect)} characters; use at most {_LONGEST_NAME}"
+                )
+            if not _ASPECT.fullmatch(aspect):
+                raise ValueError(f"aspects: {aspect!r} is no column name; use a-z, 0-9 and _, a letter first")
+            if aspect in RESERVED_COLUMNS or aspect.endswith(("_expected", "_probabilities")):
+                raise ValueError(f"aspects: {aspect!r} is the name of another column; choose another")
+        if not self.scale.lowest < self.scale.highest:
+            raise ValueError(
+                f"scale: {self.scale.lowest} to {self.scale.highest} leaves no choice; "
+                "highest must be above lowest"
+            )
+        if self.scale.lowest < 0 or self.scale.highest > 1000:
+            raise ValueError("scale: use whole numbers from 0 to 1000")
+        for aspect in self.answer.aspects:
+            if aspect not in self.aspects:
+                raise ValueError(f"answer.aspects: {aspect!r} is not among the aspects")
+        _without_twins("answer", (self.answer.rationale, self.answer.scores))
+        _without_twins("answer.aspects", self.aspect_keys.values())
+        keys = (self.answer.rationale, self.answer.scores, *self.aspect_keys.values())
+        for key in keys:
+            if len(key) > _LONGEST_NAME:
+                raise ValueError(
+                    f"answer: the key {key[:20]!r}… has {len(key)} characters; use at most {_LONGEST_NAME}"
+                )
+            if not _KEY.fullmatch(key):
+                raise ValueError(f"answer: the key {key!r} must be text without quotes and backslashes")
+        if (size := sum(len(f'"{key}":"",'.encode()) for key in keys)) > _MOST_FIXED_BYTES:
+            raise ValueError(
+                f"answer: {len(keys)} keys and what is between them take {size} bytes, more than "
+                f"{_MOST_FIXED_BYTES}; use fewer aspects or shorter keys"
+            )
+        used = _PLACEHOLDER.findall(self.prompt.template)
+        for field in used:
+            if field not in FIELDS:
+                known = ", ".join(f"{{${name}}}" for name in FIELDS)
+                raise ValueError(f"prompt.template: unknown placeholder {{${field}}}; there are {known}")
+        for field in ("instruction", "candidate"):
+            if field not in used:
+                raise ValueError(f"prompt.template: placeholder {{${field}}} is missing")
+        if self.prompt.guard and (bare := unfenced(self.prompt.template)):
+            raise ValueError(
+                f"prompt.template: to be guarded, {{${bare[0]}}} must stand on a line of its own between "
+                "lines of ```"
+            )
+        return self
+
+    @property
+    def needs_reference(self) -> bool:
+        return "{$reference}" in self.prompt.template
+
+    @property
+    def aspect_keys(self) -> dict[str, str]:
+        """The answer's key for each aspect, in the rubric's order."""
+        return {aspect: self.answer.aspects.get(aspect, aspect) for aspect in self.aspects}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of everything in the rubric that can move a score, in hex."""
+        decisive = self.model_dump(mode="json", exclude={"name", "description"})
+        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def template_digest(self) -> str:
+        """SHA-256 of the template's bytes, in hex."""
+        return hashlib.sha256(self.prompt.template.encode()).hexdigest()
+
+    @property
+    def answer_schema(self) -> dict[str, Any]:
+        """The JSON Schema of an answer. Scores are strings, one by one: a range would be lost in decoding."""
+        values = [str(value) for value in self.scale.values]
+        return _object(
+            {
+                self.answer.rationale: {"type": "string", "minLength": 1},
+                self.answer.scores: _object({key: {"enum": values} for key in self.aspect_keys.values()}),
+            }
+        )
+
+    def text(self, row: Row) -> str:
+        """What the judge is sent for a row: the template filled in one pass, so that a placeholder inside a
+        field stays as typed.
+
+        Raises:
+            ValueError: the rubric does not judge such a row.
+        """
+        if self.needs_reference and row.reference is None:
+            raise ValueError(f"no reference, which the rubric {self.name} asks for")
+        if not row.candidate and self.prompt.empty_candidate == "fail":
+            raise ValueError(f"an empty candidate, which the rubric {self.name} does not judge")
+        fields = {name: getattr(row, name) for name in FIELDS}
+        if self.prompt.guard:
+            return guarded(self.prompt.template, fields)
+        return _PLACEHOLDER.sub(lambda match: fields[match[1]], self.prompt.template)
+
+    def parse(self, text: str) -> Answer:
+        """Read an answer.
+
+        Raises:
+            ValueError: the text is no answer to this rubric.
+        """
+        values = {str(value): value for value in self.scale.values}
+        try:
+            document = json.loads(text)
+            scores = document[self.answer.scores]
+            answer = Answer(
+                rationale=document[self.answer.rationale],
+                scores={aspect: values[scores[key]] for aspect, key in self.aspect_keys.items()},
+            )
+            whole = answer.rationale and len(document) == 2 and len(scores) == len(answer.scores)
+        except (LookupError, TypeError, RecursionError) as error:
+            raise ValueError(f"no answer to the rubric {self.name}: {error!r}") from None
+        if not whole:
+            raise ValueError(
+                f"no answer to the rubric {self.name}: an empty rationale, or keys besides its own"
+            )
+        return answer
+
+
+def shipped_rubrics() -> list[str]:
+    """The names of the rubrics in the package."""
+    folder = files("localjudge") / "rubrics"
+    return sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _without_twins(place: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{place}: {name!r} stands there twice")
+        seen.add(name)

@@ -1,0 +1,137 @@
+"""Merging shards into the run that one machine would have written."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import RunMismatchError, UsageError
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.journal import read_journal
+from localjudge.runs.notices import notices
+from localjudge.runs.reader import JUDGEMENTS, SUMMARY, is_complete
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_manifest import MANIFEST, changes, read_manifest
+from localjudge.runs.shard import Shard
+from localjudge.runs.summary import Summary
+
+
+@dataclass(frozen=True, slots=True)
+class _ShardRun:
+    """A shard's run directory."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    shard: Shard
+    complete: bool
+
+    @property
+    def start(self) -> dict[str, Any]:
+        return dict(self.manifest["starts"][-1])
+
+
+def merge(folders: Sequence[Path], out: Path) -> Summary:
+    """Put the shards of one run together, in the input's order.
+
+    Args:
+        folders: the run directories of all its shards.
+        out: a folder that holds no run yet.
+
+    Returns:
+        What the whole run came to.
+
+    Raises:
+        RunMismatchError: they are not the shards of one run over one input.
+        UsageError: some are missing or not complete; each is named.
+    """
+    parts = sorted((_read(folder) for folder in folders), key=lambda part: part.shard.index)
+    _refuse_others(parts)
+    _refuse_gaps(parts)
+    first = parts[0]
+    with RunDirectory(out) as run:
+        if (out / MANIFEST).exists() or (out / JUDGEMENTS).exists():
+            raise RunMismatchError(f"--out {out}: holds a run already; choose another folder")
+        summary = Summary(Rubric.model_validate(first.manifest["rubric"]).aspects)
+        with run.writing(JUDGEMENTS) as scratch, scratch.open("xb") as stream:
+            stream.writelines(_in_order(parts, summary))
+        starts = sorted(
+            (start for part in parts for start in part.manifest["starts"]), key=itemgetter("started")
+        )
+        manifest = {**first.manifest, "model": _model(parts), "shard": None, "starts": starts}
+        counted = {
+            "complete": True,
+            "notices": notices(manifest, True, summary.rows, summary.truncated),
+            "planned": first.start["input_rows"],
+            **summary.as_dict(),
+        }
+        run.write_json(SUMMARY, counted)
+        run.write_json(MANIFEST, manifest)
+        run.complete = True
+    return summary
+
+
+def _read(folder: Path) -> _ShardRun:
+    manifest = read_manifest(folder)
+    if manifest["shard"] is None:
+        raise UsageError(f"{folder}: is no shard; it holds the whole input")
+    return _ShardRun(folder, manifest, Shard.parse(manifest["shard"], {}), is_complete(folder))
+
+
+def _model(parts: Sequence[_ShardRun]) -> Any:
+    """Describe the model, by a part where its files were not the verified ones if there is one."""
+    models = [part.manifest["model"] for part in parts]
+    return next((model for model in models if model.get("changed_since_verified")), models[0])
+
+
+def _refuse_others(parts: Sequence[_ShardRun]) -> None:
+    """Refuse what is not of the same run over the same input as the first, and what is there twice."""
+    first = parts[0]
+    for before, part in pairwise(parts):
+        found = changes(first.manifest, {**part.manifest, "shard": first.manifest["shard"]})
+        if part.shard.count != first.shard.count:
+            found.append(f"shards: {first.shard.count} there, {part.shard.count} here")
+        if part.start["input_digest"] != first.start["input_digest"]:
+            rows = f"{first.start['input_rows']} rows there, {part.start['input_rows']} here"
+            found.append(f"input: other rows, or in another order ({rows})")
+        if found:
+            raise RunMismatchError(f"{part.folder}: not of one run with {first.folder}: {'; '.join(found)}")
+        if part.shard == before.shard:
+            raise RunMismatchError(f"{part.folder}: is shard {part.shard}, as {before.folder} is")
+
+
+def _refuse_gaps(parts: Sequence[_ShardRun]) -> None:
+    count = parts[0].shard.count
+    missing = sorted(set(range(1, count + 1)) - {part.shard.index for part in parts})
+    gaps = [f"{Shard(index, count)} is missing" for index in missing]
+    gaps += [f"{part.shard} ({part.folder}) is not complete" for part in parts if not part.complete]
+    if gaps:
+        raise UsageError(f"shards: {'; '.join(gaps)}; run these again and then merge")
+
+
+def _in_order(parts: Sequence[_ShardRun], summary: Summary) -> Iterator[bytes]:
+    """The lines of all parts by their rows' numbers, which each part has in ascending order."""
+    lines = heapq.merge(*map(_lines, parts), key=lambda each: each[1]["row"])
+    for number, (piece, line) in enumerate(lines, 1):
+        if line["row"] != number:
+            raise RunMismatchError(
+                f"shards: row {min(line['row'], number)} of the input has no line, or two; "
+                "run their score commands again and then merge"
+            )
+        summary.add(line)
+        yield piece
+
+
+def _lines(part: _ShardRun) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    file, end, count = part.folder / JUDGEMENTS, 0, 0
+    for piece, line in read_journal(file, part.manifest["rubric"]["aspects"]):
+        end, count = end + len(piece), count + 1
+        yield piece, line
+    if end < file.stat().st_size:
+        raise RunMismatchError(
+            f"{file}:{count + 1}: the line is torn; run this shard's score command again and then merge"
+        )

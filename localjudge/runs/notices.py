@@ -1,0 +1,102 @@
+"""Notices: what a reader must know of a run before its numbers.
+
+A notice reads "kind: explanation". Where there is no room for the sentence, its kind stands for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from localjudge.errors import UsageError
+from localjudge.models.model_manifest import in_words
+
+DRY_RUN = "dry-run"
+
+
+def notices(manifest: Mapping[str, Any], complete: bool, rows: int, truncated: int) -> tuple[str, ...]:
+    """Return the notices of a run, the gravest first.
+
+    Args:
+        manifest: its `run.json`.
+        complete: whether every row has its line.
+        rows: the lines that are there; read only where the run is not complete.
+        truncated: how many candidates were cut to fit the model's context.
+    """
+    found = []
+    if manifest["settings"].get("engine") == DRY_RUN:
+        found.append("dry run: no model was asked, and the scores mean nothing")
+    elif manifest.get("notice"):
+        found.append("bundled model: it compares words with the reference's; it errs, and knows nothing")
+    if changed := manifest["model"].get("changed_since_verified"):
+        found.append(f"changed model: not the files that were verified ({in_words(changed)})")
+    if not complete:
+        planned = _planned(manifest)
+        there = f"{rows} of {planned} rows" if planned and rows < planned else f"{rows} rows, stopped early"
+        found.append(f"incomplete: {there}; means are over the rows that are there")
+    if manifest.get("shard"):
+        found.append(f"part: shard {manifest['shard']} of the input")
+    if manifest["rubric"]["prompt"].get("guard"):
+        found.append("guarded: made with --guard; not to be compared with scores made without it")
+    if truncated:
+        found.append(
+            f"truncated: {truncated} candidate{'s' * (truncated > 1)} did not fit the model's context; the "
+            "judge saw only the beginning"
+        )
+    return tuple(dict.fromkeys([*found, *manifest.get("inherited_notices", ())]))
+
+
+def together(names: Sequence[str], each: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return the notices of several runs; a notice that not all of them share names its runs.
+
+    Args:
+        names: of the runs.
+        each: the notices of each run.
+    """
+    runs: dict[str, list[str]] = {}
+    for name, own in zip(names, each, strict=True):
+        for notice in own:
+            runs.setdefault(notice, []).append(name)
+    found = []
+    for notice, those in runs.items():
+        kind, colon, rest = notice.partition(":")
+        found.append(notice if len(those) == len(names) else f"{kind} ({', '.join(those)}){colon}{rest}")
+    return tuple(found)
+
+
+def kinds(found: Iterable[str]) -> str:
+    """Return the kinds of these notices, for a title: "dry run, incomplete"."""
+    return ", ".join(dict.fromkeys(notice.partition(":")[0] for notice in found))
+
+
+def headed(found: Iterable[str], *tables: RenderableType) -> Group:
+    """Put notices above tables, a line each, so that a copied table keeps them."""
+    return Group(*(Text(notice, style="yellow") for notice in found), *tables)
+
+
+def is_dry_run(manifest: Mapping[str, Any]) -> bool:
+    """Return whether a run, or one that it was made from, is a dry run."""
+    return manifest["settings"].get("engine") == DRY_RUN or manifest.get("dry_run") is True
+
+
+def refuse_dry_run(manifest: Mapping[str, Any], folder: object) -> None:
+    """Refuse a dry run where its scores would be taken for results.
+
+    Raises:
+        UsageError: it is one.
+    """
+    if is_dry_run(manifest):
+        raise UsageError(
+            f"{folder}: a dry run: no model was asked, and the scores mean nothing; judge it with a model, or "
+            "give --allow-dry-run to try the command"
+        )
+
+
+def _planned(manifest: Mapping[str, Any]) -> int | None:
+    """The rows that the run is to have, where `run.json` says so."""
+    start = manifest["starts"][-1]
+    planned = start.get("rows" if manifest.get("shard") else "input_rows")
+    return planned if isinstance(planned, int) else None

@@ -1,0 +1,125 @@
+"""Judging a sample of a run again, in another order and batch size: which scores depend on that."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+
+from localjudge.errors import RunMismatchError, UsageError
+from localjudge.judge import Judge
+from localjudge.records import Judgement, Row
+from localjudge.rows.formats import MAX_ROW_BYTES
+from localjudge.rows.inputs import STDIN, find_inputs, read_rows
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.notices import headed
+from localjudge.runs.reader import read_lines, read_notices
+from localjudge.runs.run_manifest import read_manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """What judging again came to: of `rows` judgements, how many changed, in each aspect and at all; and the
+    notices of the run."""
+
+    notices: tuple[str, ...]
+    rows: int
+    changed: Mapping[str, int]
+    changed_rows: int
+    changed_rationales: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "notices": self.notices,
+            "rows": self.rows,
+            "changed": dict(self.changed),
+            "changed_rows": self.changed_rows,
+            "changed_rationales": self.changed_rationales,
+        }
+
+    def table(self) -> Group:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for heading in ("aspect", "changed", f"of {self.rows}"):
+            table.add_column(heading, justify="left" if heading == "aspect" else "right")
+        counts = {**self.changed, "any score": self.changed_rows, "rationale": self.changed_rationales}
+        for name, count in counts.items():
+            table.add_row(name, str(count), f"{count / self.rows:.1%}")
+        return headed(self.notices, table)
+
+
+def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
+    """Judge a sample of a run again.
+
+    Args:
+        folder: the run directory. Its inputs and its model must still be where they were.
+        sample: how many judgements, at most.
+        seed: of the sample and of its order.
+
+    Raises:
+        UsageError: the run, its model or its rows are not what they were.
+    """
+    manifest = read_manifest(folder)
+    start = manifest["starts"][-1]
+    if STDIN in start["inputs"]:
+        raise UsageError(f"{folder}: its rows came from stdin, so they cannot be read again")
+    judge = _judge(manifest, start)
+    if judge.settings != manifest["settings"]:
+        different = [name for name, value in judge.settings.items() if manifest["settings"].get(name) != value]
+        raise RunMismatchError(f"{folder}: cannot be repeated here; it differs in {', '.join(different)}")
+    lines = {line["key"]: line for line in read_lines(folder) if line["status"] == "judged"}
+    rows = [
+        row
+        for row in read_rows(
+            find_inputs(start["inputs"]), start["columns"], start.get("max_row_bytes", MAX_ROW_BYTES)
+        )
+        if isinstance(row, Row) and judge.key(row) in lines
+    ]
+    if not rows:
+        raise UsageError(
+            f"{folder}: none of its judgements' rows stand in {', '.join(start['inputs'])} any more"
+        )
+    chosen = random.Random(seed).sample(rows, min(sample, len(rows)))
+    return _compare(judge, chosen, lines, read_notices(folder))
+
+
+def _judge(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> Judge:
+    """The judge of a run, with batches of about half the size."""
+    settings, engine = manifest["settings"], start["engine"]
+    size = "max_num_seqs" if engine["name"] == "vllm" else "batch_size"
+    smaller = {size: str(max(1, engine[size] // 2 - 1)), "dtype": settings["dtype"]}
+    return Judge(
+        None if manifest["model"]["name"] == "bundled" else manifest["model"]["path"],
+        rubric=Rubric.model_validate(manifest["rubric"]),
+        engine=settings["engine"],
+        max_rationale_tokens=settings["max_rationale_tokens"],
+        temperature=settings["temperature"],
+        top_p=settings["top_p"],
+        seed=settings["seed"],
+        thinking_budget=settings["thinking_budget"],
+        on_overflow=settings["on_overflow"],
+        engine_args={**start["engine_args"], **smaller},
+        allow_changed_model=True,  # the run's own digest decides here
+    )
+
+
+def _compare(
+    judge: Judge, rows: Iterable[Row], lines: Mapping[str, Mapping[str, Any]], found: tuple[str, ...]
+) -> Repetition:
+    changed = Counter(dict.fromkeys(judge.rubric.aspects, 0))
+    judged = changed_rows = changed_rationales = 0
+    for outcome in judge.score(rows):
+        before = lines[outcome.key]
+        judged += 1
+        after = outcome.scores if isinstance(outcome, Judgement) else {}
+        moved = [aspect for aspect in judge.rubric.aspects if after.get(aspect) != before[aspect]]
+        changed.update(moved)
+        changed_rows += bool(moved)
+        changed_rationales += not isinstance(outcome, Judgement) or outcome.rationale != before["rationale"]
+    return Repetition(found, judged, dict(changed), changed_rows, changed_rationales)

@@ -1,0 +1,337 @@
+"""The run directory: what a run is, its rows as they finish, and what it came to.
+
+    run.json           settings, rubric, model and its files' digests, engine, versions; written at the start
+    judgements.jsonl   a line a row; appended as rows finish, put into the input's order at the end
+    set-aside.jsonl    lines of rows that have left the input, should they come back
+    summary.json       counts and means; written last
+
+A run can be killed at any moment. What counts as done is the work and not the row: a line is found again by the
+digest of everything that decides its judgement. So a changed row is judged again and an unchanged one is not,
+whatever it is called now, and rows that are the same work are judged once and given to each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from localjudge.errors import RunBrokenError, RunMismatchError
+from localjudge.judge import Judge
+from localjudge.line_format import given_to, to_line
+from localjudge.prompts.prompt import StopSubmitting
+from localjudge.prompts.tasks import Task
+from localjudge.records import Failure, Outcome, Row
+from localjudge.rows.columns import Columns
+from localjudge.rows.formats import MAX_ROW_BYTES
+from localjudge.rows.inputs import EXAMPLES, STDIN
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.journal import Journal, OffsetIndex, key_digest, read_journal, to_bytes
+from localjudge.runs.notices import notices
+from localjudge.runs.ownership import LEASE, Ownership
+from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY
+from localjudge.runs.run_manifest import FORMAT, MANIFEST, as_json, changes, new_start, read_manifest
+from localjudge.runs.run_plan import RunPlan
+from localjudge.runs.shard import WHOLE, Shard
+from localjudge.runs.summary import Summary
+
+
+class RunDirectory(AbstractContextManager["RunDirectory"]):
+    """A run directory, open for writing by this process alone.
+
+    That it can be written is tried on entering, before anything that takes long. On leaving, what this start
+    has made of a new run is removed if no row was judged: a start that failed leaves nothing behind.
+
+    Args:
+        folder: made if it is not there.
+        say: told what a person should know, such as a wait.
+        lease: seconds without a sign of life after which another host's owner counts as dead.
+
+    Attributes:
+        complete: whether every row has its line, in the input's order.
+        done: how many rows of the input are judged, or failed; never more than it has.
+        set_aside: how many lines this start found that belong to no row of the input.
+
+    Raises:
+        RunLockedError: another process is writing it.
+        RunBrokenError: the disk is full.
+        UsageError: there can be no such folder, or it cannot be written.
+    """
+
+    def __init__(
+        self, folder: Path, say: Callable[[str], None] = lambda text: None, lease: float = LEASE
+    ) -> None:
+        self.folder = folder
+        self.complete = False
+        self.done = self.set_aside = 0
+        self._ownership = Ownership(folder, say, lease)
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._open.enter_context(self._ownership)
+        self._fresh = not (self.folder / MANIFEST).exists()
+        self._open.callback(self._remove_if_in_vain)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def refuse_another(self, judge: Judge, shard: Shard = WHOLE) -> None:
+        """See that the folder is empty or holds the same run, as far as that is known without the engine.
+
+        Raises:
+            RunMismatchError: the folder holds another run, or something else.
+        """
+        self._compare(judge.describe(judge.asked) | {"shard": _shard(shard)})
+
+    def refuse_other_settings(self, settings: Mapping[str, Any], rubric: Rubric, shard: Shard = WHOLE) -> None:
+        """See that the folder is empty or holds a run with these settings, before there is a judge.
+
+        Raises:
+            RunMismatchError: the folder holds another run, or something else.
+        """
+        self._compare({"settings": settings, "rubric": {"name": rubric.name}, "shard": _shard(shard)})
+
+    def begin(
+        self,
+        judge: Judge,
+        plan: RunPlan,
+        inputs: Iterable[str] = (),
+        columns: Columns | None = None,
+        retry_failed: bool = False,
+        max_row_bytes: int = MAX_ROW_BYTES,
+    ) -> int:
+        """Write down what the run is, and find what earlier starts have done.
+
+        Args:
+            judge: what decides the judgements.
+            plan: the rows.
+            inputs: the names of the inputs, for the record.
+            columns: the columns of fields that go by names of their own, for the record.
+            retry_failed: judge rows again that failed.
+            max_row_bytes: the largest row that was read, for the record.
+
+        Returns:
+            The rows of this input that are done already.
+
+        Raises:
+            RunMismatchError: the folder holds another run, or something else.
+        """
+        self._judge, self._plan = judge, plan
+        described = judge.describe(judge.settings) | {"shard": _shard(plan.shard)}
+        manifest = self._compare(described) or {"format": FORMAT, **described, "starts": []}
+        now = {
+            **new_start([_absolute(name) for name in inputs], columns or {}, max_row_bytes),
+            "input_rows": plan.input_rows,
+            "input_digest": plan.input_digest,
+            "rows": plan.rows,
+            "engine": dict(judge.engine.describe()),
+            "engine_args": judge.engine_args,
+            "model_files": {
+                "read": sorted(judge.model.files.keys() - judge.model.digests.remembered),
+                "remembered": sorted(judge.model.digests.remembered),
+            },
+        }
+        self._manifest = {**manifest, "starts": [*manifest["starts"], now]}
+        self.write_json(MANIFEST, self._manifest)
+        # Without its summary a run counts as incomplete, which it is from here on.
+        self._ownership.remove(SUMMARY)
+        self._begin_journal(retry_failed)
+        return self.done
+
+    def score(
+        self,
+        report: Callable[[list[Outcome], int], None] = lambda outcomes, rows: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Summary:
+        """Judge the rows that are not done yet, and put everything into the input's order.
+
+        Args:
+            report: called with the outcomes as they are written, and how many more rows are done.
+            stop: once it says true, no further row is begun.
+
+        Returns:
+            What the run came to; or, where it was stopped before its last row, what the lines that are there
+            come to, which then stand as they finished.
+        """
+        self._stopped = False
+        waiting: dict[str, list[tuple[int, Row | Failure]]] = defaultdict(list)
+        told = self.done
+        try:
+            for outcomes in self._judge.outcomes(self._undone(waiting, stop)):
+                self._append(outcomes, waiting)
+                report(outcomes, self.done - told)
+                told = self.done
+        except KeyboardInterrupt:
+            self._write_summary(self._so_far)
+            raise
+        if self.done > told:
+            report([], self.done - told)
+        if self._stopped:
+            self._write_summary(self._so_far)
+            return self._so_far
+        self._journal.sync()
+        summary = self._put_in_order()
+        self.complete = True
+        self._write_summary(summary)
+        return summary
+
+    def writing(self, name: str) -> AbstractContextManager[Path]:
+        """Give the path to write a file of the run to; it gets its name when the block ends without an error.
+
+        Raises:
+            RunBrokenError: another process has taken the run over; the file is as it was.
+        """
+        return self._ownership.writing(name)
+
+    def write_json(self, name: str, content: Mapping[str, Any]) -> None:
+        """Write a file of the run."""
+        with self.writing(name) as scratch:
+            scratch.write_bytes(as_json(content))
+
+    def _undone(
+        self, waiting: dict[str, list[tuple[int, Row | Failure]]], stop: Callable[[], bool]
+    ) -> Iterator[Task | Failure]:
+        """The work that no line accounts for. Notes which rows wait for it."""
+        done = self._journal.index()
+        last = None
+        for number, task in self._plan:
+            if stop():
+                self._stopped = True
+                raise StopSubmitting
+            row = task if isinstance(task, Failure) else task.row
+            key = self._key(row)
+            # Equal rows come one after the other: the others wait with the first, or find it done at the end.
+            if key in waiting:
+                waiting[key].append((number, row))
+            elif key == last:
+                self.done += 1
+            elif key not in done:
+                waiting[key].append((number, row))
+                last = key
+                yield task
+
+    def _append(self, outcomes: list[Outcome], waiting: dict[str, list[tuple[int, Row | Failure]]]) -> None:
+        """Write a line for each row that waits for these outcomes."""
+        self._ownership.check()
+        lines = []
+        for outcome in outcomes:
+            line = to_line(outcome, self._judge.rubric.aspects)
+            lines += [given_to(line, row, number) for number, row in waiting.pop(outcome.key)]
+        self._journal.append(lines)
+        self.done += len(lines)
+        for line in lines:
+            self._so_far.add(line)
+
+    def _put_in_order(self) -> Summary:
+        """Rewrite the lines in the input's order."""
+        index = self._journal.index()
+        summary = Summary(self._judge.rubric.aspects)
+
+        def in_order() -> Iterator[bytes]:
+            for number, row in self._plan.in_order():
+                offset = index.get(self._key(row))
+                if offset is None:
+                    raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is gone")
+                piece = self._journal.line_at(offset)
+                line = json.loads(piece)
+                own = given_to(line, row, number)
+                summary.add(own)
+                yield piece if own is line else to_bytes(own)
+
+        self._write_lines(JUDGEMENTS, in_order())
+        return summary
+
+    def _begin_journal(self, retry_failed: bool) -> None:
+        """Open the journal with the lines of this input's rows, and count them; set the others aside.
+
+        A line that goes from one file to the other is written there before it is gone here.
+        """
+        aspects = self._judge.rubric.aspects
+        journal, aside = self.folder / JUDGEMENTS, self.folder / SET_ASIDE
+        self._so_far = Summary(aspects)
+        rows, there = OffsetIndex(b"", []), bytearray()
+        if journal.exists() or aside.exists():
+            keys = b"".join(key_digest(self._key(row)) for _, row in self._plan.in_order())
+            rows = OffsetIndex(keys, range(self._plan.rows))
+        for _, line in read_journal(journal, aspects):
+            if line["key"] in rows:
+                there += key_digest(line["key"])
+            else:
+                self.set_aside += 1
+
+        def left(file: Path) -> Iterator[bytes]:
+            return (piece for piece, line in read_journal(file, aspects) if line["key"] not in rows)
+
+        def kept() -> Iterator[tuple[str, bytes]]:
+            present = OffsetIndex(there, range(len(there) // 16))
+            back = (each for each in read_journal(aside, aspects) if each[1]["key"] not in present)
+            for piece, line in chain(read_journal(journal, aspects), back):
+                if line["key"] in rows and not (retry_failed and line["status"] == "failed"):
+                    self._so_far.add(line)
+                    yield line["key"], piece
+
+        if self.set_aside:
+            self._write_lines(
+                SET_ASIDE, chain((piece for piece, _ in read_journal(aside, aspects)), left(journal))
+            )
+        with self._ownership.placing(JUDGEMENTS):
+            self._journal = self._open.enter_context(Journal(journal, self._ownership.own, kept()))
+        self.done = rows.count_in(self._journal.index())
+        if aside.exists():
+            self._write_lines(SET_ASIDE, left(aside))
+            if not aside.stat().st_size:
+                self._ownership.remove(SET_ASIDE)
+
+    def _write_lines(self, name: str, pieces: Iterable[bytes]) -> None:
+        with self.writing(name) as scratch, scratch.open("xb") as stream:
+            stream.writelines(pieces)
+
+    def _key(self, row: Row | Failure) -> str:
+        return row.key if isinstance(row, Failure) else self._judge.key(row)
+
+    def _compare(self, described: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What `run.json` says, None where there is none yet."""
+        if not (self.folder / MANIFEST).exists():
+            if (self.folder / JUDGEMENTS).exists():
+                raise RunMismatchError(
+                    f"--out {self.folder}: has {JUDGEMENTS} but no {MANIFEST}; choose another folder"
+                )
+            return None
+        manifest = read_manifest(self.folder)
+        if found := changes(manifest, described):
+            raise RunMismatchError(
+                f"--out {self.folder}: holds another run; it differs in {'; '.join(found)}. "
+                "Choose another folder, or give the settings of that run"
+            )
+        return manifest
+
+    def _remove_if_in_vain(self) -> None:
+        """Remove what this start has made of a new run, if it is not complete and has no line."""
+        if self._fresh and not self.complete and not self.done:
+            for name in self._ownership.made:
+                self._ownership.remove(name)
+
+    def _write_summary(self, summary: Summary) -> None:
+        counted = {
+            "complete": self.complete,
+            "notices": notices(self._manifest, self.complete, summary.rows, summary.truncated),
+            "planned": self._plan.rows,
+            **summary.as_dict(),
+        }
+        self.write_json(SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})
+
+
+def _shard(shard: Shard) -> str | None:
+    return None if shard == WHOLE else str(shard)
+
+
+def _absolute(name: str) -> str:
+    return name if name in (STDIN, EXAMPLES) else str(Path(name).resolve())
