@@ -27,10 +27,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import localjudge.run
 import report
 import torch
 
+import localjudge.runs.run_directory
 from localjudge import Judge
 from localjudge.cli import main as localjudge_main
 
@@ -129,8 +129,8 @@ class Job:
         """Stop owners, start others on their runs, and let the first go on; what became of both."""
         ended: Counter[str] = Counter()
         equal = 0
-        with_usual_lease = localjudge.runs.run_directory.Run
-        localjudge.runs.run_directory.Run = partial(with_usual_lease, lease=LEASE)  # type: ignore[assignment, misc]
+        with_usual_lease = localjudge.runs.run_directory.RunDirectory
+        localjudge.runs.run_directory.RunDirectory = partial(with_usual_lease, lease=LEASE)  # type: ignore[assignment, misc]
         for number in range(times):
             out = self._folder / f"taken-over-{number}"
             former = self._start(out)
@@ -141,7 +141,7 @@ class Job:
             os.kill(former, signal.SIGCONT)
             ended[f"former {self._end(former)}, owner {self._end(owner)}"] += 1
             equal += self._equal(out)
-        localjudge.runs.run_directory.Run = with_usual_lease  # type: ignore[misc]
+        localjudge.runs.run_directory.RunDirectory = with_usual_lease  # type: ignore[misc]
         return {"exit_codes": ended, "equal_to_the_unbroken": equal}
 
     def sharded(self, count: int, killed: int) -> dict[str, Any]:

@@ -34,8 +34,8 @@ _MODULES = {
     "errors": ("EngineError", "LocalJudgeError", "ModelError", "RubricError", "UsageError"),
     "judge": ("Judge",),
     "records": ("Failure", "Judgement", "Row"),
-    "rows": ("read_rows",),
-    "rubric": ("Rubric",),
+    "rows.inputs": ("read_rows",),
+    "rubrics.rubric": ("Rubric",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -15,7 +15,7 @@ from conftest import Cli, write_rows
 from scripted import Opinion, scripted_judge
 
 from localjudge import Row, Rubric, UsageError, read_rows
-from localjudge.audit import Audit, draw, hold, read_audit
+from localjudge.audit import Audit, read_audit, run_audit, sample_rows
 from localjudge.audit.perturbations import PERTURBATIONS, DoesNotApply, Setting, reordered
 from localjudge.cli.audit import _thresholds
 from localjudge.runs.reader import read_lines
@@ -85,9 +85,9 @@ def rows(tmp_path: Path) -> Path:
 
 def audit_of(opinion: Opinion, rows: Path, model: Path, out: Path, size: int = 8, seed: int = 0) -> Audit:
     rubric = Rubric.load()
-    sample = draw(read_rows([str(rows)]), size, seed, rubric)
+    sample = sample_rows(read_rows([str(rows)]), size, seed, rubric)
     make = scripted_judge(model, opinion)
-    hold(sample, make(rubric), make, out, seed)
+    run_audit(sample, make(rubric), make, out, seed)
     return read_audit(out, sample, seed, {})
 
 
@@ -163,7 +163,10 @@ def test_an_audit_is_the_same_from_the_same_seed_and_continues_what_is_there(
     assert len(audits[0].trials[0].skipped) == 0
     assert audits[0].rows == 4
     assert [line["id"].split("/")[1] for line in read_lines(tmp_path / "audit" / "again")] == ["original"] * 4
-    assert draw(read_rows([str(rows)]), 4, 4, rubric).rows != draw(read_rows([str(rows)]), 4, 3, rubric).rows
+    assert (
+        sample_rows(read_rows([str(rows)]), 4, 4, rubric).rows
+        != sample_rows(read_rows([str(rows)]), 4, 3, rubric).rows
+    )
 
 
 def setting(**changes: object) -> Setting:
@@ -228,7 +231,7 @@ def test_what_could_not_be_made_is_counted(rows: Path) -> None:
     for line in lines[:3]:
         line["candidate"] = "No."
     rows.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    sample = draw(read_rows([str(rows)]), 8, 0, Rubric.load())
+    sample = sample_rows(read_rows([str(rows)]), 8, 0, Rubric.load())
     assert dict(sample.skipped["wrong-fact"]) == {"no number and no name": 3}
     assert sum(row.system == "wrong-fact" for row in sample.perturbed) == 5
 

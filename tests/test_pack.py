@@ -18,12 +18,12 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-import localjudge.pack
 import pytest
 from conftest import Cli, write_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import localjudge.airgap.pack
 from localjudge import UsageError
 from localjudge.airgap import unpack
 from localjudge.airgap.pack import Manifest, PackedFile, parse_size, write_beside, write_parts

@@ -80,7 +80,7 @@ def own_wheel(folder: Path, pip_args: Sequence[str], say: Say) -> Path:
     A checkout is built by pip. What was installed from a wheel becomes that wheel again, file by file from its
     `RECORD`, so that no index needs to have it and no other version can take its place.
     """
-    checkout = Path(__file__).parents[1]
+    checkout = Path(__file__).parents[2]
     project = checkout / "pyproject.toml"
     if project.is_file() and tomllib.loads(project.read_text())["project"]["name"] == NAME:
         run_pip(["wheel", "--no-deps", f"--wheel-dir={folder}", *pip_args, str(checkout)], say)

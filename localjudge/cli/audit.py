@@ -85,7 +85,7 @@ def audit(
 ) -> None:
     """Put the judge on trial: perturb rows in ways whose effect is known, and see what it makes of them."""
     settle_environment(deterministic=deterministic, allow_download=allow_download)
-    from localjudge.audit import draw, hold, read_audit
+    from localjudge.audit import read_audit, run_audit, sample_rows
     from localjudge.audit.perturbations import PERTURBATIONS
     from localjudge.cli.progress import Progress
     from localjudge.engines.protocol import check_engine, engine_extras
@@ -133,7 +133,7 @@ def audit(
     files = find_inputs(inputs)
     empty = check_inputs(files, columns, needs_reference=judged_by.needs_reference)
     check_out(out)
-    drawn = draw(read_rows(files, columns, max_row_bytes), sample, seed, judged_by)
+    drawn = sample_rows(read_rows(files, columns, max_row_bytes), sample, seed, judged_by)
     progress = Progress()
     for name in empty:
         progress.warn(f"{name}: holds no rows")
@@ -141,7 +141,7 @@ def audit(
     progress.say(f"model {judge.model.name} · rubric {judged_by.name} · {len(drawn.rows)} rows → {out}")
     if judge.notice:
         progress.warn(judge.notice)
-    hold(drawn, judge, make_judge, out, seed)
+    run_audit(drawn, judge, make_judge, out, seed)
     found = read_audit(out, drawn, seed, least)
     if as_json:
         print_json(found.model_dump(mode="json"), indent=2)

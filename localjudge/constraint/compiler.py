@@ -252,8 +252,8 @@ def _distances(
 ) -> NDArray[np.int16]:
     """Tokens that suffice from each state: the fewest where the choice is free, the most over a score."""
     edges = _edges(next_state)
-    # A way back into the rationale asks for `closing_margin` more than it needs: from a sentence's end only the ways
-    # out of it suffice, even if a token that joins a word and the closing quote makes the way back shorter.
+    # A way back into the rationale asks for `closing_margin` more than it needs: from a sentence's end only the
+    # ways out of it suffice, even if a token that joins a word and the quote makes the way back shorter.
     edges[np.ix_(sentence_end, in_rationale)] = False
     picked, free = edges & picks, edges & ~picks
     offers_score, offers_text = picked.any(axis=1), free.any(axis=1)

@@ -1,0 +1,1 @@
+"""What completes prompts under the token table."""

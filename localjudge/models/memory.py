@@ -26,9 +26,9 @@ For transformers on a CPU there is no paged cache: a batch of 16 rows, each padd
 
     all       W + 16 row + 16 L (3 I + 2 H) b + 1 GiB
 
-where the padded length L is up to 2^(1/4) times that of the prompt (`localjudge.engines.protocol.batches`), quantised
-weights count as `dtype`, because they are unpacked, and 1 GiB stands for Python, its libraries and the token
-table.
+where the padded length L is up to 2^(1/4) times that of the prompt (`localjudge.engines.batches`),
+quantised weights count as `dtype`, because they are unpacked, and 1 GiB stands for Python, its libraries and
+the token table.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""From a row to the token ids that the model reads."""

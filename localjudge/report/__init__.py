@@ -1,0 +1,1 @@
+"""A report of runs as one file that people look at."""

@@ -1,0 +1,1 @@
+"""From input files to rows."""

@@ -196,5 +196,5 @@ def _open(name: str) -> BinaryIO:
     if name == STDIN:
         return sys.stdin.buffer
     if name == EXAMPLES:
-        return cast(BinaryIO, (files("localjudge") / "examples.jsonl").open("rb"))
+        return cast(BinaryIO, (files("localjudge") / "rows" / "examples.jsonl").open("rb"))
     return cast(BinaryIO, gzip.open(name) if name.endswith(".gz") else Path(name).open("rb"))

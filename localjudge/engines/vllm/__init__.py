@@ -1,0 +1,1 @@
+"""The batch engine: vLLM, with the token table inside its sampler."""

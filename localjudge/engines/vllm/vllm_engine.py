@@ -191,8 +191,8 @@ class VllmEngine:
         )
         self._slots = settings.slots
         self._decoding.table.save(Path(settings.table))
-        runner = "vllm_v2" if self._uses_v2 else "vllm_v1"
-        arguments["logits_processors"] = [f"localjudge.engines.protocol.{runner}:TableProcessor"]
+        runner = "v2_runner" if self._uses_v2 else "v1_runner"
+        arguments["logits_processors"] = [f"localjudge.engines.vllm.{runner}:TableProcessor"]
         arguments["additional_config"] = {**arguments.get("additional_config", {}), **settings.as_config()}
         try:
             llm = LLM(**arguments)
