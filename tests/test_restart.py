@@ -77,7 +77,10 @@ def test_a_folder_that_was_there_keeps_what_is_in_it(tmp_path: Path) -> None:
 
 
 def test_a_disk_without_room_is_found_on_entering_and_nothing_is_left_there(tmp_path: Path) -> None:
-    code = "from pathlib import Path; from localjudge.runs.run_directory import RunDirectory; RunDirectory(Path('new/run')).__enter__()"
+    code = (
+        "from pathlib import Path; from localjudge.runs.run_directory import RunDirectory; "
+        "RunDirectory(Path('new/run')).__enter__()"
+    )
     end = subprocess.run(
         [sys.executable, "-B", "-c", code],
         cwd=tmp_path,
