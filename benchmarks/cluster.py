@@ -94,7 +94,7 @@ def measure(options: argparse.Namespace, workers: int) -> dict[str, float]:
     engine: Any = judge.engine
     start = time.perf_counter() - begin
     warm = 0
-    while warm < 32 or (workers and len(engine._roster.ready) < workers):  # all of them are to be there
+    while warm < 32 or (workers and len(engine._pool.ready) < workers):  # all of them are to be there
         warm += sum(1 for _ in judge.score(islice(rows(options), 32)))
     before, begin = spent(), time.perf_counter()
     judged = sum(outcome.status == "judged" for outcome in judge.score(rows(options)))
@@ -136,7 +136,7 @@ def spent() -> dict[str, float]:
         process = int(folder.name)
         parents[process] = int(fields[1])
         taken[process] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        if b"MapWorker" in title:
+        if b"ray::Worker" in title:
             workers.add(process)
     total = {"worker_ms": 0.0, "driver_ms": 0.0, "ray_ms": 0.0}
     for process, seconds in taken.items():

@@ -58,7 +58,8 @@ class Ours:
 
         from localjudge import Rubric
         from localjudge.constraint.compiler import token_table
-        from localjudge.engines.protocol import Decoding, engine_options
+        from localjudge.engines.protocol import Decoding
+        from localjudge.engines.selection import engine_options
         from localjudge.engines.vllm.vllm_engine import VllmEngine
         from localjudge.models.model import Model
 

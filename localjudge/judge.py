@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.engines.cluster import Cluster
-from localjudge.engines.protocol import Completion, Decoding, Engine, check_engine, engine_options
-from localjudge.engines.selection import open_engine
+from localjudge.engines.protocol import Completion, Decoding, Engine
+from localjudge.engines.selection import check_engine, engine_options, open_engine
 from localjudge.errors import ModelError, UsageError
 from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
@@ -170,15 +171,14 @@ class Judge:
     def engine(self) -> Engine:
         """The engine, with the model loaded at first use."""
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
-        return open_engine(
-            self._engine_name,
-            self.model,
-            self.decoding,
-            self.engine_args,
-            context=context,
-            log=self._log,
-            cluster=self._cluster,
-        )
+        arguments = (self._engine_name, self.model, self.decoding, self.engine_args)
+        if self._cluster is None:
+            return open_engine(*arguments, context=context, log=self._log)
+        if find_spec("ray") is None:
+            raise UsageError("--ray: Ray is not installed: pip install 'localjudge[ray]'")
+        from localjudge.engines.ray.ray_engine import RayEngine
+
+        return RayEngine(*arguments, self._cluster, context=context, log=self._log)
 
     def expect(self, longest: int | None, log: Path | None) -> None:
         """Before the engine is first used: the tokens of the longest prompt, and a file for its chatter."""

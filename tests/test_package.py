@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import localjudge
-from localjudge.engines.protocol import engine_options
+from localjudge.engines.selection import engine_options
 
 HEAVY = {
     "torch",

@@ -88,7 +88,7 @@ def audit(
     from localjudge.audit import read_audit, run_audit, sample_rows
     from localjudge.audit.perturbations import PERTURBATIONS
     from localjudge.cli.progress import Progress
-    from localjudge.engines.protocol import check_engine, engine_extras
+    from localjudge.engines.selection import check_engine, engine_extras
     from localjudge.judge import Judge, settings_without_model
     from localjudge.rows.columns import parse_columns
     from localjudge.rows.inputs import check_inputs, find_inputs, read_rows

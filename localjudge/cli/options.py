@@ -124,7 +124,7 @@ def print_json(document: object, indent: int | None = None) -> None:
 
 def engine_args(named: Mapping[str, object], others: Sequence[str] | None) -> dict[str, str]:
     """The engine's own options: those that have a flag each, as far as they are given, and `--engine-arg`'s."""
-    from localjudge.engines.protocol import engine_options
+    from localjudge.engines.selection import engine_options
 
     given = dict(named)
     for option in others or ():

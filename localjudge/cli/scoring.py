@@ -108,7 +108,7 @@ def score(
     """Judge every row and write a run directory. The same command again continues a run."""
     from localjudge.cli.progress import Progress
     from localjudge.engines.cluster import Cluster
-    from localjudge.engines.protocol import check_engine, engine_extras
+    from localjudge.engines.selection import check_engine, engine_extras
     from localjudge.judge import Judge, settings_without_model
     from localjudge.models.model_manifest import in_words
     from localjudge.rows.columns import parse_columns

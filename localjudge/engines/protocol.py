@@ -7,7 +7,6 @@ is told besides (`Decoding`) is the same for every row of a run.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,11 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.constraint.token_table import TokenTable
-from localjudge.engines.cluster import Cluster
-from localjudge.engines.selection import ENGINES
-from localjudge.errors import UsageError
 from localjudge.prompts.prompt import Prompt
-from localjudge.system.requirements import installed, require
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,62 +90,3 @@ class Engine(Protocol):
     def statistics(self) -> Mapping[str, Any]:
         """What it counted so far: prompt tokens, cached ones, restarts …"""
         ...
-
-
-def engine_options(options: Mapping[str, object]) -> dict[str, str]:
-    """Normalize an engine's own options: `max-model-len` and `max_model_len` are one, and each value is text.
-
-    Args:
-        options: text as it is, any other value as JSON writes it; None is an option that is not given. Of two
-            spellings of one option the later one counts.
-
-    Raises:
-        UsageError: a value cannot be written as JSON.
-    """
-    normalized: dict[str, str] = {}
-    for name, value in options.items():
-        try:
-            text = value if isinstance(value, str) else json.dumps(value)
-        except (TypeError, ValueError):
-            raise UsageError(f"engine option {name}: give text, a number or true or false") from None
-        if value is not None:
-            normalized[name.replace("-", "_")] = text
-    return normalized
-
-
-def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
-    """Return the extras that an engine needs in this process.
-
-    Raises:
-        UsageError: no such engine.
-    """
-    if name not in ENGINES:
-        raise UsageError(f"--engine {name}: there are {', '.join(ENGINES)}")
-    if cluster is not None:
-        return ["ray"]
-    if name == "vllm":
-        return ["vllm"]
-    return ["cpu"] if name == "transformers" or (name == "auto" and installed("vllm") is None) else []
-
-
-def check_engine(name: str, options: Mapping[str, str], cluster: Cluster | None = None) -> None:
-    """Check what can be known of an engine before there is a model.
-
-    Args:
-        name: one of `ENGINES`.
-        options: the engine's own options, normalized.
-        cluster: the cluster whose workers have such an engine each, if any.
-
-    Raises:
-        UsageError: no such engine, its packages are not installed, or an option that it does not know.
-    """
-    extras = engine_extras(name, cluster)
-    require("--ray" if cluster else f"--engine {name}", *extras)
-    if options and name == "dry-run":
-        from localjudge.engines.dry_run import parse_rate
-
-        parse_rate(options)
-    elif options and extras == ["cpu"]:
-        from localjudge.engines.transformers import TransformersOptions
-
-        TransformersOptions.parse(options)

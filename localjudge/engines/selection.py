@@ -2,15 +2,76 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from localjudge.engines.cluster import Cluster
-from localjudge.engines.protocol import Decoding, Engine, check_engine
+from localjudge.engines.protocol import Decoding, Engine
+from localjudge.errors import UsageError
 from localjudge.models.model import Model
-from localjudge.system.requirements import installed
+from localjudge.system.requirements import installed, require
 
 ENGINES = ("auto", "transformers", "vllm", "dry-run")
+
+
+def engine_options(options: Mapping[str, object]) -> dict[str, str]:
+    """Normalize an engine's own options: `max-model-len` and `max_model_len` are one, and each value is text.
+
+    Args:
+        options: text as it is, any other value as JSON writes it; None is an option that is not given. Of two
+            spellings of one option the later one counts.
+
+    Raises:
+        UsageError: a value cannot be written as JSON.
+    """
+    normalized: dict[str, str] = {}
+    for name, value in options.items():
+        try:
+            text = value if isinstance(value, str) else json.dumps(value)
+        except (TypeError, ValueError):
+            raise UsageError(f"engine option {name}: give text, a number or true or false") from None
+        if value is not None:
+            normalized[name.replace("-", "_")] = text
+    return normalized
+
+
+def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
+    """Return the extras that an engine needs in this process.
+
+    Raises:
+        UsageError: no such engine.
+    """
+    if name not in ENGINES:
+        raise UsageError(f"--engine {name}: there are {', '.join(ENGINES)}")
+    if cluster is not None:
+        return ["ray"]
+    if name == "vllm":
+        return ["vllm"]
+    return ["cpu"] if name == "transformers" or (name == "auto" and installed("vllm") is None) else []
+
+
+def check_engine(name: str, options: Mapping[str, str], cluster: Cluster | None = None) -> None:
+    """Check what can be known of an engine before there is a model.
+
+    Args:
+        name: one of `ENGINES`.
+        options: the engine's own options, normalized.
+        cluster: the cluster whose workers have such an engine each, if any.
+
+    Raises:
+        UsageError: no such engine, its packages are not installed, or an option that it does not know.
+    """
+    extras = engine_extras(name, cluster)
+    require("--ray" if cluster else f"--engine {name}", *extras)
+    if options and name == "dry-run":
+        from localjudge.engines.dry_run import parse_rate
+
+        parse_rate(options)
+    elif options and extras == ["cpu"]:
+        from localjudge.engines.transformers import TransformersOptions
+
+        TransformersOptions.parse(options)
 
 
 def open_engine(
@@ -21,9 +82,8 @@ def open_engine(
     *,
     context: int | None = None,
     log: Path | None = None,
-    cluster: Cluster | None = None,
 ) -> Engine:
-    """The engine of this name, with the model loaded.
+    """Open the engine of this name in this process, with the model loaded.
 
     Args:
         name: one of `ENGINES`; `auto` is vLLM where it is installed and there is a GPU.
@@ -32,18 +92,12 @@ def open_engine(
         options: the engine's own options, normalized.
         context: the tokens that the longest prompt and its answer take, where that is known.
         log: a file for what the engine's libraries have to say.
-        cluster: a cluster whose workers have such an engine each; None for one in this process.
 
     Raises:
-        UsageError: no such engine, or an option that it does not know.
+        UsageError: the engine is not installed, or does not know an option.
         ModelError: the model cannot be loaded.
-        EngineError: the cluster has no worker to offer.
     """
-    check_engine(name, options, cluster)
-    if cluster is not None:
-        from localjudge.engines.ray.ray_engine import RayEngine
-
-        return RayEngine(name, model, decoding, options, cluster, context=context, log=log)
+    check_engine(name, options)
     if name == "dry-run":
         from localjudge.engines.dry_run import DryRunEngine
 

@@ -7,18 +7,23 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import ray
-from ray._private.node import Node
 
 from localjudge.engines.cluster import AUTO, LOCAL, Cluster
 from localjudge.errors import UsageError
 
 _OBJECT_STORE = 200 * 2**20
 """Bytes of shared memory that Ray gets where it is started here: prompts and answers are small."""
+
+_NO_PORT = -1
+"""No valid port, so that a Ray that is started here goes on without its API server; it logs one error line.
+
+Without a dashboard that server only gathers usage statistics. Even where they are switched off, it asks the
+places where clouds describe a machine (`get_cloud_from_metadata_requests`), and has no switch for that.
+"""
 
 _REACH_SECONDS = 10.0
 
@@ -95,38 +100,21 @@ def connect(address: str, start: bool = True) -> str:
 
 def _init(address: str, start: bool) -> str:
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": False}
-    own = {"include_dashboard": False, "object_store_memory": _OBJECT_STORE}
+    own = {"include_dashboard": False, "dashboard_port": _NO_PORT, "object_store_memory": _OBJECT_STORE}
     if address == AUTO and not start:
         ray.init(AUTO, **quiet)
     elif address == AUTO:
         try:
-            with _without_api_server():
-                ray.init(**quiet, **own)
+            ray.init(**quiet, **own)
             return LOCAL
         except ValueError:  # there is one already, which takes no orders of how to start
             ray.init(**quiet)
     elif address == LOCAL:
-        with _without_api_server():
-            ray.init(LOCAL, **quiet, **own)
+        ray.init(LOCAL, **quiet, **own)
         return LOCAL
     else:
         ray.init(address, **quiet)
     return str(ray.get_runtime_context().gcs_address)
-
-
-@contextmanager
-def _without_api_server() -> Iterator[None]:
-    """Starts no API server beside a Ray that is started here.
-
-    Without a dashboard it only gathers usage statistics. Even where they are switched off, it asks the places
-    where clouds describe a machine (`get_cloud_from_metadata_requests`), and has no switch for that.
-    """
-    start = Node.start_api_server
-    Node.start_api_server = lambda *_, **__: None
-    try:
-        yield
-    finally:
-        Node.start_api_server = start
 
 
 def _reach(address: str) -> None:

@@ -1,8 +1,9 @@
-"""A cluster as an engine: prompts go to workers through Ray Data, and completions come back as they finish.
+"""A cluster as an engine: chunks of prompts go to workers, and their answers come back as they finish.
 
-Each worker has an engine of its own, any that there is. The driver alone reads rows and writes the run; it has
-as many prompts out as the workers can hold, and an answer makes room for the next. Each prompt is answered
-exactly once: a worker or node that is gone leaves its prompts to the others, and a second answer is dropped.
+Each worker is a Ray actor with an engine of its own. The driver alone reads rows, writes the run, and knows
+which worker has which chunk. It has as many chunks out as the workers can hold; an answer makes room for the
+next. Each prompt is answered exactly once: a chunk goes out again only when its worker is lost, and what a lost
+worker still returns is dropped.
 """
 
 from __future__ import annotations
@@ -14,38 +15,45 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from queue import Empty
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 
 from localjudge.engines.batches import batches, longest_prompt
 from localjudge.engines.cluster import Cluster
 from localjudge.engines.output import output_to
 from localjudge.engines.protocol import Completion, Decoding
-from localjudge.engines.ray.dataset import CALLS, Stream, StreamEndedError
 from localjudge.engines.ray.placement import WorkerPlacement, connect
-from localjudge.engines.ray.work_queue import WorkQueue
-from localjudge.engines.ray.worker import RayWorkerSettings, pack_chunk
-from localjudge.engines.ray.worker_pool import MOST_DEATHS, WorkerPool
-from localjudge.errors import EngineError, UsageError
+from localjudge.engines.ray.worker import RayWorkerSettings, Worker
+from localjudge.engines.ray.worker_pool import PooledWorker, WorkerPool
+from localjudge.errors import EngineError, LocalJudgeError, UsageError
 from localjudge.models.model import Model, model_path
 from localjudge.prompts.prompt import Prompt, until_stopped
 
-_PLACEMENT_SECONDS = 600.0
-"""How long a cluster may take to find room for the first worker."""
+CHUNKS, BATCHES = 16, 3
+"""Chunks that a worker may have at a time. Each is an eighth of what the engine works on, so that it stays full
+while the last prompts of some chunks are due; or a whole batch, and then two wait while it computes one."""
 
-_CLOSING_SECONDS = 10.0
+BEAT = 2.0
+"""Seconds between two signs of life of a worker."""
+
+_PAUSE = 10.0
+"""Seconds before the replacement of a worker that could not start opens its engine."""
+
+_PLACEMENT_SECONDS = 600.0
+"""How long a cluster may take to find room for a worker while there is none."""
 
 _FORWARDED = ("DO_NOT_TRACK", "HF_HOME", "HF_HUB_", "LOCALJUDGE_", "OMP_WAIT_POLICY", "TRANSFORMERS_", "VLLM_")
 """How the variables begin that workers get where their node does not set them."""
 
 _log = logging.getLogger("localjudge.ray")
-_LOGGERS = ("ray", "ray.data", _log.name)
+_LOGGERS = ("ray", _log.name)
 
 
 class RayEngine:
@@ -81,9 +89,13 @@ class RayEngine:
         except UsageError:
             self._leave()
             raise
-        self._roster = WorkerPool(self._place.workers[0], log)
-        here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
-        self._exchange = ray.remote(WorkQueue).options(num_cpus=0, label_selector=here).remote()
+        self._pool = WorkerPool(self._place.workers[0], log)
+        self._actor = ray.remote(
+            num_cpus=self._place.cpus,
+            num_gpus=self._place.gpus,
+            max_concurrency=CHUNKS + 2,  # chunks, a beat, and the opening of the engine
+            scheduling_strategy="SPREAD",
+        )(Worker)
         self._settings = ray.put(
             RayWorkerSettings(
                 engine=name,
@@ -96,18 +108,19 @@ class RayEngine:
             )
         )
         self._longest = longest_prompt(model.context, decoding.max_tokens)
-        self._sent: dict[int, list[Prompt]] = {}
-        self._answered: list[int] = []
-        self._counted: dict[str, Mapping[str, Any]] = {}
-        self._number = self._ends = 0
-        self._looked = 0.0
-        self._stream: Stream | None = None
+        self._returns: SimpleQueue[tuple[PooledWorker, str, int, Future[Any]]] = SimpleQueue()
+        self._counted: dict[PooledWorker, Mapping[str, Any]] = {}
+        self._last_placed = time.monotonic()
         atexit.register(self.close)
         try:
-            self._about = self._await_worker()
+            for _ in range(self._place.workers[0]):
+                self._start_worker()
+            while self._pool.report is None:
+                self._next_answers()
         except BaseException:
             self.close()
             raise
+        self._about = self._pool.report
 
     def describe(self) -> Mapping[str, Any]:
         return {
@@ -134,16 +147,16 @@ class RayEngine:
         total: Counter[str] = Counter()
         for counted in self._counted.values():
             total.update({name: value for name, value in counted.items() if isinstance(value, int | float)})
-        return {**total, "workers_lost": self._roster.lost}
+        return {**total, "workers_lost": self._pool.lost}
 
     def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
         chunks = self._chunks(prompts)
         try:
             while self._fill(chunks):
-                yield self._receive()
+                if answers := self._next_answers():
+                    yield answers
         finally:  # whoever asked may have heard enough: what is out must not come back in the next run
-            for number in list(self._sent):
-                self._forget(number)
+            self._pool.abandon_chunks()
 
     def _chunks(self, prompts: Iterable[Prompt]) -> Iterator[list[Prompt]]:
         """Prompts that go out together: batches as the workers' engine makes them, or else an eighth of what it
@@ -158,93 +171,93 @@ class RayEngine:
         while chunk := list(islice(waiting, size)):
             yield chunk
 
-    @property
-    def _most_out(self) -> int:
-        """Chunks that may be out: two batches more than an engine computes, or twice what it works on."""
-        each = 3 if "batch_size" in self._about["description"] else CALLS
-        return each * max(1, len(self._roster.ready))
-
     def _fill(self, chunks: Iterator[list[Prompt]]) -> bool:
-        """Send as much as there is room for; whether anything is out."""
-        new: dict[int, bytes] = {}
-        while len(self._sent) < self._most_out and (chunk := next(chunks, None)):
-            self._number += 1
-            self._sent[self._number] = chunk
-            new[self._number] = pack_chunk(chunk)
-        if new or self._answered:
-            self._ask(self._exchange.put.remote(new, self._answered))
-            self._answered = []
-        return bool(self._sent)
+        """Give the workers as many chunks as they can hold; whether any chunk is not answered.
 
-    def _forget(self, number: int) -> list[Prompt]:
-        self._answered.append(number)
-        return self._sent.pop(number)
+        Where there are more chunks than that, one more worker starts.
+        """
+        capacity = BATCHES if "batch_size" in self._about["description"] else CHUNKS
+        while True:
+            if not self._pool.has_waiting and (chunk := next(chunks, None)):
+                self._pool.put(chunk)
+            if not self._pool.has_waiting:
+                return not self._pool.is_idle
+            if not (worker := self._pool.free_worker(capacity)):
+                break
+            number, chunk = self._pool.take(worker)
+            self._call(worker, "answer", chunk, number=number)
+        if len(self._pool.placed) == len(self._pool.workers) < self._place.workers[1]:
+            self._start_worker()
+        return True
 
-    def _receive(self) -> list[Completion]:
-        """The answers to a chunk.
+    def _start_worker(self, after: float = 0.0) -> None:
+        worker = self._pool.add(self._actor.remote())
+        self._call(worker, "beat", 0.0)
+        self._call(worker, "open", self._settings, after)
+
+    def _call(self, worker: PooledWorker, method: str, *arguments: Any, number: int = 0) -> None:
+        """Call a method of the actor; what it returns arrives in `_returns`."""
+        reference = getattr(worker.actor, method).remote(*arguments)
+        reference.future().add_done_callback(
+            lambda returned: self._returns.put((worker, method, number, returned))
+        )
+
+    def _next_answers(self) -> list[Completion] | None:
+        """Wait for what a worker returns, for a second at most, and act on it; the answers, if it is some.
 
         Raises:
             EngineError: there will be none.
+            UsageError: a worker cannot start, as it was asked for what cannot be done.
         """
-        while True:
-            if time.monotonic() - self._looked > 1:
-                self._roster.hear(self._ask(self._exchange.news.remote()))
-                self._looked = time.monotonic()
-            stream = self._running_stream()
-            with suppress(Empty):
-                answers = stream.answers.get(timeout=1)
-                if isinstance(answers, StreamEndedError):
-                    self._end(answers)
-                elif answers.number in self._sent:
-                    self._ends = 0
-                    self._roster.answered()
-                    self._counted[answers.worker] = answers.statistics
-                    return [
-                        Completion(prompt.tag, tokens, probabilities, error)
-                        for prompt, (tokens, probabilities, error) in zip(
-                            self._forget(answers.number), answers.completions, strict=True
-                        )
-                    ]
-
-    def _running_stream(self) -> Stream:
-        if self._stream is None:
-            number = self._ask(self._exchange.open_stream.remote())
-            place = self._place
-            self._stream = Stream(self._exchange, number, self._settings, place.workers, place.cpus, place.gpus)
-        return self._stream
-
-    def _end(self, end: StreamEndedError) -> None:
-        """Ray Data has given up. Another stream gets all that is not answered."""
-        _log.warning("Ray Data gave up: %s", end)
-        self._stream = None
-        self._ends += 1
-        if self._ends >= MOST_DEATHS:
-            raise EngineError(f"Ray Data gave up {self._ends} times with no row finished: {end}")
-
-    def _await_worker(self) -> Mapping[str, Any]:
-        """What the first worker says of its engine."""
-        begin = time.monotonic()
-        while True:
-            stream = self._running_stream()
-            self._roster.hear(self._ask(self._exchange.news.remote()))
-            if self._roster.about is not None:
-                return self._roster.about
-            with suppress(Empty):
-                ended = stream.answers.get(timeout=0.1)
-                assert isinstance(ended, StreamEndedError), "nothing was asked yet"
-                self._end(ended)
-            if not self._roster.actors and time.monotonic() - begin > _PLACEMENT_SECONDS:
-                raise EngineError(
-                    f"the Ray cluster {self._address} found no room for a worker of {self._place} "
-                    f"in {_PLACEMENT_SECONDS / 60:.0f} minutes"
-                )
-
-    def _ask(self, reference: ray.ObjectRef[Any]) -> Any:
+        if self._returns.empty():  # all that has arrived is heard
+            self._look_after_workers()
         try:
-            return ray.get(reference)
+            worker, method, number, returned = self._returns.get(timeout=1)
+        except Empty:
+            return None
+        if worker not in self._pool.workers:
+            return None
+        try:
+            result = returned.result()
+            if method == "answer":
+                self._counted[worker] = result.statistics
+                return result.completions if self._pool.answered(worker, number) else None
+            if method == "beat":
+                self._pool.heard(worker, result)
+                self._call(worker, "beat", BEAT)
+            else:
+                self._pool.started(worker, result)
+        except RayTaskError as error:
+            self._replace(worker, "failed" if method == "open" else "broke", error.cause)
+        except EngineError as error:
+            self._replace(worker, "failed", error)
         except RayError as error:
-            said = (str(error).strip() or repr(error)).splitlines()[0]
-            raise EngineError(f"the Ray cluster {self._address} is gone: {said}") from None
+            _log.info("%s", error)
+            self._replace(worker, "lost", "its process ended")
+        return None
+
+    def _replace(self, worker: PooledWorker, what: str, error: LocalJudgeError | str) -> None:
+        with suppress(RayError):
+            ray.kill(worker.actor)
+        self._pool.lose(worker, what, error)
+        self._start_worker(_PAUSE if what == "failed" else 0.0)
+
+    def _look_after_workers(self) -> None:
+        """Replace silent workers.
+
+        Raises:
+            EngineError: for too long the cluster has had no room for any worker.
+        """
+        for worker in self._pool.silent():
+            self._replace(worker, "lost", "it fell silent")
+        now = time.monotonic()
+        if self._pool.placed:
+            self._last_placed = now
+        elif now - self._last_placed > _PLACEMENT_SECONDS:
+            raise EngineError(
+                f"the Ray cluster {self._address} found no room for a worker of {self._place} "
+                f"in {_PLACEMENT_SECONDS / 60:.0f} minutes"
+            )
 
     def _log_to(self, log: Path | None) -> None:
         self._handler: logging.Handler = logging.FileHandler(log) if log else logging.NullHandler()
@@ -263,13 +276,9 @@ class RayEngine:
         self._handler.close()
         if not ray.is_initialized():
             return
-        with suppress(RayError):
-            if self._stream is not None:
-                self._stream.stop(_CLOSING_SECONDS)
-            for actor in self._roster.actors.values():
-                ray.kill(actor)  # none is started again …
-            ray.get(self._exchange.dismiss.remote(), timeout=_CLOSING_SECONDS)  # … and all end at once
-            ray.kill(self._exchange)
+        for worker in self._pool.workers:
+            with suppress(RayError):
+                ray.kill(worker.actor)
         self._leave()
 
     def _leave(self) -> None:

@@ -1,0 +1,160 @@
+"""Which worker of a cluster gets which chunk, whoever goes or comes, and when there is no hope left."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from localjudge.engines.ray.worker_pool import MOST_DEATHS, SILENCE, PooledWorker, WorkerPool
+from localjudge.errors import EngineError, ModelError, UsageError
+from localjudge.prompts.prompt import Prompt
+
+REPORT = {"description": {}, "headline": "", "decisive": {"engine": "transformers", "dtype": "float32"}}
+ROOM = 3
+
+
+class Cluster:
+    """A pool of workers that the test starts and ends, and a clock that it sets."""
+
+    def __init__(self, wanted: int = 1) -> None:
+        self.seconds = 0.0
+        self.pool = WorkerPool(wanted, Path("engine.log"), clock=lambda: self.seconds)
+
+    def place(self) -> PooledWorker:
+        worker = self.pool.add(actor=None)
+        self.pool.heard(worker, f"node {len(self.pool.workers)}")
+        return worker
+
+    def start(self) -> PooledWorker:
+        self.pool.started(worker := self.place(), REPORT)
+        return worker
+
+    def put(self, count: int) -> None:
+        for tag in range(count):
+            self.pool.put([Prompt(tag, [1, 2], seed=0)])
+
+    def send(self) -> list[tuple[PooledWorker, int]]:
+        """Hand out what there is room for: the worker and the number of each chunk."""
+        sent = []
+        while self.pool.has_waiting and (worker := self.pool.free_worker(ROOM)):
+            sent.append((worker, self.pool.take(worker)[0]))
+        return sent
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def test_chunks_leave_in_their_order_once_and_as_many_as_a_worker_may_have(cluster: Cluster) -> None:
+    worker = cluster.start()
+    cluster.put(ROOM + 1)
+    assert cluster.send() == [(worker, 1), (worker, 2), (worker, 3)]
+    assert cluster.send() == []
+    assert cluster.pool.answered(worker, 2)
+    assert cluster.send() == [(worker, 4)]
+
+
+def test_a_chunk_goes_to_the_worker_with_the_fewest(cluster: Cluster) -> None:
+    one, two = cluster.start(), cluster.start()
+    cluster.put(4)
+    assert cluster.send() == [(one, 1), (two, 2), (one, 3), (two, 4)]
+    assert cluster.pool.answered(two, 2)
+    cluster.put(1)
+    assert cluster.send() == [(two, 5)]
+
+
+def test_a_worker_gets_nothing_before_its_engine_is_ready(cluster: Cluster) -> None:
+    cluster.place()
+    cluster.put(1)
+    assert cluster.send() == []
+
+
+@pytest.mark.parametrize(
+    ("what", "error"), [("lost", "its process ended"), ("broke", EngineError("no memory"))]
+)
+def test_what_a_worker_that_is_gone_had_goes_out_again_before_all_others(
+    cluster: Cluster, what: str, error: EngineError | str
+) -> None:
+    one = cluster.start()
+    cluster.put(ROOM + 1)
+    cluster.send()
+    assert cluster.pool.answered(one, 2)
+    cluster.pool.lose(one, what, error)
+    assert cluster.pool.lost == 1
+    two = cluster.start()
+    assert cluster.send() == [(two, 1), (two, 3), (two, 4)]
+    assert not cluster.pool.is_idle
+    assert all(cluster.pool.answered(two, number) for number in (1, 3, 4))
+    assert cluster.pool.is_idle
+
+
+def test_a_worker_that_falls_silent_is_noticed_and_one_that_waits_for_room_is_not(cluster: Cluster) -> None:
+    cluster.pool.add(actor=None)
+    one, two = cluster.start(), cluster.place()
+    cluster.seconds = SILENCE
+    cluster.pool.heard(one, "node 1")
+    assert cluster.pool.silent() == []
+    cluster.seconds = 1.1 * SILENCE
+    assert cluster.pool.silent() == [two]
+    cluster.seconds = 2.1 * SILENCE
+    assert cluster.pool.silent() == [one, two]
+
+
+def test_answers_to_abandoned_chunks_are_not_wanted_and_make_room_when_they_come(cluster: Cluster) -> None:
+    worker = cluster.start()
+    cluster.put(ROOM + 2)
+    cluster.send()
+    cluster.pool.abandon_chunks()
+    assert cluster.pool.is_idle
+    cluster.put(1)
+    assert cluster.send() == []
+    assert not cluster.pool.answered(worker, 1)
+    assert cluster.send() == [(worker, ROOM + 3)]
+
+
+def test_a_worker_that_would_judge_otherwise_is_turned_away(cluster: Cluster) -> None:
+    cluster.start()
+    other = REPORT | {"decisive": {"engine": "transformers", "dtype": "bfloat16"}}
+    with pytest.raises(EngineError, match=r"^dtype: bfloat16, and float32 elsewhere$"):
+        cluster.pool.started(cluster.place(), other)
+
+
+@pytest.mark.parametrize("kind", [UsageError, ModelError, EngineError])
+def test_a_worker_that_cannot_start_says_why_until_as_many_as_are_wanted_were_ready(
+    kind: type[UsageError], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "localjudge.ray")
+    cluster = Cluster(wanted=2)
+    cluster.start()
+    with pytest.raises(kind, match="worker on node 2 cannot start: no weights") as caught:
+        cluster.pool.lose(cluster.place(), "failed", kind("no weights"))
+    assert caught.type is kind
+    cluster.start()
+    cluster.pool.lose(cluster.place(), "failed", kind("no weights"))
+    assert "worker on node 3: failed: no weights" in caplog.text
+
+
+def test_workers_that_only_die_end_the_run_with_the_reason(cluster: Cluster) -> None:
+    for _ in range(MOST_DEATHS - 1):
+        cluster.pool.lose(cluster.start(), "broke", EngineError("no memory"))
+    with pytest.raises(EngineError) as caught:
+        cluster.pool.lose(cluster.start(), "lost", "its process ended")
+    said = "workers ended 3 times with no row finished: worker on node 1: no memory; see engine.log"
+    assert str(caught.value) == said
+
+
+def test_a_node_that_takes_all_its_workers_along_does_not_end_the_run(cluster: Cluster) -> None:
+    for worker in [cluster.start() for _ in range(MOST_DEATHS + 1)]:
+        cluster.pool.lose(worker, "lost", "its process ended")
+
+
+def test_a_row_that_is_finished_between_deaths_is_hope(cluster: Cluster) -> None:
+    for _ in range(2 * MOST_DEATHS):
+        worker = cluster.start()
+        cluster.put(1)
+        ((_, number),) = cluster.send()
+        cluster.pool.answered(worker, number)
+        cluster.pool.lose(worker, "lost", "its process ended")

@@ -1,0 +1,120 @@
+"""One worker's engine and the chunks that come to it side by side, in this process and without a cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+pytest.importorskip("ray")
+
+from localjudge.engines.protocol import Completion
+from localjudge.engines.ray.worker import Worker
+from localjudge.errors import EngineError
+from localjudge.prompts.prompt import Prompt, until_stopped
+
+
+class Stepwise:
+    """An engine that holds two prompts and, after each step, asks for more, as vLLM's does.
+
+    It answers the one that it has had longest; `tags` are those that it was asked, one list for each time that
+    it had nothing in hand and began anew.
+    """
+
+    def __init__(self, about: dict[str, Any], step: Callable[[int], None]) -> None:
+        self._about = about
+        self._step = step
+        self.begun: list[list[tuple[int, ...]]] = []
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": "stepwise", "dtype": "float32", **self._about}
+
+    def headline(self) -> str:
+        return "stepwise"
+
+    def statistics(self) -> dict[str, Any]:
+        return {"prompt_tokens": sum(map(len, self.begun))}
+
+    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
+        waiting, in_hand: list[int] = until_stopped(prompts), []
+        self.begun.append([])
+        while True:
+            while len(in_hand) < 2 and (prompt := next(waiting, None)):
+                in_hand.append(prompt)
+                self.begun[-1].append(tuple(prompt.tokens))
+            if not in_hand:
+                return
+            self._step(len(in_hand))
+            yield [Completion((prompt := in_hand.pop(0)).tag, tuple(prompt.tokens))]
+
+
+@pytest.fixture
+def worker_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[Stepwise], Worker]:
+    def worker(engine: Stepwise) -> Worker:
+        worker = Worker()
+        monkeypatch.setattr(worker, "_open", lambda _: engine, raising=True)
+        worker.open(None, 0.0)  # type: ignore[arg-type]
+        return worker
+
+    return worker
+
+
+def chunk(*numbers: int) -> list[Prompt]:
+    """Prompts whose tokens tell them apart; the tags are the same in each chunk, as in runs of one driver."""
+    return [Prompt(tag, [number], seed=0) for tag, number in enumerate(numbers)]
+
+
+def test_an_engine_that_asks_at_every_step_goes_on_with_the_chunks_that_have_come_since(
+    worker_with: Callable[[Stepwise], Worker],
+) -> None:
+    at_first_step, second_is_there = threading.Event(), threading.Event()
+
+    def step(in_hand: int) -> None:
+        at_first_step.set()
+        assert second_is_there.wait(10)
+
+    worker = worker_with(engine := Stepwise({}, step))
+    with ThreadPoolExecutor() as calls:
+        first = calls.submit(worker.answer, chunk(1))
+        assert at_first_step.wait(10)  # it has asked for a second prompt, and there was none
+        second = calls.submit(worker.answer, chunk(2, 3))
+        while worker._inbox.empty():
+            pass
+        second_is_there.set()
+        assert [each.tokens for each in first.result(10).completions] == [(1,)]
+        answers = second.result(10)
+    assert [(each.tag, each.tokens) for each in answers.completions] == [(0, (2,)), (1, (3,))]
+    assert engine.begun == [[(1,), (2,), (3,)]]
+
+
+def test_an_engine_that_computes_batches_gets_each_chunk_by_itself(
+    worker_with: Callable[[Stepwise], Worker],
+) -> None:
+    worker = worker_with(engine := Stepwise({"batch_size": 2}, lambda _: None))
+    with ThreadPoolExecutor() as calls:
+        answers = list(calls.map(worker.answer, [chunk(1), chunk(2, 3), chunk(4)]))
+    assert sorted(engine.begun) == [[(1,)], [(2,), (3,)], [(4,)]]
+    assert [[each.tokens for each in of.completions] for of in answers] == [[(1,)], [(2,), (3,)], [(4,)]]
+
+
+def test_an_engine_that_breaks_says_why_to_every_chunk(worker_with: Callable[[Stepwise], Worker]) -> None:
+    both_are_there = threading.Barrier(2)
+
+    def step(in_hand: int) -> None:
+        both_are_there.wait(10)
+        raise RuntimeError("no memory\nand much more")
+
+    worker = worker_with(Stepwise({}, step))
+    with ThreadPoolExecutor() as calls:
+        asked = [calls.submit(worker.answer, chunk(number)) for number in range(2)]
+        while len(worker._places) < 2:
+            pass
+        both_are_there.wait(10)
+        for answer in asked:
+            with pytest.raises(EngineError, match=r"^RuntimeError: no memory"):
+                answer.result(10)
+    with pytest.raises(EngineError, match=r"^RuntimeError: no memory"):
+        worker.answer(chunk(3))
