@@ -146,6 +146,18 @@ def test_workers_that_only_die_end_the_run_with_the_reason(cluster: Cluster) -> 
     assert str(caught.value) == said
 
 
+def test_a_worker_that_died_before_it_had_a_place_is_a_reason_too(cluster: Cluster) -> None:
+    def lose() -> None:
+        cluster.pool.lose(cluster.pool.add(actor=None), "lost", EngineError("no module named localjudge"))
+
+    for _ in range(MOST_DEATHS - 1):
+        lose()
+    with pytest.raises(
+        EngineError, match="with no row finished: a new worker: no module named localjudge; see"
+    ):
+        lose()
+
+
 def test_a_node_that_takes_all_its_workers_along_does_not_end_the_run(cluster: Cluster) -> None:
     for worker in [cluster.start() for _ in range(MOST_DEATHS + 1)]:
         cluster.pool.lose(worker, "lost", "its process ended")

@@ -56,7 +56,7 @@ def worker_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[Stepwise], Worker]
     def worker(engine: Stepwise) -> Worker:
         worker = Worker()
         monkeypatch.setattr(worker, "_open", lambda _: engine, raising=True)
-        worker.open(None, 0.0)  # type: ignore[arg-type]
+        worker.open(None)  # type: ignore[arg-type]
         return worker
 
     return worker

@@ -13,7 +13,7 @@ import logging
 import os
 import time
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
@@ -44,7 +44,7 @@ BEAT = 2.0
 """Seconds between two signs of life of a worker."""
 
 _PAUSE = 10.0
-"""Seconds before the replacement of a worker that could not start opens its engine."""
+"""Seconds before a worker that could not start is replaced."""
 
 _PLACEMENT_SECONDS = 600.0
 """How long a cluster may take to find room for a worker while there is none."""
@@ -92,7 +92,7 @@ class RayEngine:
         self._pool = WorkerPool(self._place.workers[0], log)
         self._actor = ray.remote(
             num_cpus=self._place.cpus,
-            num_gpus=self._place.gpus,
+            num_gpus=self._place.gpus or None,
             max_concurrency=CHUNKS + 2,  # chunks, a beat, and the opening of the engine
             scheduling_strategy="SPREAD",
         )(Worker)
@@ -110,6 +110,7 @@ class RayEngine:
         self._longest = longest_prompt(model.context, decoding.max_tokens)
         self._returns: SimpleQueue[tuple[PooledWorker, str, int, Future[Any]]] = SimpleQueue()
         self._counted: dict[PooledWorker, Mapping[str, Any]] = {}
+        self._due: deque[float] = deque()
         self._last_placed = time.monotonic()
         atexit.register(self.close)
         try:
@@ -186,14 +187,14 @@ class RayEngine:
                 break
             number, chunk = self._pool.take(worker)
             self._call(worker, "answer", chunk, number=number)
-        if len(self._pool.placed) == len(self._pool.workers) < self._place.workers[1]:
+        if not self._due and len(self._pool.placed) == len(self._pool.workers) < self._place.workers[1]:
             self._start_worker()
         return True
 
-    def _start_worker(self, after: float = 0.0) -> None:
+    def _start_worker(self) -> None:
         worker = self._pool.add(self._actor.remote())
         self._call(worker, "beat", 0.0)
-        self._call(worker, "open", self._settings, after)
+        self._call(worker, "open", self._settings)
 
     def _call(self, worker: PooledWorker, method: str, *arguments: Any, number: int = 0) -> None:
         """Call a method of the actor; what it returns arrives in `_returns`."""
@@ -233,17 +234,21 @@ class RayEngine:
             self._replace(worker, "failed", error)
         except RayError as error:
             _log.info("%s", error)
-            self._replace(worker, "lost", "its process ended")
+            reason = EngineError((str(error).strip() or repr(error)).splitlines()[-1])
+            self._replace(worker, "lost", "its process ended" if worker.where else reason)
         return None
 
     def _replace(self, worker: PooledWorker, what: str, error: LocalJudgeError | str) -> None:
         with suppress(RayError):
             ray.kill(worker.actor)
         self._pool.lose(worker, what, error)
-        self._start_worker(_PAUSE if what == "failed" else 0.0)
+        if worker.report is None:
+            self._due.append(time.monotonic() + _PAUSE)
+        else:
+            self._start_worker()
 
     def _look_after_workers(self) -> None:
-        """Replace silent workers.
+        """Replace silent workers, and those that could not start when their time has come.
 
         Raises:
             EngineError: for too long the cluster has had no room for any worker.
@@ -251,6 +256,9 @@ class RayEngine:
         for worker in self._pool.silent():
             self._replace(worker, "lost", "it fell silent")
         now = time.monotonic()
+        while self._due and self._due[0] <= now:
+            self._due.popleft()
+            self._start_worker()
         if self._pool.placed:
             self._last_placed = now
         elif now - self._last_placed > _PLACEMENT_SECONDS:

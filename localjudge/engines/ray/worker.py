@@ -79,13 +79,12 @@ class Worker:
         time.sleep(seconds)
         return f"node {ray.util.get_node_ip_address()}, process {os.getpid()}"
 
-    def open(self, settings: RayWorkerSettings, after: float) -> Mapping[str, Any]:
-        """Open the engine, after so many seconds, and say what it is.
+    def open(self, settings: RayWorkerSettings) -> Mapping[str, Any]:
+        """Open the engine and say what it is.
 
         Raises:
             UsageError, ModelError, EngineError: it cannot be opened.
         """
-        time.sleep(after)
         try:
             self._engine = self._open(settings)
             description = dict(self._engine.describe())

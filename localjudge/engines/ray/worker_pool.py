@@ -183,7 +183,7 @@ class WorkerPool:
         self._waiting.extendleft(sorted(worker.chunks, reverse=True))
         self.lost += worker.report is not None
         self._deaths += 1
-        where = f"worker on {worker.where or 'a node that is gone'}"
+        where = f"worker on {worker.where}" if worker.where else "a new worker"
         _log.info("%s: %s: %s", where, what, error)
         if isinstance(error, LocalJudgeError):
             self._reason = f"{where}: {error}"
