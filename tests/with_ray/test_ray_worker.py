@@ -39,7 +39,8 @@ class Stepwise:
         return {"prompt_tokens": sum(map(len, self.begun))}
 
     def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
-        waiting, in_hand: list[int] = until_stopped(prompts), []
+        waiting = until_stopped(prompts)
+        in_hand: list[Prompt] = []
         self.begun.append([])
         while True:
             while len(in_hand) < 2 and (prompt := next(waiting, None)):
