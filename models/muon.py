@@ -1,4 +1,4 @@
-"""Muon in float32: torch's computes in bfloat16, thirty times slower on a CPU without such instructions."""
+"""The Muon optimizer in float32; PyTorch's uses bfloat16, which is 30 times slower on a CPU without it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import torch
 COEFFICIENTS, ITERATIONS = (3.4445, -4.7750, 2.0315), 5
 
 
-def orthogonal(matrices: torch.Tensor) -> torch.Tensor:
-    """Matrices (count, rows, columns) of the same singular vectors, whose singular values are all about 1."""
+def orthogonalize(matrices: torch.Tensor) -> torch.Tensor:
+    """Keep the singular vectors of matrices (count, rows, columns) and set their singular values to about 1."""
     if matrices.shape[1] > matrices.shape[2]:
-        return orthogonal(matrices.transpose(1, 2)).transpose(1, 2)
+        return orthogonalize(matrices.transpose(1, 2)).transpose(1, 2)
     a, b, c = COEFFICIENTS
-    near = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
+    estimate = matrices / matrices.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
     for _ in range(ITERATIONS):
-        gram = near @ near.transpose(1, 2)
-        near = torch.baddbmm(near, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), near, beta=a)
-    return near
+        gram = estimate @ estimate.transpose(1, 2)
+        estimate = torch.baddbmm(estimate, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), estimate, beta=a)
+    return estimate
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum, made orthogonal, at the size of AdamW's steps (Liu et al. 2025), for matrices."""
+    """Orthogonalized momentum for matrices, scaled to the step size of AdamW (Liu et al. 2025)."""
 
     def __init__(
         self, matrices: Iterable[torch.Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.01
@@ -43,6 +43,6 @@ class Muon(torch.optim.Optimizer):
                 updates.setdefault(matrix.shape, []).append((matrix, matrix.grad.lerp(mean, group["momentum"])))
             for shape, pairs in updates.items():
                 size = 0.2 * max(shape) ** 0.5 * group["lr"]
-                turned = orthogonal(torch.stack([update for _, update in pairs]))
-                for (matrix, _), update in zip(pairs, turned, strict=True):
+                orthogonal = orthogonalize(torch.stack([update for _, update in pairs]))
+                for (matrix, _), update in zip(pairs, orthogonal, strict=True):
                     matrix.mul_(1 - group["lr"] * group["weight_decay"]).sub_(update, alpha=size)
