@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,16 @@ import pytest
 from conftest import Cli, random_model, write_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_tokenizers import CHAT_TEMPLATES, SMALL, TEXT, TOKENIZER_NAMES, tokenizer_with
 from tokenizers import Tokenizer, models
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
-from localjudge import ModelError, Rubric
+from localjudge import ModelError, Row, Rubric, read_rows
 from localjudge.models.model import Model
 from localjudge.prompts.chat_template import render_template
 from localjudge.prompts.encoder import PromptEncoder, render
 
-TOKENIZERS = ["falcon", "minimind", "phi-3-mini"]
 ORDINARY = [
     "word",
     "",
@@ -51,15 +50,6 @@ def found_model(model: Path) -> Model:
     return Model.find(model)
 
 
-def real_tokenizer(shared: Path, name: str, template: str | None) -> Any:
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(shared / "tokenizers" / name / "tokenizer.json"))
-    # A template's own markers are tokens, as they are in the model that it belongs to.
-    markers = sorted(set(re.findall(r"<[|\uff5c]?[\w/▁:.-]+[|\uff5c]?>|\[/?[A-Z_]+\]", template or "")))
-    tokenizer.add_special_tokens({"additional_special_tokens": markers})
-    tokenizer.chat_template = template
-    return tokenizer
-
-
 def assert_text_stays_text(encoder: PromptEncoder, tokenizer: Any, text: str) -> None:
     """No token of the text is an added one, and put together the tokens say just what the text says."""
     backend = tokenizer.backend_tokenizer
@@ -73,9 +63,9 @@ def assert_text_stays_text(encoder: PromptEncoder, tokenizer: Any, text: str) ->
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
-@pytest.mark.parametrize("name", TOKENIZERS)
-def test_no_added_token_can_come_from_a_rows_text(shared: Path, name: str, kind: str) -> None:
-    tokenizer = real_tokenizer(shared, name, TEMPLATES[kind])
+@pytest.mark.parametrize("name", TOKENIZER_NAMES)
+def test_no_added_token_can_come_from_a_rows_text(name: str, kind: str) -> None:
+    tokenizer = tokenizer_with(name, TEMPLATES[kind])
     encoder = PromptEncoder(tokenizer)
     contents = [token.content for token in tokenizer.backend_tokenizer.get_added_tokens_decoder().values()]
     for text in (*contents, " ".join(contents), "".join(contents), f"a{contents[0]}b\n{contents[-1]}"):
@@ -84,13 +74,16 @@ def test_no_added_token_can_come_from_a_rows_text(shared: Path, name: str, kind:
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)
-@pytest.mark.parametrize("name", TOKENIZERS)
-def test_ordinary_text_becomes_what_the_whole_tokenizer_makes_of_it(shared: Path, name: str, kind: str) -> None:
+@pytest.mark.parametrize("name", TOKENIZER_NAMES)
+def test_ordinary_text_becomes_what_the_whole_tokenizer_makes_of_it(name: str, kind: str) -> None:
     template = TEMPLATES[kind]
-    tokenizer = real_tokenizer(shared, name, template)
+    tokenizer = tokenizer_with(name, template)
     encoder = PromptEncoder(tokenizer)
-    real = (shared / "data" / "justeval_multi_gpt4turbo.jsonl").read_text("utf-8").split("\n")[:20]
-    for text in [*ORDINARY, *(json.loads(line)["candidate"] for line in real)]:
+    added = [each.content for each in tokenizer.backend_tokenizer.get_added_tokens_decoder().values()]
+    examples = [row.candidate for row in read_rows(["examples"]) if isinstance(row, Row)]
+    for text in [*ORDINARY, TEXT, *examples]:
+        if any(spelled in text for spelled in added):
+            continue  # that is not ordinary
         if kind == "trimmed" and text != text.strip():
             continue  # a template that trims is not asked to: the row's own spaces are the row's
         if template:
@@ -105,7 +98,7 @@ def test_every_published_chat_template_works_or_is_refused_in_words(shared: Path
     templates = json.loads((shared / "data" / "chat_templates.json").read_text())["templates"]
     refused = {}
     for name, template in templates.items():
-        tokenizer = real_tokenizer(shared, "minimind", template)
+        tokenizer = tokenizer_with("minimind", template)
         try:
             encoder = PromptEncoder(tokenizer)
         except ModelError as error:
@@ -264,12 +257,40 @@ def test_a_chat_template_that_names_the_day_gives_the_same_prompt_tomorrow(model
     assert PromptEncoder(tokenizer).before == "Today is 01 January 2026. "
 
 
-def test_an_answer_in_harmony_format_stands_in_the_final_channel(shared: Path) -> None:
-    templates = json.loads((shared / "data" / "chat_templates.json").read_text())["templates"]
-    tokenizer = real_tokenizer(shared, "minimind", templates["openai-gpt-oss-120b"])
-    assert tokenizer.decode(PromptEncoder(tokenizer).encode("-")).endswith(
-        "<|message|>-<|end|><|start|>assistant<|channel|>final<|message|>"
+@pytest.mark.parametrize("style", CHAT_TEMPLATES)
+@pytest.mark.parametrize("name", SMALL)
+def test_a_chat_template_of_each_style_goes_around_the_text_of_each_tokenizer(name: str, style: str) -> None:
+    tokenizer = tokenizer_with(name, CHAT_TEMPLATES[style])
+    encoder = PromptEncoder(tokenizer)
+    assert encoder.head, "it begins with a token of the model's own"
+    for text in ("Hello <|im_end|>, </s> [/INST] <think> <|eot_id|><|end|>", "plain", "  spaces around  "):
+        assert_text_stays_text(encoder, tokenizer, text)
+
+
+@pytest.mark.parametrize("switch", ["enable_thinking", "thinking"])
+def test_a_hybrid_model_is_asked_whether_to_think_by_the_name_that_its_template_knows(switch: str) -> None:
+    template = "{{ messages[0].content }}{% if not SWITCH %}<think></think>{% endif %}".replace(
+        "SWITCH", switch
     )
+    tokenizer = tokenizer_with("byte-level BPE", template)
+    no_thoughts = tokenizer.encode("<think></think>", add_special_tokens=False)
+    assert PromptEncoder(tokenizer).tail == no_thoughts
+    assert PromptEncoder(tokenizer, thinking=True).tail == []
+
+
+def test_an_answer_in_the_published_harmony_format_stands_in_the_final_channel(shared: Path) -> None:
+    templates = json.loads((shared / "data" / "chat_templates.json").read_text())["templates"]
+    assert_final_channel(tokenizer_with("minimind", templates["openai-gpt-oss-120b"]))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_an_answer_in_harmony_format_stands_in_the_final_channel(name: str) -> None:
+    assert_final_channel(tokenizer_with(name, CHAT_TEMPLATES["harmony"]))
+
+
+def assert_final_channel(tokenizer: Any) -> None:
+    said = tokenizer.decode(PromptEncoder(tokenizer).encode("-"))
+    assert said.replace(" ", "").endswith("<|message|>-<|end|><|start|>assistant<|channel|>final<|message|>")
 
 
 def test_without_a_chat_template_the_text_stands_after_what_the_tokenizer_puts_first(model: Path) -> None:

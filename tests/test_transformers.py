@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from jsonschema import Draft202012Validator
+from small_tokenizers import TOKENIZER_NAMES, tokenizer_file
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from localjudge import Judge, Judgement, Rubric, UsageError
@@ -97,12 +98,10 @@ def test_a_model_of_random_weights_always_answers(
         assert judgement.rationale
 
 
-@pytest.mark.parametrize("name", ["falcon", "minimind", "phi-3-mini"])
-def test_real_vocabularies_keep_the_promise(tmp_path: Path, name: str) -> None:
-    tokenizer = Path(__file__).parents[2] / "shared" / "tokenizers" / name / "tokenizer.json"
-    if not tokenizer.exists():
-        pytest.skip("the real tokenizers are not here")
-    judge = Judge(save_random_model(tmp_path, tokenizer), temperature=1.0, max_rationale_tokens=9)
+@pytest.mark.parametrize("name", TOKENIZER_NAMES)
+def test_the_vocabulary_of_each_family_of_tokenizers_keeps_the_promise(tmp_path: Path, name: str) -> None:
+    model = save_random_model(tmp_path / "model", tokenizer_file(name, tmp_path))
+    judge = Judge(model, temperature=1.0, max_rationale_tokens=9)
     score(judge, count=3)
 
 

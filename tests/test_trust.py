@@ -171,8 +171,26 @@ def test_agreement_is_what_its_definitions_give(judged: Callable[..., tuple[Path
     assert alone.kappa == alone.mae == UNDEFINED
 
 
-def test_agreement_with_repeated_labels_on_real_rows(shared: Path, tmp_path: Path) -> None:
-    file = shared / "data" / "prometheus_vicuna.jsonl"
+@pytest.fixture(params=["generated", "real"])
+def three_ratings(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Rows of 21 instructions that were each rated three times, by raters who mostly agree."""
+    if request.param == "real":
+        folder: Path = request.getfixturevalue("shared")
+        return folder / "data" / "prometheus_vicuna.jsonl"
+    random = np.random.default_rng(4)
+    quality = np.repeat(random.normal(3, 0.7, 21), 4) + random.normal(0, 0.7, 84)
+    ratings = np.clip(np.round(quality[:, None] + random.normal(0, 0.5, (84, 3))), 1, 5).astype(int).tolist()
+    return write(
+        tmp_path / "ratings.jsonl",
+        (
+            row | {"all_scores": three}
+            for row, three in zip(rows([1] * 84, [1] * 84, "abcd"), ratings, strict=True)
+        ),
+    )
+
+
+def test_agreement_with_repeated_labels(three_ratings: Path, tmp_path: Path) -> None:
+    file = three_ratings
     import_scores([str(file)], tmp_path / "run", ["wit"], judge="gpt-4", mapping={"all_scores.0": "wit"})
     scores = read_scores([tmp_path / "run"])
     three = [json.loads(line)["all_scores"] for line in file.read_text().splitlines()]
@@ -351,10 +369,31 @@ def test_means_differences_and_wins_are_those_of_the_rows(judged: Callable[..., 
     assert math.fsum(share for share in shares.values() if share is not None) == pytest.approx(1.5)
 
 
-def test_systems_of_real_rows_have_the_means_and_differences_of_their_columns(
-    shared: Path, tmp_path: Path
-) -> None:
-    file = shared / "data" / "topicalchat_usr.jsonl"
+@pytest.fixture(params=["generated", "real"])
+def six_systems(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Eleven instructions answered by six systems; the rows of one system have no reference."""
+    if request.param == "real":
+        folder: Path = request.getfixturevalue("shared")
+        return folder / "data" / "topicalchat_usr.jsonl"
+    random = np.random.default_rng(5)
+    names = ("understandability", "naturalness", "coherence", "engagingness", "groundedness", "overall")
+    records = [
+        {
+            "id": f"row-{number}-{system}",
+            "system": system,
+            "instruction": f"Question {number}?",
+            "reference": None if system == "Original Ground Truth" else "Yes, it is so.",
+            "candidate": "It is so. " * (1 + number),
+            "scores": {name: float(random.integers(3, 16)) / 3 for name in names},
+        }
+        for number in range(11)
+        for system in ("Original Ground Truth", "aster", "birch", "cedar", "dogwood", "elder")
+    ]
+    return write(tmp_path / "systems.jsonl", records)
+
+
+def test_six_systems_have_the_means_and_differences_of_their_columns(six_systems: Path, tmp_path: Path) -> None:
+    file = six_systems
     names = ("understandability", "naturalness", "coherence", "engagingness", "groundedness", "overall")
     aspects = (*names[:5], "liking")
     import_scores([str(file)], tmp_path / "run", aspects, judge="people", mapping={"scores.overall": "liking"})
