@@ -160,6 +160,7 @@ def test_a_training_example_marks_the_words_of_the_candidate_that_the_reference_
     assert marked[-1][1] == 0
 
 
+@pytest.mark.slow
 def test_a_training_that_was_killed_ends_as_one_that_was_not(tmp_path: Path) -> None:
     short = replace(
         QUICK,
@@ -182,6 +183,7 @@ def test_a_training_that_was_killed_ends_as_one_that_was_not(tmp_path: Path) -> 
         assert all(one.equal(other) for one, other in weights)
 
 
+@pytest.mark.slow
 def test_the_script_makes_a_judge_from_nothing_in_a_minute(tmp_path: Path) -> None:
     end = subprocess.run(
         [sys.executable, MODELS / "train_bundled.py", "--out", tmp_path / "quick", "--quick", "--threads", "1"],
@@ -200,6 +202,7 @@ def test_the_script_makes_a_judge_from_nothing_in_a_minute(tmp_path: Path) -> No
     assert sorted(file.name for file in tmp_path.iterdir()) == ["quick", "quick.json"]
 
 
+@pytest.mark.slow
 def test_the_judge_that_ships_tells_a_true_copy_from_one_with_swapped_facts(generator: TextGenerator) -> None:
     row_generator, rows = RowGenerator(generator, HELD_OUT_STRENGTHS), []
     for n in range(12):

@@ -78,6 +78,7 @@ def test_the_bundled_model_judges_the_examples_and_says_what_its_scores_mean(cli
         assert shown.out.startswith("bundled model: it compares words with the reference's")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("room", "code", "said"),
     [(100, 2, "--out "), (8000, 1, "[Errno 27] File too large; the same command continues")],

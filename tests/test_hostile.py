@@ -120,6 +120,7 @@ def assert_a_terminal_is_safe(text: str) -> None:
     assert not steering
 
 
+@pytest.mark.slow
 def test_hostile_rows_are_judged_or_fail_with_a_reason(
     request: pytest.FixtureRequest, cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
 ) -> None:

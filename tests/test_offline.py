@@ -48,6 +48,7 @@ def localjudge(
     )
 
 
+@pytest.mark.slow
 def test_a_whole_run_goes_nowhere(tmp_path: Path, model: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", 3)
     end = localjudge("score", rows, "--model", model, "--out", tmp_path / "run", "--max-rationale-tokens", 5)
@@ -89,6 +90,7 @@ def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_library_sets_the_switches_of_the_network_where_a_judge_is_made_and_nothing_else(
     model: Path,
 ) -> None:
@@ -204,6 +206,7 @@ def hub(tmp_path: Path, model: Path) -> Iterator[tuple[str, list[str]]]:
     thread.join()
 
 
+@pytest.mark.slow
 def test_a_download_is_asked_for_by_name_and_leaves_programs_and_pickles_behind(
     tmp_path: Path, hub: tuple[str, list[str]]
 ) -> None:

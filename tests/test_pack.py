@@ -429,6 +429,7 @@ def offline_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [f"--pip-arg={argument}" for argument in ("--no-index", f"--find-links={index}", "--no-cache-dir")]
 
 
+@pytest.mark.slow
 def test_a_pack_installs_with_no_index_what_a_pack_command_gathered(
     cli: Cli, tmp_path: Path, offline_index: list[str], model: Path
 ) -> None:

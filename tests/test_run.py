@@ -77,21 +77,25 @@ def done() -> list[str]:
     return JUDGED
 
 
-def command(*args: object) -> list[str]:
-    return [sys.executable, "-m", "localjudge", "score", *map(str, args)]
-
-
-def start(*args: object, **options: Any) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(command(*args), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **options)
+def start_held(*args: object, prompts: int) -> subprocess.Popen[bytes]:
+    """Start a run that gives its engine so many prompts, and more only when its standard input is closed."""
+    script = Path(__file__).with_name("held_program.py")
+    return subprocess.Popen(
+        [sys.executable, script, str(prompts), "score", *map(str, args)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
 
 
 def wait_for_lines(out: Path, process: subprocess.Popen[bytes]) -> None:
-    """Until the process has written judgements (it is then in the middle of its work)."""
+    """Wait until the process has written judgements."""
     while not ((out / "judgements.jsonl").exists() and (out / "judgements.jsonl").stat().st_size):
         assert process.poll() is None, process.stderr and process.stderr.read().decode()
         time.sleep(0.005)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_run_killed_in_the_middle_and_started_again_equals_an_unbroken_one(
     cli: Cli, tmp_path: Path, model: Path, short_rubric: Path, temperature: float
@@ -101,12 +105,12 @@ def test_a_run_killed_in_the_middle_and_started_again_equals_an_unbroken_one(
         "--model", model, "--rubric", short_rubric, "--temperature", temperature, "--max-rationale-tokens", 24,
         "--engine-arg", "batch_size=3",
     ]  # fmt: skip
-    with start(rows, "--out", out, *settings) as process:
+    with start_held(rows, "--out", out, *settings, prompts=30) as process:
         wait_for_lines(out, process)
         process.kill()
     assert process.returncode == -9
     survived = (out / "judgements.jsonl").read_bytes().count(b"\n")
-    assert 0 < survived < 60
+    assert 0 < survived <= 30
     assert not (out / "summary.json").exists()
     for folder in (out, whole):
         assert cli("score", rows, "--out", folder, *settings).code == 0
@@ -119,12 +123,14 @@ def test_a_run_killed_in_the_middle_and_started_again_equals_an_unbroken_one(
     assert len(json.loads((out / "run.json").read_text())["starts"]) == 2
 
 
+@pytest.mark.slow
 def test_a_second_process_is_refused_while_the_first_writes(
     tmp_path: Path, make: Make, model: Path, short_rubric: Path
 ) -> None:
     rows, out = write_rows(tmp_path / "a.jsonl", 60), tmp_path / "out"
     settings = ["--max-rationale-tokens", 6, "--engine-arg", "batch_size=3"]
-    with start(rows, "--out", out, "--model", model, "--rubric", short_rubric, *settings) as process:
+    settings += ["--model", model, "--rubric", short_rubric]
+    with start_held(rows, "--out", out, *settings, prompts=30) as process:
         wait_for_lines(out, process)
         process.send_signal(signal.SIGSTOP)
         with pytest.raises(RunLockedError, match=r"another localjudge \(process \d+ on .*\) is writing"):
@@ -133,6 +139,7 @@ def test_a_second_process_is_refused_while_the_first_writes(
     assert len(go(out, make(), rows)) == 60, "the lock goes with the process that held it"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_run_that_is_asked_to_stop_finishes_what_it_has_begun(
     cli: Cli, tmp_path: Path, model: Path, short_rubric: Path, number: signal.Signals, code: int
@@ -140,20 +147,26 @@ def test_a_run_that_is_asked_to_stop_finishes_what_it_has_begun(
     rows, out, whole = write_rows(tmp_path / "a.jsonl", 90), tmp_path / "stopped", tmp_path / "whole"
     settings = ["--model", model, "--rubric", short_rubric, "--max-rationale-tokens", 24]
     settings += ["--engine-arg", "batch_size=3"]
-    with start(rows, "--out", out, *settings) as process:
+    with start_held(rows, "--out", out, *settings, prompts=45) as process:
         wait_for_lines(out, process)
         process.send_signal(number)
+        assert process.stdin
         assert process.stderr
-        said = process.stderr.read().decode()
+        said = b""
+        while b"stopping" not in said:
+            said += process.stderr.readline()
+        process.stdin.close()
+        said += process.stderr.read()
     assert process.returncode == code
-    assert "stopping: finishing what is in flight" in said
-    again = shlex.join([sys.executable, *command(rows, "--out", out, *settings)[1:]])
-    assert f"of 90 rows done; to go on, run this again: {again}\n" in said
+    assert b"stopping: finishing what is in flight" in said
+    program = Path(__file__).with_name("held_program.py")
+    again = shlex.join(map(str, [program, "score", rows, "--out", out, *settings]))
+    assert f"of 90 rows done; to go on, run this again: {again}\n".encode() in said
     summary = json.loads((out / "summary.json").read_text())
     lines = (out / "judgements.jsonl").read_bytes()
     assert lines.endswith(b"\n")
     assert (summary["complete"], summary["planned"]) == (False, 90)
-    assert 0 < summary["rows"] == lines.count(b"\n") < 90
+    assert 0 < summary["rows"] == lines.count(b"\n") <= 45
     for folder in (out, whole):
         assert cli("score", rows, "--out", folder, *settings).code == 0
     assert (out / "judgements.jsonl").read_bytes() == (whole / "judgements.jsonl").read_bytes()
@@ -195,6 +208,7 @@ def test_the_grace_ends() -> None:
             time.sleep(5)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_loses_nothing_and_the_run_goes_on_once_there_is_room(
     cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
 ) -> None:
@@ -203,11 +217,13 @@ def test_a_disk_that_fills_loses_nothing_and_the_run_goes_on_once_there_is_room(
     settings = ["--model", model, "--rubric", short_rubric, "--engine", "dry-run"]
     assert cli("score", rows, "--out", whole, *settings).code == 0
     size = (whole / "judgements.jsonl").stat().st_size
-    room = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size - 9000, size - 9000))}
-    with start(rows, "--out", out, *settings, **room) as process:
-        assert process.stderr
-        said = process.stderr.read().decode()
-    assert (process.returncode, said.splitlines()[-1]) == (
+    ended = subprocess.run(
+        [sys.executable, "-m", "localjudge", "score", rows, "--out", out, *settings],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size - 9000, size - 9000)),
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, ended.stderr.splitlines()[-1]) == (
         1, "localjudge: [Errno 27] File too large; the same command continues",
     )  # fmt: skip
     lines = (out / "judgements.jsonl").read_bytes()

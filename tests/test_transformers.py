@@ -210,6 +210,7 @@ def test_thinking_ends_at_its_budget_and_the_answer_is_whole(
         assert budget or not judgement.thoughts
 
 
+@pytest.mark.slow
 def test_thinking_that_ends_early_leaves_no_more_for_the_rationale(thinking_model: Path) -> None:
     judge = Judge(thinking_model, max_rationale_tokens=5, thinking_budget=200, temperature=5.0)
     thinking = judge.decoding.table

@@ -17,6 +17,8 @@ pytest.importorskip("ray")
 from localjudge.diagnostics.ray_check import examine_cluster
 from localjudge.engines.cluster import Cluster
 
+pytestmark = pytest.mark.slow
+
 # What a node's Python runs first, so that it is not as the driver's.
 ANOTHER_PYTHON = "import platform; platform.python_version = lambda: '3.9.9'"
 DYING = """

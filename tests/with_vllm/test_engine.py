@@ -33,7 +33,7 @@ from localjudge.engines.vllm.vllm_engine import VllmEngine
 from localjudge.models.model import Model
 from localjudge.prompts.prompt import Prompt
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # vLLM's own
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # the warnings are vLLM's own
 
 OpenEngine = Callable[..., Any]
 

@@ -1,0 +1,35 @@
+"""The program `localjudge` whose engine gets only some prompts until the test allows more.
+
+    python held_program.py PROMPTS ARGUMENTS…
+
+A run reads all its rows before it begins, so the rows cannot be held back. Instead the engine is held: after
+PROMPTS prompts it waits until standard input is closed. A test that holds the other end knows that the run is
+in the middle.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from itertools import islice
+
+from localjudge.cli import main
+from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.tasks import TaskFeed
+
+
+def hold_after(count: int) -> None:
+    every = TaskFeed.__iter__
+
+    def held(feed: TaskFeed) -> Iterator[Prompt]:
+        prompts = every(feed)
+        yield from islice(prompts, count)
+        sys.stdin.buffer.read()
+        yield from prompts
+
+    TaskFeed.__iter__ = held  # type: ignore[method-assign]
+
+
+if __name__ == "__main__":
+    hold_after(int(sys.argv.pop(1)))
+    main()
