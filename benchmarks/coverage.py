@@ -1,11 +1,12 @@
-"""How often the 95 % intervals hold the truth, on simulated judgements whose truth is known.
+"""How often the 95 % intervals contain the true value, on simulated judgements with known true values.
 
     python benchmarks/coverage.py [--sets 1000]
 
-A score is a whole number from 1 to 5, cut from a normal variable that its instruction, its system and chance
-make up. In the population `even` the five are about equally common; in `high` three of four are a 5, as strong
-models get for clarity; in `top` nine of ten. The means are compared with the percentile bootstrap and the
-normal interval that one could have picked instead, the prediction-powered ones with the labels alone.
+A score is a whole number from 1 to 5: a normal variable, the sum of an effect of the instruction, of the system
+and of chance, cut at four points. In the population `even` the five scores are about equally common; in `high`
+three of four are a 5, as strong models get for clarity; in `top` nine of ten. Intervals of means are compared
+with the percentile bootstrap and the normal interval, and prediction-powered ones with intervals from the
+labels alone.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import report
+import results_table
 from scipy.stats import norm
 
 from localjudge.analysis.agreement import Comparison, agree
@@ -32,13 +33,13 @@ CUTS = {
     "top": np.array([-2.6, -2.3, -2.0, -1.28]),
 }
 SIZES = (30, 80, 200)
-"""Instructions; for the prediction-powered means, labelled ones among four times as many."""
+"""Numbers of instructions; for prediction-powered means, of labelled instructions (a quarter of all)."""
 
 STRESS = "top"
-"""With thirty instructions about three are not a 5: shown, and not counted."""
+"""A population that is shown but not counted: with 30 instructions only about three scores are not a 5."""
 
 STEP = 0.3
-"""How much better the second system is, in standard deviations."""
+"""Difference of the two systems, in standard deviations."""
 
 REQUIRED = (
     "mean",
@@ -47,17 +48,17 @@ REQUIRED = (
     "prediction-powered",
     "prediction-powered difference",
 )
-"""Kinds whose coverage is to be within 93 and 97 %."""
+"""Intervals whose coverage must lie between 93 and 97 %."""
 
 TOGETHER = 50
-"""Data sets that share their resamples, to save time."""
+"""Number of data sets that share their resamples, to save time."""
 
 Found = Iterator[tuple[str, float, tuple[float, float], Contributions, Contributions | None]]
-"""What is estimated, its true value and what that must lie between, estimates from 50 data sets, and the same
+"""The name of the estimate, its true value, the bounds of that value, estimates from 50 data sets, and the same
 from the labels alone."""
 
 Held = tuple[str, str, np.ndarray, np.ndarray, float]
-"""What was estimated, the method, the ends of the intervals, and the truth."""
+"""The name of the estimate, the method, both ends of the intervals, and the true value."""
 
 
 def main() -> None:
@@ -67,7 +68,7 @@ def main() -> None:
         "--agreement-sets", type=int, default=200, help="data sets for the agreement statistics"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--results", type=Path, default=report.RESULTS)
+    parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     options = parser.parse_args()
     found = []
     for population in CUTS:
@@ -88,11 +89,11 @@ def main() -> None:
         "outside": outside,
         "intervals": found,
     }
-    report.write("coverage", content, options.results)
+    results_table.write("coverage", content, options.results)
 
 
 def means(rng: np.random.Generator, population: str, size: int) -> Found:
-    """Means over one row an instruction, and over one to four."""
+    """Simulate means over one row per instruction, and over one to four."""
     truth = _mean(population, 0)
     one = np.arange(size)
     yield "mean", truth, (1, 5), averages(_sets(rng, population, one, 0), one, size), None
@@ -102,7 +103,7 @@ def means(rng: np.random.Generator, population: str, size: int) -> Found:
 
 
 def differences(rng: np.random.Generator, population: str, size: int) -> Found:
-    """The paired difference of two systems."""
+    """Simulate the paired difference of two systems."""
     one = np.arange(size)
     first, second = np.split(_sets(rng, population, np.tile(one, 2), STEP * np.repeat([0, 1], size)), 2)
     truth = _mean(population, 0) - _mean(population, STEP)
@@ -110,7 +111,7 @@ def differences(rng: np.random.Generator, population: str, size: int) -> Found:
 
 
 def predictions(rng: np.random.Generator, population: str, size: int) -> Found:
-    """The human mean of a system, and the difference of two, from labels of a quarter of the instructions."""
+    """Simulate human means and their difference, with labels for a quarter of the instructions."""
     every = np.arange(4 * size)
     known = every < size
     systems, alone = [], []
@@ -135,7 +136,7 @@ def predictions(rng: np.random.Generator, population: str, size: int) -> Found:
 
 
 def _with_zero(estimates: Contributions) -> Contributions:
-    """One more estimate, of nothing."""
+    """Append an estimate that is zero."""
     return Contributions(
         np.append(estimates.value, 0.0),
         np.column_stack([estimates.shares, np.zeros(len(estimates.shares))]),
@@ -144,7 +145,7 @@ def _with_zero(estimates: Contributions) -> Contributions:
 
 
 def agreements(rng: np.random.Generator, population: str, size: int, number: int) -> Iterator[Held]:
-    """What `agree` says of a judge's integers, two rows an instruction."""
+    """Simulate what `agree` reports about a judge's integer scores, with two rows per instruction."""
     group = np.repeat(np.arange(size), 2)
     human, judged = _pair(rng, population, group, 0)
     found = _agree(human, judged, group, 1000, number)
@@ -180,7 +181,7 @@ _TRUTHS: dict[str, dict[str, float]] = {}
 
 
 def _agreement_truth(population: str) -> dict[str, float]:
-    """From two hundred thousand rows."""
+    """Estimate the true agreement from 200,000 rows."""
     if population not in _TRUTHS:
         group = np.arange(200_000)
         human, judged = _pair(np.random.default_rng(99), population, group, 0)
@@ -191,19 +192,19 @@ def _agreement_truth(population: str) -> dict[str, float]:
 
 
 def _normal(rng: np.random.Generator, group: np.ndarray) -> np.ndarray:
-    """Standard normal, half of it the instruction's."""
+    """Draw standard normal values; half of the variance belongs to the instruction."""
     of_group = rng.standard_normal(int(group.max()) + 1)
     return np.sqrt(0.5) * (of_group[group] + rng.standard_normal(len(group)))
 
 
 def _sets(rng: np.random.Generator, population: str, group: np.ndarray, shift: Any) -> np.ndarray:
-    """The scores of several data sets, a column each."""
+    """Draw the scores of several data sets, one per column."""
     each = [_normal(rng, group) + shift for _ in range(TOGETHER)]
     return 1.0 + np.searchsorted(CUTS[population], np.column_stack(each))
 
 
 def _pair(rng: np.random.Generator, population: str, group: np.ndarray, shift: Any) -> tuple[np.ndarray, ...]:
-    """A human score, and an expected score of a judge that sees most of it, squeezed and a little too kind."""
+    """Draw human scores, and expected scores of a judge that agrees mostly and is slightly too generous."""
     latent = _normal(rng, group) + shift
     human = 1.0 + np.searchsorted(CUTS[population], latent)
     seen = 0.8 * latent + 0.6 * rng.standard_normal(len(group))
@@ -212,7 +213,7 @@ def _pair(rng: np.random.Generator, population: str, group: np.ndarray, shift: A
 
 
 def _mean(population: str, shift: float) -> float:
-    """The true mean score: 1 and the chance to pass each cut."""
+    """Return the true mean score: 1 plus the probability of exceeding each cut."""
     return float(1 + norm.sf(CUTS[population] - shift).sum())
 
 
@@ -224,7 +225,7 @@ def _intervals(
     alone: Contributions | None,
     seed: int,
 ) -> Iterator[Held]:
-    """Our intervals, and those that one could have picked."""
+    """Compute our intervals and the alternatives."""
     ours = studentise(estimates, *ends, symmetric=ends[0] < 0, seed=seed)
     yield kind, "ours", ours.low, ours.high, truth
     error = np.sqrt((estimates.shares**2).sum(axis=0) * estimates.units / (estimates.units - 1))
@@ -255,7 +256,7 @@ def _held(population: str, size: int, options: argparse.Namespace) -> Iterator[H
 
 
 def _count(population: str, size: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Coverage and mean width of each method. Sets without an interval are counted apart."""
+    """Return coverage and mean width of each method; data sets without an interval are counted separately."""
     held: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
     for kind, method, low, high, truth in _held(population, size, options):
         held[kind, method].append(np.column_stack([(low <= truth) & (truth <= high), high - low]))
@@ -277,7 +278,7 @@ def _count(population: str, size: int, options: argparse.Namespace) -> list[dict
         )
     rows = [[one["kind"], one["method"], one["coverage"], one["width"], one["undefined"]] for one in found]
     columns = ["interval", "method", "coverage", "width", "undefined"]
-    report.table(f"{population}, {size} instructions", columns, rows)
+    results_table.table(f"{population}, {size} instructions", columns, rows)
     return found
 
 

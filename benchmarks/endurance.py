@@ -1,12 +1,12 @@
-"""What a run survives: killed, asked to stop, out of disk, and fought over, it ends as if nothing had been.
+"""Runs that are killed, asked to stop, out of disk or started several times at once: do they end correctly?
 
     python benchmarks/endurance.py [--kills 100] [--rows 3000] [--takeovers 50] [--tmpfs]
 
-Every run is a process of its own, judging made-up rows with the dry-run engine through the command line's own
-code. It is hit at random moments of its life, from before its first line to the ordering of its last, and
-started again; whenever it completes, its judgements are compared, byte for byte, with an unbroken run's. For
-the takeovers the lease is half a second: an owner is stopped at a random moment, another takes its run over,
-and the first goes on at another random moment.
+Every run is a separate process that judges synthetic rows with the dry-run engine through the command line's
+code. It receives a signal at a random moment, from before its first line to the final ordering, and is started
+again; when it completes, its judgements are compared, byte for byte, with those of an uninterrupted run. For
+the takeovers the lease is half a second: an owner is stopped at a random moment, another process takes its run
+over, and the first one continues at another random moment.
 `--tmpfs` mounts a small file system that fills up (needs root).
 """
 
@@ -27,7 +27,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import report
+import results_table
 import torch
 
 import localjudge.runs.run_directory
@@ -51,27 +51,27 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=3000)
     parser.add_argument("--takeovers", type=int, default=50)
     parser.add_argument("--tmpfs", action="store_true")
-    parser.add_argument("--results", type=Path, default=report.RESULTS)
+    parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    Judge(engine="dry-run").settings  # noqa: B018 (all that a run imports is imported here, once)
+    Judge(engine="dry-run").settings  # noqa: B018 (imports once what every run imports)
     with tempfile.TemporaryDirectory() as name:
-        job = Job(Path(name), options.rows)
+        job = InterruptedJob(Path(name), options.rows)
         found: dict[str, Any] = {"rows": options.rows, "seconds_unbroken": job.seconds}
         for number in (signal.SIGKILL, signal.SIGTERM):
             found[number.name] = job.hit(number, options.kills)
-        found["owners"] = job.fought_over(8)
+        found["owners"] = job.started_at_once(8)
         found["takeovers"] = job.taken_over(options.takeovers)
         found["shards"] = job.sharded(16, killed=3)
         if options.tmpfs:
             found["full_disk"] = job.out_of_disk()
     for what, came in found.items():
         print(f"{what}: {json.dumps(came)}")
-    report.write("endurance", found, options.results)
+    results_table.write("endurance", found, options.results)
 
 
-class Job:
-    """Rows to judge, and what an unbroken run makes of them."""
+class InterruptedJob:
+    """Rows to judge, and the judgements of an uninterrupted run."""
 
     def __init__(self, folder: Path, rows: int) -> None:
         self._folder, self._random = folder, Random(0)
@@ -84,7 +84,7 @@ class Job:
                     "system": "ab"[number % 2],
                     "instruction": f"Question {number // 3}?",
                     "reference": "Yes.",
-                    # Some are the same work, and some cannot be judged.
+                    # Some rows are duplicates, and some cannot be judged.
                     "candidate": None if number % 97 == 0 else f"Answer {self._random.randrange(rows)}.",
                 }
                 stream.write(json.dumps(row) + "\n")
@@ -92,10 +92,10 @@ class Job:
         begin = time.perf_counter()
         assert self._end(self._start(folder / "whole")) == 3
         self.seconds = time.perf_counter() - begin
-        self._whole = (folder / "whole" / "judgements.jsonl").read_bytes()
+        self._uninterrupted = (folder / "whole" / "judgements.jsonl").read_bytes()
 
     def hit(self, number: signal.Signals, times: int) -> dict[str, Any]:
-        """Hit runs with a signal so many times, at random moments; what became of them."""
+        """Send a signal to runs this many times, at random moments; count the outcomes."""
         codes: Counter[str] = Counter()
         moments: Counter[str] = Counter()
         hits = completed = equal = 0
@@ -113,15 +113,15 @@ class Job:
                 hits += 1
                 moments[self._moment(out)] += 1
             completed += 1
-            equal += (out / "judgements.jsonl").read_bytes() == self._whole
+            equal += (out / "judgements.jsonl").read_bytes() == self._uninterrupted
         return {
             "hits": hits, "runs_completed": completed, "equal_to_the_unbroken": equal, "exit_codes": codes,
             "after_the_hit_the_folder_held": moments,
         }  # fmt: skip
 
-    def fought_over(self, processes: int) -> dict[str, Any]:
-        """Start so many processes on one folder at once."""
-        out = self._folder / "fought-over"
+    def started_at_once(self, processes: int) -> dict[str, Any]:
+        """Start this many processes on one folder at once."""
+        out = self._folder / "started-at-once"
         codes = Counter(str(self._end(each)) for each in [self._start(out) for _ in range(processes)])
         return {"exit_codes": codes, "equal_to_the_unbroken": self._equal(out)}
 
@@ -145,7 +145,7 @@ class Job:
         return {"exit_codes": ended, "equal_to_the_unbroken": equal}
 
     def sharded(self, count: int, killed: int) -> dict[str, Any]:
-        """Judge in shards, some of which are killed and started again, and merge."""
+        """Judge in shards, kill and restart some of them, and merge."""
         shards = [self._folder / f"shard-{index}" for index in range(1, count + 1)]
         hit = set(self._random.sample(range(1, count + 1), killed))
         for index, shard in enumerate(shards, 1):
@@ -165,37 +165,43 @@ class Job:
         }  # fmt: skip
 
     def out_of_disk(self) -> dict[str, Any]:
-        """Run on a disk that fills up, again and again, with a little more room each time."""
+        """Run on a disk that fills up, repeatedly, with a little more space each time."""
         disk = self._folder / "disk"
         disk.mkdir()
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", disk], check=True)
         codes: list[int] = []
-        room = 200
+        space = 200
         try:
             while not codes or codes[-1] != 3:
                 codes.append(self._end(self._start(disk / "run")))
-                room += 500
-                subprocess.run(["mount", "-o", f"remount,size={room}k", disk], check=True)
+                space += 500
+                subprocess.run(["mount", "-o", f"remount,size={space}k", disk], check=True)
             equal = self._equal(disk / "run")
         finally:
             subprocess.run(["umount", disk], check=True)
-        return {"exit_codes": codes, "kilobytes_at_the_end": room - 500, "equal_to_the_unbroken": equal}
+        return {"exit_codes": codes, "kilobytes_at_the_end": space - 500, "equal_to_the_unbroken": equal}
 
     def _equal(self, out: Path) -> bool:
-        return (out / "judgements.jsonl").read_bytes() == self._whole
+        return (out / "judgements.jsonl").read_bytes() == self._uninterrupted
 
     def _moment(self, out: Path) -> str:
         if not (out / "run.json").exists():
             return "no run yet"
         file = out / "judgements.jsonl"
         lines = file.read_bytes().count(b"\n") if file.exists() else 0
-        return "no line" if not lines else "some lines" if lines < self._whole.count(b"\n") else "all lines"
+        return (
+            "no line"
+            if not lines
+            else "some lines"
+            if lines < self._uninterrupted.count(b"\n")
+            else "all lines"
+        )
 
     def _start(self, out: Path, *more: str) -> int:
         return self._fork("score", str(self._rows), "--out", str(out), *self._flags, *more)
 
     def _fork(self, *arguments: str) -> int:
-        """The program in a process of its own, its imports done: what is killed is a run and not an import."""
+        """Fork the program after its imports, so that a signal hits the run and not an import."""
         process = os.fork()
         if process:
             return process

@@ -1,18 +1,19 @@
-"""A judge of real size on a GPU, without its weights: how near the card's own limits, and what the table costs.
+"""A judge of real size on a GPU, with dummy weights: the cost of the table, the distance to the GPU's limits.
 
     python benchmarks/gpu.py [--rows 1024] [--rounds 2] [--max-num-seqs 256]
-    python benchmarks/gpu.py --shape tiny --device-check off --rows 16      # does it run at all, on a CPU
+    python benchmarks/gpu.py --shape tiny --device-check off --rows 16      # a test on a CPU
 
-The shape of Qwen3-8B with dummy weights, prompts of the default rubric, several systems on each instruction.
-Ours, no constraint, and vLLM's own structured output take turns in one engine on the same prompts, from an
-empty prefix cache. A model of dummy weights closes its rationale when it happens to, so ours goes first, and
-each row of the others may have as many tokens as ours took for it. Without a constraint the end token is
-ignored, so that the work is equal.
+The model has the shape of Qwen3-8B; the prompts are those of the default rubric, with several systems per
+instruction. Our constraint, no constraint, and vLLM's own structured output take turns in one engine on the
+same prompts, from an empty prefix cache. A model with dummy weights closes its rationale at random, so ours
+goes first, and each row of the others gets as many tokens as ours took for it. Without a constraint the end
+token is ignored, so that the work is equal.
 
-The floor is the time in which the card could do the least work there is, at the speeds measured on it for a
-large matrix product and a large copy: the larger of operations (weights and attention, of the prompt tokens
-that were not cached and of the output tokens) over operations a second, and bytes (weights once a step, at
-least as many steps as the rows in flight allow; keys and values read and written) over bytes a second.
+The floor is the shortest time in which the GPU could do the necessary work, at the speeds measured on it for a
+large matrix product and a large copy. It is the larger of two times: operations (weights and attention, for the
+prompt tokens that were not cached and for the output tokens) divided by operations per second, and bytes
+(weights once per step, with at least as many steps as the rows in flight allow; keys and values read and
+written) divided by bytes per second.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import report
-from contender import Measured, Ours, Vllm, structured_outputs
+import results_table
+from compared_engines import EngineRun, LocaljudgeEngine, VllmAlone, structured_outputs
 from random_model import tekken_tokenizer, write_shape
 
 _QWEN3_8B = {
@@ -100,13 +101,15 @@ def main() -> None:
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     peak = None
     if options.device_check == "on":
-        # In a process of its own, so that nothing of it is left on the card.
+        # In a separate process, so that no memory of it stays on the GPU.
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             peak = pool.apply(measure_peak)
-        report.table("the card, measured", list(peak), [list(peak.values())])
+        results_table.table("the GPU, measured", list(peak), [list(peak.values())])
     with tempfile.TemporaryDirectory() as folder:
         found = measure(options, Path(folder), peak)
-    report.write(f"gpu-{options.shape}" if options.shape != "qwen3-8b" else "gpu", found, options.results)
+    results_table.write(
+        f"gpu-{options.shape}" if options.shape != "qwen3-8b" else "gpu", found, options.results
+    )
 
 
 def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | None) -> dict[str, Any]:
@@ -115,7 +118,7 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
     prompts = judge_prompts(model, options.rows, options.systems, options.seed)
     limit = options.tokens
     begin = time.perf_counter()
-    ours = Ours(
+    ours = LocaljudgeEngine(
         model,
         {
             "load_format": "dummy",
@@ -131,15 +134,15 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
     )
     load = time.perf_counter() - begin
     in_flight = ours.engine.in_flight
-    contenders: dict[str, Ours | Vllm] = {
+    contenders: dict[str, LocaljudgeEngine | VllmAlone] = {
         "ours": ours,
-        "none": Vllm(model, {}, None, in_flight=in_flight, llm=ours.llm),
-        options.against: Vllm(model, {}, options.against, in_flight=in_flight, llm=ours.llm),
+        "none": VllmAlone(model, {}, None, in_flight=in_flight, llm=ours.llm),
+        options.against: VllmAlone(model, {}, options.against, in_flight=in_flight, llm=ours.llm),
     }
     limits = [limit] * len(prompts)
     for contender in contenders.values():
         contender.run(prompts[: options.max_num_seqs // 4], [64] * len(prompts))
-    runs: dict[str, list[Measured]] = {name: [] for name in contenders}
+    runs: dict[str, list[EngineRun]] = {name: [] for name in contenders}
     for _ in range(options.rounds):
         work = limits
         for name, contender in contenders.items():
@@ -168,8 +171,8 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
             last = sorted(measured, key=lambda run: run.seconds)[len(measured) // 2]
             least = floor(shape, prompts, last, options.max_num_seqs, peak)
             found["contenders"][name]["floor"] = least | {"share": round(least["seconds"] / last.seconds, 3)}
-    report.table(
-        f"{options.shape}, {len(prompts)} rows; ours runs at {found['ours_to_none']} of no constraint",
+    results_table.table(
+        f"{options.shape}, {len(prompts)} rows; ours runs at {found['ours_to_none']} of unconstrained speed",
         ["", "rows/s", "prompt tokens/s", "output tokens/s", "cached prompt share", "share of the floor"],
         [
             [
@@ -187,7 +190,7 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
 
 
 def judge_prompts(folder: Path, rows: int, systems: int, seed: int) -> list[list[int]]:
-    """The default rubric's prompts, for made-up text of the length that people judge."""
+    """Return prompts of the default rubric for random text of realistic length."""
     from localjudge import Row, Rubric
     from localjudge.models.model import Model
 
@@ -206,29 +209,29 @@ def judge_prompts(folder: Path, rows: int, systems: int, seed: int) -> list[list
     return prompts
 
 
-def summary(runs: list[Measured], prompts: list[list[int]]) -> dict[str, Any]:
+def summary(runs: list[EngineRun], prompts: list[list[int]]) -> dict[str, Any]:
     seconds = median(run.seconds for run in runs)
-    asked = sum(map(len, prompts))
+    prompt_tokens = sum(map(len, prompts))
     return {
         "seconds": [round(run.seconds, 2) for run in runs],
         "rows_per_second": round(len(prompts) / seconds, 2),
-        "prompt_tokens_per_second": round(asked / seconds, 1),
+        "prompt_tokens_per_second": round(prompt_tokens / seconds, 1),
         "output_tokens_per_second": round(runs[-1].tokens / seconds, 1),
         "output_tokens": runs[-1].tokens,
-        "cached_prompt_share": round(runs[-1].cached / asked, 4),
+        "cached_prompt_share": round(runs[-1].cached / prompt_tokens, 4),
         "preemptions": runs[-1].preemptions,
     }
 
 
 def floor(
-    shape: dict[str, Any], prompts: list[list[int]], run: Measured, in_flight: int, peak: dict[str, float]
+    shape: dict[str, Any], prompts: list[list[int]], run: EngineRun, in_flight: int, peak: dict[str, float]
 ) -> dict[str, float]:
-    """The least seconds that this run's work can take on this card; see above."""
+    """Return the shortest time that this run's work can take on this GPU, see the top of this file."""
     weights = _parameters(shape)
     outputs = [len(answer or []) for answer in run.answers]
     lengths = list(zip(map(len, prompts), outputs, strict=True))
     computed = sum(map(len, prompts)) - run.cached + sum(outputs)
-    # A token attends to all before it. A cached prompt's own pairs are saved about as its tokens are.
+    # A token attends to all tokens before it. The cache saves about the same share of pairs as of tokens.
     share = 1 - run.cached / sum(map(len, prompts))
     decoded_pairs = sum(output * prompt + output * output / 2 for prompt, output in lengths)
     pairs = share * sum(prompt * prompt / 2 for prompt, _ in lengths) + decoded_pairs
@@ -249,7 +252,7 @@ def floor(
 
 
 def measure_peak(size: int = 8192, gibibytes: int = 4) -> dict[str, float]:
-    """Operations a second of a large bfloat16 matrix product, and bytes a second of a large copy."""
+    """Measure operations per second of a bfloat16 matrix product, and bytes per second of a copy."""
     import torch
 
     def fastest(work: Any, times: int = 30) -> float:
@@ -276,7 +279,7 @@ def measure_peak(size: int = 8192, gibibytes: int = 4) -> dict[str, float]:
 
 
 def _parameters(shape: dict[str, Any]) -> dict[str, int]:
-    """Weights that each token passes: those of the layers, and those of the head."""
+    """Count the weights that each token uses: in the layers, in the head, and all with the embeddings."""
     hidden, width = shape["hidden_size"], shape["head_dim"]
     heads, shared = shape["num_attention_heads"] * width, shape["num_key_value_heads"] * width
     layer = hidden * (2 * heads + 2 * shared) + 3 * hidden * shape["intermediate_size"]
@@ -284,32 +287,34 @@ def _parameters(shape: dict[str, Any]) -> dict[str, int]:
     return {"layers": layers, "head": head, "all": layers + 2 * head}
 
 
-def _ratio(above: list[Measured], below: list[Measured]) -> float:
-    """The median over the rounds of the ratio of output tokens a second within a round."""
+def _ratio(above: list[EngineRun], below: list[EngineRun]) -> float:
+    """Return the median over the rounds of the ratio of output tokens per second."""
     return round(median(one.speed / other.speed for one, other in zip(above, below, strict=True)), 3)
 
 
-def _complete_share(ours: Ours, run: Measured) -> float:
-    """The share of answers that are whole by the rubric's own reading."""
+def _complete_share(ours: LocaljudgeEngine, run: EngineRun) -> float:
+    """Return the share of answers that the rubric can parse."""
     from localjudge import Rubric
 
-    rubric, whole = Rubric.load(), 0
+    rubric, complete = Rubric.load(), 0
     for tokens in run.answers:
         try:
             rubric.parse(ours.model.vocabulary.decode(tokens or []))
-            whole += 1
+            complete += 1
         except ValueError:
             continue
-    return whole / len(run.answers)
+    return complete / len(run.answers)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES, default="qwen3-8b")
-    parser.add_argument("--device-check", choices=("on", "off"), default="on", help="measure the card's peak")
+    parser.add_argument(
+        "--device-check", choices=("on", "off"), default="on", help="measure the peak speeds of the GPU"
+    )
     parser.add_argument("--rows", type=int, default=1024)
     parser.add_argument("--systems", type=int, default=4, help="rows that share instruction and reference")
-    parser.add_argument("--tokens", type=int, default=290, help="the limit of an answer")
+    parser.add_argument("--tokens", type=int, default=290, help="token limit of an answer")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--max-num-seqs", type=int, default=256)
     parser.add_argument("--gpu-memory-utilization", type=float, default=0.9)
@@ -318,7 +323,7 @@ def _options() -> argparse.Namespace:
         "--engine-arg", action="append", default=[], metavar="KEY=VALUE", help="vLLM's own options"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--results", type=Path, default=report.RESULTS)
+    parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     return parser.parse_args()
 
 

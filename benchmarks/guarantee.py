@@ -1,10 +1,10 @@
-"""The promise under stress: every answer parses, whatever model, tokenizer, temperature and limit.
+"""Stress test of the promise that every answer parses, for any model, tokenizer, temperature and limit.
 
     python benchmarks/guarantee.py TOKENIZER TOKENIZER … [--engine transformers] [--answers 10000]
 
-With `transformers`: random models of several spreads of weights over each tokenizer, each at every
-temperature and every limit. With `vllm`: mixed limits and temperatures, 256 rows in flight, and a KV cache so
-small that rows are put off and computed again. Each answer is validated by jsonschema.
+With `transformers`: for each tokenizer, random models whose weights have several standard deviations, each at
+every temperature and every limit. With `vllm`: mixed limits and temperatures, 256 rows in flight, and a KV
+cache so small that rows are preempted and computed again. Each answer is validated by jsonschema.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import report
-from contender import Ours
+import results_table
+from compared_engines import LocaljudgeEngine
 from random_model import load_tokenizer, random_prompts, write_llama
 
 TEMPERATURES = (0.0, 1.0, 5.0)
 RATIONALES = (1, 2, 7, 64, 256)
 SPREADS = (0.02, 0.2, 0.5, 1.0, 3.0)
-"""Standard deviations of the weights, from a model that is sure of nothing to one that never wavers."""
+"""Standard deviations of the weights: predictions from almost uniform to almost certain."""
 
 
 @dataclass(slots=True)
-class Count:
-    """What came of the answers so far."""
+class AnswerCounts:
+    """Counts of the answers so far."""
 
     answers: int = 0
     parsed: int = 0
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--in-flight", type=int, default=256, help="rows in flight, with vllm")
     parser.add_argument("--kv-blocks", type=int, default=300, help="blocks of 32 tokens, with vllm")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--results", type=Path, default=report.RESULTS)
+    parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -80,8 +80,8 @@ def main() -> None:
             found = with_vllm(options, Path(folder))
     found["seconds"] = round(time.perf_counter() - begin, 1)
     counted = ["answers", "parsed", "over_limit", "without_answer", "tokens", "preemptions", "seconds"]
-    report.table(f"the guarantee, {options.engine}", counted, [[found.get(name) for name in counted]])
-    report.write(f"guarantee-{options.engine}", found, options.results)
+    results_table.table(f"the guarantee, {options.engine}", counted, [[found.get(name) for name in counted]])
+    results_table.write(f"guarantee-{options.engine}", found, options.results)
     if found["parsed"] != found["answers"] or found["over_limit"]:
         sys.exit(1)
 
@@ -94,12 +94,12 @@ def with_transformers(options: argparse.Namespace, folder: Path) -> dict[str, An
     from localjudge.models.model import Model
     from localjudge.prompts.prompt import Prompt
 
-    _be_quiet()
+    _silence_transformers()
     asked = options.answers or 10_000
     settings = list(itertools.product(TEMPERATURES, RATIONALES))
     engines = len(options.tokenizers) * options.models * len(settings)
     shares = _shares(asked, engines)
-    count, validator = Count(), _validator()
+    count, validator = AnswerCounts(), _validator()
     for tokenizer_folder in options.tokenizers:
         table = vocabulary = None
         for number in range(options.models):
@@ -135,15 +135,15 @@ def with_transformers(options: argparse.Namespace, folder: Path) -> dict[str, An
 
 
 def with_vllm(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    _be_quiet()
+    _silence_transformers()
     asked = options.answers or 5_000
-    count, validator, preemptions = Count(), _validator(), 0
+    count, validator, preemptions = AnswerCounts(), _validator(), 0
     shares = _shares(asked, len(options.tokenizers))
     draw = random.Random(options.seed)
     for tokenizer_folder in options.tokenizers:
         path = folder / tokenizer_folder.name
         write_llama(path, load_tokenizer(tokenizer_folder), hidden=64, spread=0.5, seed=options.seed)
-        ours = Ours(
+        ours = LocaljudgeEngine(
             path,
             {
                 "dtype": "float32",
@@ -179,7 +179,7 @@ def with_vllm(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def _shares(whole: int, parts: int) -> Iterator[int]:
-    """Whole numbers as equal as can be, that add up."""
+    """Split a number into `parts` whole numbers that are as equal as possible."""
     return (whole * (part + 1) // parts - whole * part // parts for part in range(parts))
 
 
@@ -191,11 +191,11 @@ def _validator() -> Any:
     return Draft202012Validator(Rubric.load().answer_schema)
 
 
-def _as_dict(count: Count) -> dict[str, int]:
-    return {name: getattr(count, name) for name in Count.__slots__}
+def _as_dict(count: AnswerCounts) -> dict[str, int]:
+    return {name: getattr(count, name) for name in AnswerCounts.__slots__}
 
 
-def _be_quiet() -> None:
+def _silence_transformers() -> None:
     from transformers.utils import logging
 
     logging.set_verbosity_error()

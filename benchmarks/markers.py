@@ -1,12 +1,12 @@
-"""Text that spells a model's own tokens: how often it comes through as one, through every chat template.
+"""Text that spells a model's own tokens: how often it becomes such a token, with every chat template.
 
     python benchmarks/markers.py TOKENIZER TOKENIZER … --templates templates.json --rows rows.jsonl …
 
-Every added token of every tokenizer, special or not, in every field of a row, alone and inside a word, through
-every chat template and through none: by localjudge, by the whole tokenizer on the filled template, and by the
-same with `split_special_tokens`, the tokenizers' own switch against it. And ordinary rows: how many prompts
-localjudge encodes differently from the whole tokenizer. A TOKENIZER that has no tokenizer.json lends the tokens
-of its tokenizer_config.json to the first that has one.
+Tested is every added token of every tokenizer, special or not, in every field of a row, alone and inside a
+word, with every chat template and with none. Compared are localjudge, the whole tokenizer on the filled
+template, and the same with `split_special_tokens`, the tokenizers' own protection. For ordinary rows it counts
+the prompts that localjudge encodes differently from the whole tokenizer. If a TOKENIZER has no tokenizer.json,
+the tokens of its tokenizer_config.json are added to the first tokenizer that has one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-import report
+import results_table
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
@@ -30,7 +30,7 @@ from localjudge import ModelError, Row, Rubric, read_rows
 from localjudge.prompts.encoder import FINAL_CHANNEL, HARMONY, PromptEncoder, markers, render
 from localjudge.rubrics.rubric import FIELDS
 
-# A template's own markers are tokens of the model that it belongs to.
+# The markers of a chat template are tokens in the model that the template belongs to.
 _IN_TEMPLATE = re.compile(r"<[|\uff5c]?[\w/▁:.-]+[|\uff5c]?>|\[/?[A-Z_]+\]")
 
 
@@ -39,8 +39,8 @@ def main() -> None:
     parser.add_argument("tokenizers", nargs="+", type=Path, help="folders that hold a tokenizer.json")
     parser.add_argument("--templates", type=Path, required=True, help='{"templates": {name: template}}')
     parser.add_argument("--rows", nargs="+", default=["examples"], help="files of ordinary rows")
-    parser.add_argument("--ordinary", type=int, default=10, help="how many of each file")
-    parser.add_argument("--results", type=Path, default=report.RESULTS)
+    parser.add_argument("--ordinary", type=int, default=10, help="number of rows from each file")
+    parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     options = parser.parse_args()
     logging.set_verbosity_error()
     rubric = Rubric.load()
@@ -62,20 +62,20 @@ def main() -> None:
     shown = ("tried", "ours", "switch", "whole", "ordinary", "different")
     headings = [
         "tried",
-        "came through: ours",
+        "became a token: ours",
         "with the switch",
         "plain",
         "ordinary prompts",
         "encoded differently",
     ]
-    report.table("markers", headings, [[count[name] for name in shown]])
+    results_table.table("markers", headings, [[count[name] for name in shown]])
     found = {
         "tokenizers": [folder.name for folder in options.tokenizers],
         "templates": len(templates) - len(refused),
         "templates_refused": sorted(refused),
         **{name: count[name] for name in shown},
     }
-    report.write("markers", found, options.results)
+    results_table.write("markers", found, options.results)
     if count["ours"] or count["different"]:
         sys.exit(1)
 
@@ -93,8 +93,10 @@ def tokenizer_of(folder: Path, others: Sequence[Path], template: str | None) -> 
     )
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(own))
     config = folder / "tokenizer_config.json"
-    lent = json.loads(config.read_text("utf-8")).get("added_tokens_decoder", {}) if config.is_file() else {}
-    named = {*_IN_TEMPLATE.findall(template or ""), *(each["content"] for each in lent.values())}
+    other_tokens = (
+        json.loads(config.read_text("utf-8")).get("added_tokens_decoder", {}) if config.is_file() else {}
+    )
+    named = {*_IN_TEMPLATE.findall(template or ""), *(each["content"] for each in other_tokens.values())}
     known = {each.content for each in tokenizer.backend_tokenizer.get_added_tokens_decoder().values()}
     tokenizer.add_special_tokens({"additional_special_tokens": sorted(named - known)})
     tokenizer.chat_template = template
@@ -102,7 +104,7 @@ def tokenizer_of(folder: Path, others: Sequence[Path], template: str | None) -> 
 
 
 def hostile(tokenizer: Any, encoder: PromptEncoder, rubric: Rubric, count: Counter[str]) -> None:
-    """Counts the prompts in which a row's text came through as a token of the model's own."""
+    """Count the prompts in which a row's text became one of the model's own tokens."""
     own = markers(tokenizer.backend_tokenizer)
     added = tokenizer.backend_tokenizer.get_added_tokens_decoder()
     plain = Row("Which?", "This.", "That.")
@@ -115,19 +117,19 @@ def hostile(tokenizer: Any, encoder: PromptEncoder, rubric: Rubric, count: Count
                 rubric.text(replace(plain, **cast(Any, {field: text}))) for text in (spelled, f"a{spelled}b")
             ]
     count["tried"] += len(texts)
-    count["ours"] += sum(came_through(tokens, own, expected) for tokens in encoder.encode_all(texts))
+    count["ours"] += sum(became_token(tokens, own, expected) for tokens in encoder.encode_all(texts))
     around = [text_around(encoder, tokenizer, text) for text in texts]
     backend = tokenizer.backend_tokenizer
     for name, switch in (("whole", False), ("switch", True)):
         backend.encode_special_tokens = switch
-        # The switch splits the template's own markers too.
+        # The switch also splits the markers of the template.
         (alone,) = backend.encode_batch([text_around(encoder, tokenizer, rubric.text(plain))])
         least = sum(token in own for token in alone.ids)
-        count[name] += sum(came_through(each.ids, own, least) for each in backend.encode_batch(around))
+        count[name] += sum(became_token(each.ids, own, least) for each in backend.encode_batch(around))
     backend.encode_special_tokens = False
 
 
-def came_through(tokens: Sequence[int], own: set[int], expected: int) -> bool:
+def became_token(tokens: Sequence[int], own: set[int], expected: int) -> bool:
     return sum(token in own for token in tokens) > expected
 
 
@@ -145,7 +147,7 @@ def differences(tokenizer: Any, encoder: PromptEncoder, ordinary: Sequence[str],
 
 
 def text_around(encoder: PromptEncoder, tokenizer: Any, text: str) -> str:
-    """The chat template's text with this content in its place, as it stands."""
+    """Return the chat template's text with this content inserted unchanged."""
     if not encoder.has_template:
         return text
     turns = [{"role": "user", "content": "the-content"}]

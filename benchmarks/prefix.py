@@ -1,10 +1,10 @@
-"""How much of a sweep's prompts comes from the prefix cache: in the input's order, in ours, and at most.
+"""The share of prompt tokens that come from the prefix cache: in input order, in our order, and at most.
 
     python benchmarks/prefix.py rows.jsonl [more.jsonl] [--model DIR] [--cache-tokens 24576] [--block-size 32]
 
-Rows of several systems on the same instructions and references, one system after the other, as a sweep's files
-have them. The engine's cache is kept so small that it cannot hold the whole sweep, as on a real one. The most
-possible is counted, not measured: of each block of each prompt, all but the first of its kind.
+The input has rows of several systems for the same instructions and references, one system after the other. The
+engine's cache is too small for all of them, as in a real sweep. The maximum is counted, not measured: every
+block of a prompt that an earlier prompt also begins with.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable
 
-import report
+import results_table
 
 from localjudge import Judge, Row
 from localjudge.prompts.tasks import Task
@@ -51,16 +51,16 @@ def main() -> None:
         "cached_share": shares,
         "below_the_most_possible": shares["most possible"] - shares["ours"],
     }
-    report.table(
+    results_table.table(
         f"Share of prompt tokens from the prefix cache, {len(rows)} rows of {systems} systems",
         ["order", "share"],
         [[name, share] for name, share in shares.items()],
     )
-    report.write("prefix", found)
+    results_table.write("prefix", found)
 
 
 def judge_of(options: argparse.Namespace) -> Judge:
-    """A fresh judge: its engine's cache is empty."""
+    """Create a judge whose engine has an empty cache."""
     return Judge(
         options.model,
         engine="vllm",
@@ -92,18 +92,18 @@ def cached_share(options: argparse.Namespace, rows: Iterable[Row]) -> float:
 
 
 def most_possible(prompts: list[list[int]], block: int) -> float:
-    """The share that a cache without an end would serve, whatever the order of the rows.
+    """Return the share that an unlimited cache would serve, in any order of the rows.
 
-    A cache serves whole blocks, and never the whole prompt: its last token is always computed.
+    A cache serves whole blocks and never the whole prompt, because the last token is always computed.
     """
     seen: set[tuple[int, int]] = set()
     served = 0
     for tokens in prompts:
-        beginning = 0
+        prefix = 0
         for end in range(block, len(tokens), block):
-            beginning = hash((beginning, *tokens[end - block : end]))
-            served += block if (end, beginning) in seen else 0
-            seen.add((end, beginning))
+            prefix = hash((prefix, *tokens[end - block : end]))
+            served += block if (end, prefix) in seen else 0
+            seen.add((end, prefix))
     return served / sum(map(len, prompts))
 
 

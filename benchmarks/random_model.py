@@ -1,4 +1,4 @@
-"""Models of random weights: real vocabularies, and shapes from tiny to that of a real judge."""
+"""Models with random weights: real vocabularies, and shapes from tiny to the size of a real judge."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _TEMPLATE = (
 
 
 def tekken_tokenizer() -> Any:
-    """The tekken vocabulary of `mistral_common` (131,072 tokens) as a fast Hugging Face tokenizer.
+    """Convert the tekken vocabulary of `mistral_common` (131,072 tokens) to a fast Hugging Face tokenizer.
 
-    Tekken is byte-level BPE given by ranks; a merge is every way to split a token in two others, the
-    lowest rank first, as `transformers` converts such files.
+    Tekken is byte-level BPE given by ranks. As in the conversion by `transformers`, every way to split a token
+    into two others is a merge, the lowest rank first.
     """
     import mistral_common
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -52,7 +52,7 @@ def tekken_tokenizer() -> Any:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The tokenizer of a folder that holds a `tokenizer.json`, perhaps nothing else."""
+    """Load the tokenizer of a folder that has at least a `tokenizer.json`."""
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     if (folder / "tokenizer_config.json").is_file():
@@ -73,10 +73,10 @@ def write_llama(
     spread: float = 0.5,
     seed: int = 0,
 ) -> Path:
-    """A Llama of normal random weights and its tokenizer, as a model folder.
+    """Write a Llama with normally distributed weights and its tokenizer as a model folder.
 
     Args:
-        spread: the standard deviation of the weights: the larger, the surer the model is of its nonsense.
+        spread: the standard deviation of the weights; the larger it is, the more certain the predictions.
     """
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -101,7 +101,7 @@ def write_llama(
 
 
 def write_shape(folder: Path, tokenizer: Any, shape: dict[str, Any]) -> Path:
-    """A folder with a configuration and a tokenizer but no weights, for vLLM's `load_format="dummy"`."""
+    """Write a folder with a configuration and a tokenizer but no weights, for vLLM's `load_format="dummy"`."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_pretrained(folder)
     ends = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id}
@@ -110,14 +110,14 @@ def write_shape(folder: Path, tokenizer: Any, shape: dict[str, Any]) -> Path:
 
 
 def random_prompts(count: int, length: int, vocabulary: Any, seed: int = 0) -> list[list[int]]:
-    """Prompts of random text tokens; no two begin alike, so that no prefix is shared."""
+    """Return prompts of random text tokens; they share no prefix that a cache could use."""
     draw = random.Random(seed)
     tokens = sorted(vocabulary.pieces)
     return [draw.choices(tokens, k=length) for _ in range(count)]
 
 
 def _byte_alphabet() -> dict[int, str]:
-    """The printable character that byte-level BPE writes for each byte."""
+    """Return the printable character that byte-level BPE writes for each byte."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {byte: chr(byte) for byte in printable} | {byte: chr(256 + n) for n, byte in enumerate(others)}

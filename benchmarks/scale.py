@@ -1,10 +1,10 @@
-"""What a large job costs besides its model: rows/s, memory and disk of dry runs, and the host's time for a row.
+"""The cost of a large job without its model: rows/s, memory and disk of dry runs, and host time per row.
 
     python benchmarks/scale.py [--rows 10000 100000 1000000] [--folder DIR]
 
-The rows are made up, of the lengths that real ones have (2,900 characters in the mean), four systems on each
-instruction. A dry run does all that a run does (reading, prompts, table, judgements, ordering) but for the
-model. The largest job takes about 25 GB in the folder while it runs.
+The rows are synthetic and as long as real ones (2,900 characters on average), with four systems per
+instruction. A dry run does everything that a run does (reading, prompts, table, judgements, ordering) except
+the model's work. The largest job takes about 25 GB in the folder while it runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import report
+import results_table
 
 from localjudge import Judge, Row, read_rows
 from localjudge.runs.run_directory import RunDirectory
@@ -34,20 +34,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--cost-rows", type=int, default=4000)
-    parser.add_argument("--folder", type=Path, help="where the rows and runs go for the while")
-    parser.add_argument("--results", type=Path, default=report.RESULTS)
+    parser.add_argument("--folder", type=Path, help="folder for temporary rows and runs")
+    parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)
         cost = host_cost(folder, options.cost_rows)
-        report.table(
-            f"The host's time for a row, one process, and of a GPU's time at {GPU_ROWS_PER_SECOND} rows/s",
+        results_table.table(
+            f"Host time per row in one process, and its share of a GPU's time at {GPU_ROWS_PER_SECOND} rows/s",
             ["stage", "ms", "share"],
             [[stage, ms, f"{ms * GPU_ROWS_PER_SECOND / 1000:.1%}"] for stage, ms in cost.items()],
         )
         jobs = [dry_run(folder, count) for count in sorted(options.rows)]
     columns = ["rows", "rows/s", "peak MB", "input MB", "run MB", "seconds"]
-    report.table("Dry runs", columns, [[job[column] for column in columns] for job in jobs])
+    results_table.table("Dry runs", columns, [[job[column] for column in columns] for job in jobs])
     growth = jobs[-1]["peak MB"] - jobs[0]["peak MB"]
     print(f"memory grows by {growth:.0f} MB from {jobs[0]['rows']:,} to {jobs[-1]['rows']:,} rows")
     found = {
@@ -56,11 +56,11 @@ def main() -> None:
         "jobs": jobs,
         "growth_mb": growth,
     }
-    report.write("scale", found, options.results)
+    results_table.write("scale", found, options.results)
 
 
 def write_rows(file: Path, count: int, seed: int = 0) -> Path:
-    """Rows of made-up words."""
+    """Write rows of invented words."""
     random = Random(seed)
     syllables = [a + b for a in "bcdfghklmnprstvw" for b in ("a", "en", "i", "or", "ul")]
     words = ["".join(random.choices(syllables, k=random.randint(1, 3))) for _ in range(20_000)]
@@ -85,7 +85,7 @@ def write_rows(file: Path, count: int, seed: int = 0) -> Path:
 
 
 def dry_run(folder: Path, count: int) -> dict[str, Any]:
-    """One job, in a process of its own."""
+    """Run one job in a separate process and measure it."""
     rows, out = write_rows(folder / f"{count}.jsonl", count), folder / f"run-{count}"
     command = [sys.executable, "-m", "localjudge", "score", str(rows), "--engine", "dry-run", "--out", str(out)]
     begin = time.perf_counter()
@@ -112,17 +112,17 @@ def dry_run(folder: Path, count: int) -> dict[str, Any]:
 
 
 def peak_memory(process: int) -> int:
-    """The most memory that a process has held so far, in bytes; 0 once it has ended."""
+    """Return the peak memory of a process in bytes; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:
         return 0
-    held = (int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
-    return next(held, 0)
+    peaks = (int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    return next(peaks, 0)
 
 
 def host_cost(folder: Path, count: int) -> dict[str, float]:
-    """Milliseconds a row of each thing that the host does for it."""
+    """Measure the milliseconds per row of each step that the host does."""
     file = write_rows(folder / "cost.jsonl", count)
     judge = Judge(engine="dry-run")
     judge.key(Row("", ""))  # loads the engine

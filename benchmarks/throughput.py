@@ -1,10 +1,10 @@
-"""Rows a second, end to end, against the script that a user would write with vLLM alone.
+"""Rows per second, end to end, against a script that a user would write with vLLM alone.
 
     python benchmarks/throughput.py rows.jsonl [more.jsonl] [--model DIR] [--rounds 3]
 
-The script: vLLM's `chat` with the answer's JSON schema as structured output, greedy; answers that do not parse
-are asked for again, up to ten times, with some temperature. The same model, rows, order, limit and engine
-arguments. Each has an engine and a process of its own; they take turns, from an empty prefix cache.
+The script calls vLLM's `chat` with the answer's JSON schema as structured output, greedily; answers that do not
+parse are requested again, up to ten times, with a higher temperature. Model, rows, order, limit and engine
+arguments are the same. Each has its own engine and process; they take turns, from an empty prefix cache.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import report
-from contender import Apart, structured_outputs
+import results_table
+from compared_engines import SeparateProcess, structured_outputs
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class RowsRun:
     """One run over all rows.
 
     Attributes:
-        parsed: rows with an answer that parses in the end.
+        parsed: rows whose last answer parses.
         first: rows whose first answer parses.
-        asked: answers asked for.
+        requested: answers that were requested.
     """
 
     seconds: float
     parsed: int
     first: int
-    asked: int
+    requested: int
 
 
-class Ours:
+class LocaljudgeRows:
     """localjudge, from rows to judgements."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Ours:
         self._engine: Any = self._judge.engine
 
     def setting(self) -> dict[str, Any]:
-        """What the script is to have as well."""
+        """Return the settings that the script must share."""
         about = self._judge.engine.describe()
         return {
             "model": str(self._judge.model.path),
@@ -62,18 +62,18 @@ class Ours:
             "texts": [self._judge.rubric.text(row) for row in self._rows],
         }
 
-    def run(self) -> Ran:
+    def run(self) -> RowsRun:
         self._engine._llm.reset_prefix_cache()
         begin = time.perf_counter()
         judged = sum(outcome.status == "judged" for outcome in self._judge.score(self._rows))
-        return Ran(time.perf_counter() - begin, judged, judged, len(self._rows))
+        return RowsRun(time.perf_counter() - begin, judged, judged, len(self._rows))
 
     def close(self) -> None:
         self._engine._llm.llm_engine.engine_core.shutdown()
 
 
-class Script:
-    """What a user would write with vLLM alone."""
+class VllmScript:
+    """The script that a user would write with vLLM alone."""
 
     def __init__(self, setting: dict[str, Any], backend: str, temperature: float, arguments: dict[str, Any]):
         from vllm import LLM, SamplingParams
@@ -95,11 +95,11 @@ class Script:
         self._greedy = SamplingParams(temperature=0, max_tokens=limit, structured_outputs=schema)
         self._again = SamplingParams(temperature=temperature, max_tokens=limit, structured_outputs=schema)
 
-    def run(self, retries: int = 10) -> Ran:
+    def run(self, retries: int = 10) -> RowsRun:
         self._llm.reset_prefix_cache()
         begin = time.perf_counter()
         missing = list(range(len(self._chats)))
-        asked, first = 0, 0
+        requested, first = 0, 0
         for attempt in range(1 + retries):
             answers = self._llm.chat(
                 [self._chats[row] for row in missing],
@@ -107,7 +107,7 @@ class Script:
                 use_tqdm=False,
                 chat_template_kwargs={"enable_thinking": False},
             )
-            asked += len(missing)
+            requested += len(missing)
             missing = [
                 row
                 for row, answer in zip(missing, answers, strict=True)
@@ -117,7 +117,7 @@ class Script:
                 first = len(self._chats) - len(missing)
             if not missing:
                 break
-        return Ran(time.perf_counter() - begin, len(self._chats) - len(missing), first, asked)
+        return RowsRun(time.perf_counter() - begin, len(self._chats) - len(missing), first, requested)
 
     def close(self) -> None:
         self._llm.llm_engine.engine_core.shutdown()
@@ -131,7 +131,7 @@ class Script:
 
 
 def judged_rows(judge: Any, inputs: list[str], most: int) -> list[Any]:
-    """The first rows of the inputs that make a prompt for this rubric and fit the model's context."""
+    """Return the first rows of the inputs that this rubric can judge and that fit the model's context."""
     from localjudge import Row
     from localjudge.rows.inputs import find_inputs, read_rows
 
@@ -151,16 +151,16 @@ def judged_rows(judge: Any, inputs: list[str], most: int) -> list[Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("inputs", nargs="+", help="JSONL, CSV or Parquet files of rows")
-    parser.add_argument("--model", help="a model directory; the bundled one unless given")
-    parser.add_argument("--rows", type=int, default=500, help="the most rows")
+    parser.add_argument("--model", help="a model directory; default: the bundled model")
+    parser.add_argument("--rows", type=int, default=500, help="maximum number of rows")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-rationale-tokens", type=int, default=256)
-    parser.add_argument("--backend", default="xgrammar", help="of the script's structured output")
+    parser.add_argument("--backend", default="xgrammar", help="backend of the script's structured output")
     parser.add_argument("--retry-temperature", type=float, default=0.7)
     parser.add_argument("--max-num-seqs", type=int, default=64)
     parser.add_argument("--enforce-eager", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--log", type=Path, help="where vLLM prints")
-    parser.add_argument("--results", type=Path, default=report.RESULTS)
+    parser.add_argument("--log", type=Path, help="file for vLLM's output")
+    parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     options = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -171,11 +171,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = options.log or Path(folder) / "vllm.log"
         rationale = options.max_rationale_tokens
-        ours = Apart(log, Ours, options.model, options.inputs, options.rows, rationale, arguments)
+        ours = SeparateProcess(
+            log, LocaljudgeRows, options.model, options.inputs, options.rows, rationale, arguments
+        )
         setting = ours.call("setting")
-        script = Apart(log, Script, setting, options.backend, options.retry_temperature, arguments)
+        script = SeparateProcess(
+            log, VllmScript, setting, options.backend, options.retry_temperature, arguments
+        )
         contenders = {"localjudge": ours, "vLLM chat": script}
-        runs: dict[str, list[Ran]] = {name: [] for name in contenders}
+        runs: dict[str, list[RowsRun]] = {name: [] for name in contenders}
         for _ in range(options.rounds):
             for name, contender in contenders.items():
                 runs[name].append(contender.call("run"))
@@ -187,15 +191,15 @@ def main() -> None:
     ratio = median(
         theirs.seconds / own.seconds for own, theirs in zip(runs["localjudge"], runs["vLLM chat"], strict=True)
     )
-    report.table(
+    results_table.table(
         f"{rows} rows, limit {setting['limit']} tokens; ours is {ratio:.2f} times as fast",
-        ["", "rows/s", "parse share", "parse share, first answer", "answers asked for"],
+        ["", "rows/s", "parse share", "parse share, first answer", "answers requested"],
         [
             [name, one["rows_per_second"], one["parse_share"], one["first_parse_share"], one["answers_per_row"]]
             for name, one in found.items()
         ],
     )
-    report.write(
+    results_table.write(
         "throughput",
         {
             "model": Path(setting["model"]).name,
@@ -211,13 +215,13 @@ def main() -> None:
     )
 
 
-def summary(ran: list[Ran], rows: int) -> dict[str, Any]:
+def summary(ran: list[RowsRun], rows: int) -> dict[str, Any]:
     return {
         "rows_per_second": round(rows / median(run.seconds for run in ran), 2),
         "seconds": [round(run.seconds, 2) for run in ran],
         "parse_share": round(median(run.parsed for run in ran) / rows, 4),
         "first_parse_share": round(median(run.first for run in ran) / rows, 4),
-        "answers_per_row": round(median(run.asked for run in ran) / rows, 2),
+        "answers_per_row": round(median(run.requested for run in ran) / rows, 2),
     }
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark found: a table on the screen, and a JSON file with the versions and the machine."""
+"""Results of a benchmark: a table on the screen, and a JSON file with the versions and the machine."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def write(name: str, found: dict[str, Any], folder: Path = RESULTS) -> Path:
-    """Write `NAME.json`: what was found, when, by which versions, on what machine."""
+    """Write `NAME.json`: the results, the date, the versions and the machine."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}.json"
-    whole = {
+    content = {
         "benchmark": name,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": [Path(sys.argv[0]).name, *(_without_folders(word) for word in sys.argv[1:])],
+        "command": [Path(sys.argv[0]).name, *(_last_name(word) for word in sys.argv[1:])],
         "versions": _versions(),
         "machine": machine(),
         **found,
     }
-    file.write_text(json.dumps(whole, indent=2, ensure_ascii=False) + "\n")
+    file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     print(f"\n{file}", file=sys.stderr)
     return file
 
 
 def table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
-    """Print rows under their columns: text to the left, numbers to the right."""
+    """Print rows under their columns: the first column left-aligned, the others right-aligned."""
     cells = [[_cell(value) for value in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
     print(f"\n{title}")
@@ -51,7 +51,7 @@ def table(title: str, columns: list[str], rows: list[list[Any]]) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """The processor, its cores, the memory in GiB, and the accelerator where there is one."""
+    """Return the processor, its cores, the memory in GiB, and the accelerator if there is one."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     found = {
         "processor": _processor(),
@@ -87,8 +87,8 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _without_folders(word: str) -> str:
-    """A path's last name: where things lie on this machine is nobody's business."""
+def _last_name(word: str) -> str:
+    """Return the last name of a path, so that results do not record the folders of a machine."""
     return Path(word).name if "/" in word else word
 
 

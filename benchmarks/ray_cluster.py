@@ -1,10 +1,10 @@
-"""Rows a second of a Ray cluster on this machine with one worker and with several, against one process.
+"""Rows per second of a Ray cluster on this machine, with one worker and with several, against one process.
 
-    python benchmarks/cluster.py [rows.jsonl ...] [--model DIR] [--workers 2] [--rows 200] [--rounds 2]
+    python benchmarks/ray_cluster.py [rows.jsonl ...] [--model DIR] [--workers 2] [--rows 200] [--rounds 2]
 
-Each worker has a core of its own, and so has the one process. All judge the same rows by the same engine; they
-take turns. Beside the rows a second stands where the processor's time went: to the workers' engines, to the
-driver (rows, prompts, judgements, and its end of Ray), and to all else that Ray runs.
+Each worker has its own core, and so has the one process. All judge the same rows with the same engine, in
+turns. Next to rows per second, the table shows who used the CPU: the workers' engines, the driver (rows,
+prompts, judgements and its side of Ray), and Ray's other processes.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from typing import Any
 
 os.environ |= {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
 
-import report
+import results_table
 
 from localjudge.cli.options import settle_environment
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("inputs", nargs="*", default=[], help="generated rows where there are none")
+    parser.add_argument("inputs", nargs="*", default=[], help="files of rows; generated rows by default")
     parser.add_argument("--model")
     parser.add_argument("--engine", default="transformers")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rows", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--max-rationale-tokens", type=int, default=32)
-    parser.add_argument("--note", help="what else the machine was doing")
+    parser.add_argument("--note", help="what else the machine was doing, for the record")
     options = parser.parse_args()
     settle_environment()
 
@@ -48,7 +48,7 @@ def main() -> None:
     }
     alone, one, several = (found[name]["rows_per_second"] for name in contenders)
     ratios = {"1 worker / one process": one / alone, f"{options.workers} workers / 1 worker": several / one}
-    report.table(
+    results_table.table(
         f"{options.rows} rows, engine {options.engine}",
         ["", "rows/s", "start, s", "workers' ms/row", "driver's ms/row", "rest of Ray's ms/row"],
         [
@@ -62,9 +62,9 @@ def main() -> None:
             for name, each in found.items()
         ],
     )
-    report.table("Ratios", ["", "ratio"], [[name, ratio] for name, ratio in ratios.items()])
-    report.write(
-        "cluster",
+    results_table.table("Ratios", ["", "ratio"], [[name, ratio] for name, ratio in ratios.items()])
+    results_table.write(
+        "ray_cluster",
         {
             "engine": options.engine,
             "rows": options.rows,
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace, workers: int) -> dict[str, float]:
-    """One engine, opened, warmed by a few rows, and timed."""
+    """Open an engine, warm it up with a few rows, and time it."""
     from localjudge import Judge
     from localjudge.engines.cluster import Cluster
 
@@ -94,11 +94,11 @@ def measure(options: argparse.Namespace, workers: int) -> dict[str, float]:
     engine: Any = judge.engine
     start = time.perf_counter() - begin
     warm = 0
-    while warm < 32 or (workers and len(engine._pool.ready) < workers):  # all of them are to be there
+    while warm < 32 or (workers and len(engine._pool.ready) < workers):  # until all workers are ready
         warm += sum(1 for _ in judge.score(islice(rows(options), 32)))
-    before, begin = spent(), time.perf_counter()
+    before, begin = cpu_seconds(), time.perf_counter()
     judged = sum(outcome.status == "judged" for outcome in judge.score(rows(options)))
-    seconds, after = time.perf_counter() - begin, spent()
+    seconds, after = time.perf_counter() - begin, cpu_seconds()
     if workers:
         engine.close()
     assert judged == options.rows, f"{options.rows - judged} rows failed"
@@ -122,9 +122,9 @@ def rows(options: argparse.Namespace) -> Any:
     )
 
 
-def spent() -> dict[str, float]:
-    """Seconds of the processor's time that this process and those below it have taken, by their parts."""
-    parents, taken, workers = {}, {}, set()
+def cpu_seconds() -> dict[str, float]:
+    """Return the CPU seconds of this process and its descendants so far: workers, driver, rest of Ray."""
+    parents, used, workers = {}, {}, set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             title, fields = (
@@ -135,16 +135,16 @@ def spent() -> dict[str, float]:
             continue
         process = int(folder.name)
         parents[process] = int(fields[1])
-        taken[process] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        used[process] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         if b"ray::Worker" in title:
             workers.add(process)
     total = {"worker_ms": 0.0, "driver_ms": 0.0, "ray_ms": 0.0}
-    for process, seconds in taken.items():
-        above = process
-        while above in parents and above != os.getpid():
-            above = parents[above]
-        if above == os.getpid():
-            role = "driver_ms" if process == above else "worker_ms" if process in workers else "ray_ms"
+    for process, seconds in used.items():
+        ancestor = process
+        while ancestor in parents and ancestor != os.getpid():
+            ancestor = parents[ancestor]
+        if ancestor == os.getpid():
+            role = "driver_ms" if process == ancestor else "worker_ms" if process in workers else "ray_ms"
             total[role] += seconds
     return total
 

@@ -1,6 +1,6 @@
-"""Who is measured: localjudge's vLLM engine, vLLM alone, and either of them in a process of its own.
+"""The engines that are compared: localjudge's vLLM engine and vLLM alone, also in separate processes.
 
-All are driven alike: token ids in, token ids out, a bounded number of prompts in flight.
+All are driven in the same way: token ids in, token ids out, a limited number of prompts in flight.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """One run.
+class EngineRun:
+    """The result of one run.
 
     Attributes:
-        answers: the tokens of each answer, in the order of the prompts; None where there is none.
+        answers: the tokens of each answer, in the order of the prompts; None where a prompt has no answer.
         seconds: from the first prompt to the last answer.
-        cached: prompt tokens that the prefix cache held.
-        preemptions: times that a row was put off and computed again.
+        cached: prompt tokens that came from the prefix cache.
+        preemptions: how often a row was preempted and computed again.
     """
 
     answers: list[list[int] | None]
@@ -37,18 +37,18 @@ class Measured:
 
     @property
     def speed(self) -> float:
-        """Output tokens a second."""
+        """Output tokens per second."""
         return self.tokens / self.seconds
 
 
-class Ours:
-    """localjudge's engine, with a limit and a temperature of its own for each row.
+class LocaljudgeEngine:
+    """localjudge's engine, with a separate limit and temperature for each row.
 
     Args:
         folder: the model.
         options: vLLM's engine arguments, as `--engine-arg` spells them.
         limit: the most tokens of any answer.
-        probabilities: whether those of the scores are kept.
+        probabilities: whether the probabilities of the scores are kept.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Ours:
 
     def run(
         self, prompts: list[list[int]], limits: Sequence[int], temperatures: Sequence[float] | None = None
-    ) -> Measured:
+    ) -> EngineRun:
         from localjudge.prompts.prompt import Prompt
 
         self.engine.limits, self.engine.temperatures = limits, temperatures
@@ -102,7 +102,7 @@ class Ours:
                 answers[completion.tag] = list(completion.tokens)
         seconds = time.perf_counter() - begin
         after = self.engine.statistics()
-        return Measured(
+        return EngineRun(
             answers,
             seconds,
             after["cached_prompt_tokens"] - before["cached_prompt_tokens"],
@@ -110,19 +110,19 @@ class Ours:
         )
 
     def close(self) -> None:
-        """Put the engine away, so that another may be started in this process."""
+        """Shut the engine down, so that another one can be started in this process."""
         self.llm.llm_engine.engine_core.shutdown()
 
 
-class Vllm:
-    """vLLM without localjudge: with no constraint, or with its own structured output.
+class VllmAlone:
+    """vLLM without localjudge: unconstrained, or with its own structured output.
 
     Args:
         folder: the model.
         options: vLLM's engine arguments.
         backend: `xgrammar`, `outlines` or `guidance`; None for no constraint.
-        in_flight: prompts in the engine at a time; None for a few more than it works on.
-        llm: an engine that is there already, in place of one from the options.
+        in_flight: prompts in the engine at a time; None for a quarter more than it computes at once.
+        llm: an engine that exists already, instead of a new one from the options.
     """
 
     def __init__(
@@ -145,28 +145,28 @@ class Vllm:
         self._backend = backend
         self._schema = Rubric.load().answer_schema
 
-    def run(self, prompts: list[list[int]], limits: Sequence[int]) -> Measured:
+    def run(self, prompts: list[list[int]], limits: Sequence[int]) -> EngineRun:
         from vllm.inputs import TokensPrompt
 
         engine = self.llm.llm_engine
         self.llm.reset_prefix_cache()
         answers: list[list[int] | None] = [None] * len(prompts)
-        waiting, flying, cached, preemptions = iter(enumerate(prompts)), 0, 0, 0
+        waiting, in_flight, cached, preemptions = iter(enumerate(prompts)), 0, 0, 0
         begin = time.perf_counter()
         while True:
-            while flying < self._in_flight and (following := next(waiting, None)) is not None:
+            while in_flight < self._in_flight and (following := next(waiting, None)) is not None:
                 tag, tokens = following
                 engine.add_request(str(tag), TokensPrompt(prompt_token_ids=tokens), self._params(limits[tag]))
-                flying += 1
-            if not flying:
+                in_flight += 1
+            if not in_flight:
                 break
             for output in engine.step():
                 if output.finished:
-                    flying -= 1
+                    in_flight -= 1
                     answers[int(output.request_id)] = list(output.outputs[0].token_ids)
                     cached += output.num_cached_tokens or 0
                     preemptions += getattr(output.metrics, "num_preemptions", 0) or 0
-        return Measured(answers, time.perf_counter() - begin, cached, preemptions)
+        return EngineRun(answers, time.perf_counter() - begin, cached, preemptions)
 
     def close(self) -> None:
         self.llm.llm_engine.engine_core.shutdown()
@@ -177,11 +177,11 @@ class Vllm:
 
         structured = None
         if self._backend:
-            # No white space between the parts, as in our own answers: the best chance each backend can get.
-            tight = (
+            # No white space between the parts, as in localjudge's answers: the fastest setting of each backend.
+            compact = (
                 {"whitespace_pattern": ""} if self._backend == "outlines" else {"disable_any_whitespace": True}
             )
-            structured = StructuredOutputsParams(json=self._schema, **tight)
+            structured = StructuredOutputsParams(json=self._schema, **compact)
         return SamplingParams(
             temperature=0,
             max_tokens=limit,
@@ -194,17 +194,17 @@ class Vllm:
 
 
 def structured_outputs(backend: str) -> dict[str, Any]:
-    """vLLM's setting for a backend, without white space where the setting knows that."""
-    tight = {"disable_any_whitespace": True} if backend in ("xgrammar", "guidance") else {}
-    return {"backend": backend, **tight}
+    """Return vLLM's setting for a backend; answers have no white space where the backend supports that."""
+    compact = {"disable_any_whitespace": True} if backend in ("xgrammar", "guidance") else {}
+    return {"backend": backend, **compact}
 
 
-class Apart:
-    """An object in a process of its own, so that two engines share nothing but the machine.
+class SeparateProcess:
+    """An object in a separate process, so that two engines share nothing but the machine.
 
     Args:
-        make: makes the object, in that process.
-        log: where that process prints.
+        make: creates the object, in that process.
+        log: receives what that process prints.
     """
 
     def __init__(self, log: Path, make: Callable[..., Any], *args: Any, **named: Any) -> None:
@@ -216,16 +216,16 @@ class Apart:
         self._answer()
 
     def call(self, method: str, *args: Any, **named: Any) -> Any:
-        """What the object's method gives.
+        """Call a method of the object and return its result.
 
         Raises:
-            RuntimeError: it raised there; the text is its traceback.
+            RuntimeError: the method raised; the message is its traceback.
         """
         self._pipe.send((method, args, named))
         return self._answer()
 
     def close(self) -> None:
-        """End the process; the object there is closed first."""
+        """Close the object and end its process."""
         self._pipe.close()
         self._process.join(60)
         if self._process.is_alive():
@@ -233,10 +233,10 @@ class Apart:
 
     def _answer(self) -> Any:
         try:
-            went_well, result = self._pipe.recv()
+            succeeded, result = self._pipe.recv()
         except EOFError:
-            raise RuntimeError("the contender's process died; its log says why") from None
-        if not went_well:
+            raise RuntimeError("the process of this engine died; see its log") from None
+        if not succeeded:
             raise RuntimeError(result)
         return result
 
@@ -254,11 +254,11 @@ def _serve(pipe: Any, log: Path, make: Callable[..., Any], args: Any, named: Any
                 method, args, named = pipe.recv()
                 result = getattr(served, method)(*args, **named)
             pipe.send((True, result))
-        except EOFError:  # the other side is gone: vLLM's own processes must not outlive it
+        except EOFError:  # the parent has ended: vLLM's own processes must end too
             if served is not None:
                 served.close()
             os._exit(0)
-        except Exception:  # it is told to the other side, whatever it is
+        except Exception:  # the parent raises it, whatever it is
             pipe.send((False, traceback.format_exc()))
             if served is None:
                 return

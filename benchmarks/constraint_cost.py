@@ -1,8 +1,8 @@
-"""What the token table costs inside vLLM, against no constraint and against vLLM's own structured output.
+"""The cost of the token table inside vLLM, against no constraint and against vLLM's own structured output.
 
-A small random model with a real vocabulary of 131,072 tokens, greedy, every answer to the same limit: a model
-that never closes its rationale. Each contender has an engine and a process of its own; they take turns, round
-by round, and the figures are medians.
+A small random model with a real vocabulary of 131,072 tokens decodes greedily, and every answer reaches the
+same limit, because the model never closes its rationale. Each contender has its own engine and process; they
+take turns, round by round, and the figures are medians.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import report
-from contender import Apart, Measured, Ours, Vllm
+import results_table
+from compared_engines import EngineRun, LocaljudgeEngine, SeparateProcess, VllmAlone
 from random_model import random_prompts, tekken_tokenizer, write_llama
 
 CONTENDERS = ("none", "ours", "ours+p", "xgrammar", "guidance", "outlines")
@@ -35,13 +35,13 @@ def main() -> None:
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
     os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", "nobind")
-    # The logits of 64 rows are just large enough for the C library to map them anew each time: not so here. It
-    # takes memory: about 2 GB for each contender, and 5 where rows are staggered.
+    # The logits of 64 rows are just large enough for the C library to map new memory in each step; this
+    # prevents it. It costs memory: about 2 GB for each contender, and 5 GB where rows are staggered.
     os.environ.setdefault("MALLOC_MMAP_MAX_", "0")
     os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**40))
     with tempfile.TemporaryDirectory() as folder:
         found = _measure(Path(folder), options)
-    report.write("constraint", found, options.results)
+    results_table.write("constraint_cost", found, options.results)
 
 
 def _measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
         seed=options.seed,
     )
     table_cost, vocabulary = _table_cost(model)
-    report.table("the table", list(table_cost), [list(table_cost.values())])
+    results_table.table("the table", list(table_cost), [list(table_cost.values())])
     most = max(options.rows)
     engine = {
         "max_model_len": 1024,
@@ -90,7 +90,7 @@ def _measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     finally:
         for contender in contenders.values():
             contender.close()
-    report.table(
+    results_table.table(
         "share of answers that parse, by their limit",
         ["", *map(str, LIMITS)],
         [[name, *shares.values()] for name, shares in parsed.items()],
@@ -107,9 +107,9 @@ def _measure(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _never_closed(
-    contenders: dict[str, Apart], options: argparse.Namespace, vocabulary: Any, count: int
+    contenders: dict[str, SeparateProcess], options: argparse.Namespace, vocabulary: Any, count: int
 ) -> list[list[int]]:
-    """Prompts that the model answers with a rationale without an end: every answer is as long as its limit."""
+    """Return prompts whose answers never close their rationale, so that each answer is as long as its limit."""
     prompts = random_prompts(count + count // 3, options.prompt_tokens, vocabulary, options.seed)
     ours = next((one for name, one in contenders.items() if name.startswith("ours")), None)
     if ours is not None:
@@ -122,20 +122,20 @@ def _never_closed(
     return prompts[:count]
 
 
-def _start(name: str, model: Path, engine: dict[str, Any], limit: int, log: Path) -> Apart:
+def _start(name: str, model: Path, engine: dict[str, Any], limit: int, log: Path) -> SeparateProcess:
     if name.startswith("ours"):
-        return Apart(log, Ours, model, engine, limit, probabilities=name == "ours+p")
-    return Apart(log, Vllm, model, engine, None if name == "none" else name)
+        return SeparateProcess(log, LocaljudgeEngine, model, engine, limit, probabilities=name == "ours+p")
+    return SeparateProcess(log, VllmAlone, model, engine, None if name == "none" else name)
 
 
 def _rounds(
-    contenders: dict[str, Apart], rounds: int, run: Callable[[Apart], Measured]
-) -> dict[str, list[Measured]]:
-    """Every contender once, then every one again: what disturbs the machine disturbs them all.
+    contenders: dict[str, SeparateProcess], rounds: int, run: Callable[[SeparateProcess], EngineRun]
+) -> dict[str, list[EngineRun]]:
+    """Run every contender once per round, so that a disturbance of the machine affects all of them.
 
     Outlines' backend, by far the slowest, takes part in the first round only.
     """
-    runs: dict[str, list[Measured]] = {name: [] for name in contenders}
+    runs: dict[str, list[EngineRun]] = {name: [] for name in contenders}
     for number in range(rounds):
         for name, contender in contenders.items():
             if number == 0 or name != "outlines":
@@ -143,8 +143,8 @@ def _rounds(
     return runs
 
 
-def _speeds(runs: dict[str, list[Measured]]) -> dict[str, dict[str, Any]]:
-    """Of each contender: the median speed; and how ours with probabilities stands to it, round by round."""
+def _speeds(runs: dict[str, list[EngineRun]]) -> dict[str, dict[str, Any]]:
+    """Return for each contender its median speed, and the median ratio of our speed to it within a round."""
     found = {}
     for name, measured in runs.items():
         entry: dict[str, Any] = {
@@ -161,14 +161,14 @@ def _speeds(runs: dict[str, list[Measured]]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _ratio(above: list[Measured], below: list[Measured]) -> float:
-    """The median, over the rounds that both took part in, of the ratio within a round."""
+def _ratio(above: list[EngineRun], below: list[EngineRun]) -> float:
+    """Return the median ratio of speeds within a round, over the rounds that both took part in."""
     return round(median(one.speed / other.speed for one, other in zip(above, below, strict=False)), 3)
 
 
 def _show(title: str, speeds: dict[str, dict[str, Any]]) -> None:
     keys = [key for key in ("of_none", "ours_to_this", "ours+p_to_this") if key in next(iter(speeds.values()))]
-    report.table(
+    results_table.table(
         title,
         ["", "tokens/s", *(key.replace("_", " ") for key in keys)],
         [[name, entry["median"], *(entry[key] for key in keys)] for name, entry in speeds.items()],
@@ -176,7 +176,7 @@ def _show(title: str, speeds: dict[str, dict[str, Any]]) -> None:
 
 
 def _parse_shares(
-    contenders: dict[str, Apart], prompts: list[list[int]], vocabulary: Any
+    contenders: dict[str, SeparateProcess], prompts: list[list[int]], vocabulary: Any
 ) -> dict[str, dict[str, float]]:
     from jsonschema import Draft202012Validator
 
@@ -203,7 +203,7 @@ def _parse_shares(
 
 
 def _table_cost(folder: Path) -> tuple[dict[str, float], Any]:
-    """Seconds and MB of the table, cold and from disk, and of Outlines' index alone."""
+    """Measure seconds and MB of the table, built and loaded from disk, and of Outlines' index alone."""
     import outlines_core
     from outlines_core.json_schema import build_regex_from_schema
 
@@ -249,14 +249,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=200, help="the limit of an answer")
     parser.add_argument("--prompt-tokens", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--staggered", type=int, default=0, help="rounds of rows at different places")
+    parser.add_argument(
+        "--staggered", type=int, default=0, help="rounds with rows at different positions of their answers"
+    )
     parser.add_argument("--parse-rows", type=int, default=64)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
     parser.add_argument("--enforce-eager", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log", type=Path, help="where vLLM prints")
-    parser.add_argument("--results", type=Path, default=report.RESULTS)
+    parser.add_argument("--log", type=Path, help="file for vLLM's output")
+    parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     return parser.parse_args()
 
 
