@@ -315,6 +315,7 @@ def test_switches_of_the_users_own_are_named(cli: Cli, monkeypatch: pytest.Monke
     assert said.endswith("→ unset HF_HUB_OFFLINE VLLM_NO_USAGE_STATS")
 
 
+@pytest.mark.slow
 def test_a_model_that_is_not_there_damaged_or_changed_is_red(cli: Cli, tmp_path: Path, model: Path) -> None:
     def said(name: object) -> str:
         (line,) = lines(cli("doctor", "--model", name), "wrong")

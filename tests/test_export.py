@@ -119,6 +119,7 @@ def test_alpaca_eval_gets_a_preference_for_each_pair(cli: Cli, run: Path, tmp_pa
     assert (end.code, "name the system to compare with, of a, b" in end.err) == (2, True)
 
 
+@pytest.mark.slow
 def test_inspect_reads_what_it_was_given(cli: Cli, run: Path, tmp_path: Path) -> None:
     log = pytest.importorskip("inspect_ai.log")
     assert cli("export", run, "--to", "inspect", "--out", tmp_path / "logs").code == 0

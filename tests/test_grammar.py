@@ -128,6 +128,7 @@ def test_a_sentence_that_ends_at_the_limit_closes_even_if_another_word_would_clo
             assert len(answer_at_random(table, limit, closing_margin, Random(seed))) <= limit
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_a_vocabulary_that_cannot_give_every_score_is_refused_by_the_score(data: st.DataObject) -> None:
@@ -168,6 +169,7 @@ def spell(table: TokenTable, vocabulary: Vocabulary, text: bytes) -> None:
     assert any(table.is_complete(state) for state in reached.get(len(text), ())), text
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_one_token_decides_a_score_and_each_score_has_one(data: st.DataObject) -> None:

@@ -212,6 +212,7 @@ def test_a_terminal_is_shown_control_sequences_and_a_pipe_gets_them(tmp_path: Pa
     assert b"\x1b[31mred" in subprocess.run(command, capture_output=True, check=True).stdout
 
 
+@pytest.mark.slow
 def test_a_megabyte_on_one_line_is_a_row_like_any_other(
     cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
 ) -> None:

@@ -471,6 +471,7 @@ def test_a_pack_installs_with_no_index_what_a_pack_command_gathered(
     assert (taken.returncode, "is no virtual environment" in taken.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_an_install_that_fails_says_what_pip_said_and_leaves_no_environment(
     tmp_path: Path, index: Path
 ) -> None:

@@ -218,7 +218,7 @@ def test_a_disk_that_fills_loses_nothing_and_the_run_goes_on_once_there_is_room(
     assert cli("score", rows, "--out", whole, *settings).code == 0
     size = (whole / "judgements.jsonl").stat().st_size
     ended = subprocess.run(
-        [sys.executable, "-m", "localjudge", "score", rows, "--out", out, *settings],
+        [sys.executable, "-m", "localjudge", "score", str(rows), "--out", str(out), *map(str, settings)],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size - 9000, size - 9000)),
         capture_output=True,
         text=True,

@@ -344,6 +344,7 @@ def test_headers_are_read_as_the_library_reads_them(model: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_one_flipped_byte_of_the_weights_is_named_and_the_manifest_kept_unless_renewed(
     cli: Cli, folder: Path
 ) -> None:

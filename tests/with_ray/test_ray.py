@@ -164,13 +164,13 @@ def test_a_run_on_this_machine_is_the_run_of_one_process_and_leaves_nothing_behi
     command: list[str | Path] = ["score", file, "--model", model, "--engine", "transformers"]
     command += ["--engine-arg", "dtype=float32", "--engine-arg", "batch_size=4", "--max-rationale-tokens", "24"]
     alone, there = tmp_path / "alone", tmp_path / "there"
-    program = [sys.executable, "-m", "localjudge"]
+    program: list[str | Path] = [sys.executable, "-m", "localjudge"]
     subprocess.run([*program, *command, "--out", alone], check=True, capture_output=True)
 
     command += ["--ray", "local", "--num-workers", "2", "--out", there]
     mark = {"LOCALJUDGE_TEST": str(tmp_path)}
     # The first gets 100 of the 150 prompts, more than the workers hold at a time, until it was told to stop.
-    held = [sys.executable, Path(__file__).parents[1] / "held_program.py", "100"]
+    held: list[str | Path] = [sys.executable, Path(__file__).parents[1] / "held_program.py", "100"]
     first = subprocess.Popen(
         [*held, *command],
         env=os.environ | mark,
