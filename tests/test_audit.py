@@ -110,6 +110,7 @@ def test_a_judge_that_is_perfect_is_cleared(put_on_trial: Try) -> None:
     assert all(trial.rows == 8 for trial in audit.trials)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("opinion", "found"),
     [

@@ -101,6 +101,7 @@ def answer_at_random(table: TokenTable, limit: int, closing_margin: int, random:
     raise AssertionError("the answer is complete within its limit")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_every_answer_is_whole_within_any_limit_that_can_hold_one(data: st.DataObject) -> None:

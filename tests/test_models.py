@@ -148,6 +148,7 @@ def test_parameters_from_a_profiles_shape_are_those_it_states(profile: Profile) 
         assert shape.active_parameters / 1e9 == pytest.approx(profile.active_parameters, rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", profiles(), ids=lambda profile: profile.name)
 def test_parameters_from_a_profiles_shape_are_those_of_the_modelling_code(profile: Profile) -> None:
     config = {name: value for name, value in profile.config.items() if name != "quantization_config"}

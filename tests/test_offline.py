@@ -56,6 +56,7 @@ def test_a_whole_run_goes_nowhere(tmp_path: Path, model: Path) -> None:
     assert len((tmp_path / "run" / "judgements.jsonl").read_text().splitlines()) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["score", "prompt", "audit"])
 def test_a_model_that_is_not_here_is_one_line_and_no_connection(tmp_path: Path, command: str) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", 1)

@@ -87,7 +87,7 @@ def score(judge: Judge, count: int = 5) -> dict[str, Judgement]:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
-@pytest.mark.parametrize("max_rationale_tokens", [1, 2, 7, 64])
+@pytest.mark.parametrize("max_rationale_tokens", [1, 2, 7, pytest.param(64, marks=pytest.mark.slow)])
 def test_a_model_of_random_weights_always_answers(
     random_model: Path, temperature: float, max_rationale_tokens: int
 ) -> None:
@@ -192,6 +192,7 @@ def test_a_hybrid_model_answers_at_once_unless_it_is_let_think(thinking_model: P
     assert all(judgement.thoughts is None for judgement in score(judge).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("budget", [0, 1, 20])
 def test_thinking_ends_at_its_budget_and_the_answer_is_whole(

@@ -287,6 +287,7 @@ DEFECTS: dict[Callable[[Path], None], str] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DEFECTS, ids=lambda damage: damage.__name__)
 def test_each_defect_is_named_with_its_mend_and_leaves_no_manifest(
     cli: Cli, folder: Path, damage: Callable[[Path], None]
