@@ -179,14 +179,16 @@ def test_a_run_that_is_stopped_before_its_first_line_says_how_to_go_on_and_leave
     rows, out = tmp_path / "a b.jsonl", tmp_path / "out"
     os.mkfifo(rows)  # whose first row it waits for, so it is still planning
     flags = ["--out", out, "--rubric", short_rubric, "--engine", "dry-run"]
-    with start(rows, *flags) as process, rows.open("r+b", buffering=0):
+    command = [sys.executable, "-m", "localjudge", "score", *map(str, (rows, *flags))]
+    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    with run as process, rows.open("r+b", buffering=0):
         while not out.exists():
             assert process.poll() is None
             time.sleep(0.005)
         process.send_signal(signal.SIGINT)
         assert process.stderr
         said = process.stderr.read().decode().splitlines()
-    again = shlex.join([sys.executable, *command(rows, *flags)[1:]])
+    again = shlex.join(command)
     assert (process.returncode, said[-1]) == (130, f"localjudge: stopped; to go on, run this again: {again}")
     assert not out.exists()
 

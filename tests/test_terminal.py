@@ -151,7 +151,7 @@ def test_warnings_and_what_libraries_print_pass_the_filter_too() -> None:
 
 def test_a_terminal_gets_the_colours_of_the_program_and_no_others(run: Path) -> None:
     ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "localjudge", "rank", str(run)]
+    command = [sys.executable, "-m", "localjudge", "rank", str(run), "--allow-dry-run"]
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm"}) as process:
         os.close(theirs)
         with open(ours, "rb", buffering=0) as terminal:

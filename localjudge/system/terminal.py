@@ -80,10 +80,12 @@ def guarded_streams() -> Iterator[None]:
 
     A file that is opened later would otherwise get the number of a closed stream, and what is printed with it.
     """
-    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+    if sys.stdin is None:  # it stays None, for those who would read rows from it
+        _open_null(0)
+    for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             _open_null(number)
-            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
+            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
     streams = {"stdout": sys.stdout, "stderr": sys.stderr}
     for name, stream in streams.items():
         if hasattr(stream, "reconfigure"):
