@@ -108,7 +108,7 @@ def test_lines_of_rows_that_have_left_the_input_are_set_aside_and_do_not_count(
     for limit, aside, done in ((7, 15, 0), (15, 0, 7), (4, 11, 4), (15, 0, 15)):
         end = cli("score", rows, "--limit", limit, "--out", out, *flags)
         assert end.code == 0, end.err
-        said = f"{aside} earlier judgements are of no row of this input: kept in {out / 'set-aside.jsonl'}\n"
+        said = f"{aside} earlier lines are of no row of this input; {out / 'set-aside.jsonl'} keeps them\n"
         assert (said in end.err) == (aside > 0), end.err
         continuing = f"continuing: {done} rows are done already, {limit - done} are to do\n"
         assert (continuing in end.err) == (done > 0), end.err
@@ -126,7 +126,7 @@ def test_the_lines_of_a_run_that_was_stopped_are_those_that_its_summary_counts(
         run.begin(judge, plan)
         run.score()
     with Run(out) as run, Plan(judge, rows[5:]) as plan:
-        assert run.begin(judge, plan, retry_failed=True) == 3, "7, 8 and a row that is not there before"
+        assert run.begin(judge, plan, retry_failed=True) == 3, "5, 7 and 8"
         summary = run.score(stop=lambda: True)
         assert not run.complete
     assert summary.judged + summary.failed == len(lines_of(out)) == 3

@@ -162,11 +162,9 @@ def test_a_run_that_is_stopped_before_its_first_line_says_how_to_go_on_and_leave
     tmp_path: Path, short_rubric: Path
 ) -> None:
     rows, out = tmp_path / "a b.jsonl", tmp_path / "out"
-    os.mkfifo(rows)  # whose end it waits for, so it is still planning
+    os.mkfifo(rows)  # whose first row it waits for, so it is still planning
     flags = ["--out", out, "--rubric", short_rubric, "--engine", "dry-run"]
-    with start(rows, *flags) as process, rows.open("w") as stream:
-        stream.write('{"instruction": "Why?", "reference": "So.", "candidate": "Yes."}\n')
-        stream.flush()
+    with start(rows, *flags) as process, rows.open("r+b", buffering=0):
         while not out.exists():
             assert process.poll() is None
             time.sleep(0.005)

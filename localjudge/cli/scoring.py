@@ -194,7 +194,7 @@ def score(
                 progress.warn("--deterministic: not in force, this engine or hardware has no such execution")
             if run.set_aside:
                 progress.say(
-                    f"{run.set_aside} earlier judgements are of no row of this input: kept in {out / SET_ASIDE}"
+                    f"{run.set_aside} earlier lines are of no row of this input; {out / SET_ASIDE} keeps them"
                 )
             if done:
                 progress.say(f"continuing: {done} rows are done already, {plan.rows - done} are to do")
