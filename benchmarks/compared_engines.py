@@ -57,9 +57,9 @@ class LocaljudgeEngine:
         import numpy as np
 
         from localjudge import Rubric
+        from localjudge.config import normalize_engine_args
         from localjudge.constraint.compiler import token_table
         from localjudge.engines.protocol import Decoding
-        from localjudge.engines.selection import engine_options
         from localjudge.engines.vllm.vllm_engine import VllmEngine
         from localjudge.models.model import Model
 
@@ -79,7 +79,8 @@ class LocaljudgeEngine:
         table = self.table
         if not probabilities:
             table = replace(table, score_token=np.full_like(table.score_token, -1))
-        self.engine = AnyLimit(self.model, Decoding(table, limit, closing_margin=32), engine_options(options))
+        decoding = Decoding(table, limit, closing_margin=32)
+        self.engine = AnyLimit(self.model, decoding, normalize_engine_args(options))
 
     @property
     def llm(self) -> Any:

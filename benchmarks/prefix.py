@@ -84,7 +84,7 @@ def fits(judge: Judge, row: Row) -> bool:
 
 def cached_share(options: argparse.Namespace, rows: Iterable[Row]) -> float:
     judge = judge_of(options)
-    judge.expect(max(len(judge.prompt(row)[0]) for row in rows), None)
+    judge.configure_engine(max(len(judge.prompt(row)[0]) for row in rows), None)
     for _ in judge.score(rows):
         pass
     counted = judge.engine.statistics()

@@ -48,7 +48,7 @@ class LocaljudgeRows:
 
         self._judge = Judge(model, engine="vllm", max_rationale_tokens=rationale, engine_args=arguments)
         self._rows = judged_rows(self._judge, inputs, most)
-        self._judge.expect(max(len(self._judge.prompt(row)[0]) for row in self._rows), None)
+        self._judge.configure_engine(max(len(self._judge.prompt(row)[0]) for row in self._rows), None)
         self._engine: Any = self._judge.engine
 
     def setting(self) -> dict[str, Any]:

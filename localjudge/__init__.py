@@ -10,32 +10,49 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from localjudge.errors import EngineError, LocalJudgeError, ModelError, RubricError, UsageError
+    from localjudge.config import JudgeConfig
+    from localjudge.errors import (
+        EngineError,
+        LocalJudgeError,
+        ModelError,
+        RubricError,
+        SettingError,
+        UsageError,
+    )
     from localjudge.judge import Judge
     from localjudge.records import Failure, Judgement, Row
     from localjudge.rows.inputs import read_rows
     from localjudge.rubrics.rubric import Rubric
+    from localjudge.runs.scoring import RowSource, RunObserver, RunResult, score_run
 
 __all__ = [
     "EngineError",
     "Failure",
     "Judge",
+    "JudgeConfig",
     "Judgement",
     "LocalJudgeError",
     "ModelError",
     "Row",
+    "RowSource",
     "Rubric",
     "RubricError",
+    "RunObserver",
+    "RunResult",
+    "SettingError",
     "UsageError",
     "read_rows",
+    "score_run",
 ]
 
 _MODULES = {
-    "errors": ("EngineError", "LocalJudgeError", "ModelError", "RubricError", "UsageError"),
+    "errors": ("EngineError", "LocalJudgeError", "ModelError", "RubricError", "SettingError", "UsageError"),
+    "config": ("JudgeConfig",),
     "judge": ("Judge",),
     "records": ("Failure", "Judgement", "Row"),
     "rows.inputs": ("read_rows",),
     "rubrics.rubric": ("Rubric",),
+    "runs.scoring": ("RowSource", "RunObserver", "RunResult", "score_run"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -2,6 +2,7 @@
 
 * LocalJudgeError
     * UsageError: a flag, a rubric or an input that cannot be used as given (exit code 2)
+        * SettingError: a setting of the judge with a value that it cannot have
         * RubricError: a rubric file that cannot be read or does not hold together
         * ModelError: a model directory that cannot be found or cannot judge
         * RunMismatchError: a run directory that belongs to a different run
@@ -25,6 +26,20 @@ class UsageError(LocalJudgeError):
     """Something was asked for that cannot be done as asked."""
 
     exit_code = 2
+
+
+class SettingError(UsageError):
+    """A setting of the judge has a value that it cannot have.
+
+    Args:
+        name: the setting's name, such as `top_p`; the command line shows it as `--top-p`.
+        value: the value that was given.
+        advice: what to give instead.
+    """
+
+    def __init__(self, name: str, value: object, advice: str) -> None:
+        super().__init__(f"{name} {value}: {advice}")
+        self.name, self.value, self.advice = name, value, advice
 
 
 class RubricError(UsageError):

@@ -9,64 +9,26 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, Unpack
 
+from localjudge.config import JudgeConfig, JudgeSettings
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.engines.cluster import Cluster
 from localjudge.engines.protocol import Completion, Decoding, Engine
-from localjudge.engines.selection import check_engine, engine_options, open_engine
-from localjudge.errors import ModelError, UsageError
+from localjudge.engines.selection import check_engine, open_engine
+from localjudge.errors import ModelError, SettingError
 from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
 from localjudge.prompts.tasks import Task, TaskFeed
 from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
 from localjudge.rows.inputs import given_rows
-from localjudge.rubrics.rubric import DEFAULT_RUBRIC, Rubric
 from localjudge.system.cache import cache_folder
 
-ON_OVERFLOW = ("fail", "truncate-candidate")
 # Rows are encoded in batches of so many, of so many characters.
 _AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
 # A candidate that was cut may leave fewer tokens than these unused.
 _TOKENS_TO_SPARE = 8
-
-
-def settings_without_model(
-    rubric: Rubric,
-    max_rationale_tokens: int,
-    temperature: float,
-    top_p: float,
-    seed: int,
-    thinking_budget: int | None,
-    on_overflow: str,
-) -> dict[str, Any]:
-    """Check what a `Judge` is given, and return what of it decides a judgement, before there is a model.
-
-    Raises:
-        UsageError: an argument has a value that it cannot have.
-    """
-    if not 0 <= temperature < float("inf"):
-        raise UsageError(f"--temperature {temperature}: give 0 or more")
-    if not 0 < top_p <= 1:
-        raise UsageError(f"--top-p {top_p}: give a share above 0 and up to 1")
-    if on_overflow not in ON_OVERFLOW:
-        raise UsageError(f"--on-overflow {on_overflow}: there are {' and '.join(ON_OVERFLOW)}")
-    if max_rationale_tokens < 1:
-        raise UsageError(f"--max-rationale-tokens {max_rationale_tokens}: the smallest that works is 1")
-    if thinking_budget is not None and thinking_budget < 0:
-        raise UsageError(f"--thinking-budget {thinking_budget}: give 0 or more")
-    return {
-        "rubric": rubric.digest,
-        "max_rationale_tokens": max_rationale_tokens,
-        "temperature": temperature,
-        "top_p": top_p,
-        "seed": seed,
-        "on_overflow": on_overflow,
-        # A model that always thinks has a budget of its own.
-        **({} if thinking_budget is None else {"thinking_budget": thinking_budget}),
-    }
 
 
 class _OverflowError(ValueError):
@@ -81,23 +43,11 @@ class Judge:
 
     Args:
         model: a model directory, the id of one in the local hub cache, or None for the small bundled model; or
-            one that has been found already.
-        rubric: a rubric, the name of one that ships, or its file.
-        engine: `auto`, `vllm` or `transformers`; `auto` is vLLM where it is installed and there is a GPU.
-        max_rationale_tokens: the most tokens of a rationale, 1 or more.
-        temperature: 0 takes the likeliest token; above 0 tokens are sampled.
-        top_p: the share of the probability to sample from, above 0 and up to 1.
-        seed: of the sampling. Each row draws its own random numbers from the seed and its content.
-        thinking_budget: the most tokens that the model thinks before it answers. None asks it not to think; one
-            that cannot help it gets 2048.
-        keep_thoughts: keep what it thought in the judgements.
-        on_overflow: what becomes of a row that does not fit the model's context: `fail`, or
-            `truncate-candidate`, which leaves out as much of the candidate's end as it must; a character at
-            least is kept.
-        engine_args: the engine's own options, by vLLM's names, with dashes or underscores.
+            one that has been found already; or a `JudgeConfig`, which has all settings.
         cluster: a Ray cluster whose workers have such an engine each; None judges in this process.
         allow_changed_model: judge by a model whose files are not those that it was verified with, too.
         allow_download: fetch a model that is not on this machine. Otherwise nothing is ever fetched.
+        settings: the settings of a `JudgeConfig` by their names: `rubric`, `engine`, `temperature` …
 
     Raises:
         UsageError: what was asked for cannot be done, with the reason.
@@ -105,51 +55,40 @@ class Judge:
 
     def __init__(
         self,
-        model: Model | str | Path | None = None,
+        model: JudgeConfig | Model | str | Path | None = None,
         *,
-        rubric: Rubric | str | Path = DEFAULT_RUBRIC,
-        engine: str = "auto",
-        max_rationale_tokens: int = 256,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        seed: int = 0,
-        thinking_budget: int | None = None,
-        keep_thoughts: bool = False,
-        on_overflow: str = "fail",
-        engine_args: Mapping[str, object] | None = None,
         cluster: Cluster | None = None,
         allow_changed_model: bool = False,
         allow_download: bool = False,
+        **settings: Unpack[JudgeSettings],
     ) -> None:
-        self.rubric = rubric if isinstance(rubric, Rubric) else Rubric.load(rubric)
-        self._settings_without_model = settings_without_model(
-            self.rubric, max_rationale_tokens, temperature, top_p, seed, thinking_budget, on_overflow
-        )
-        self.engine_args = engine_options(engine_args or {})
-        check_engine(engine, self.engine_args, cluster)
-        self.model = model if isinstance(model, Model) else Model.find(model, allow_download=allow_download)
+        found = model if isinstance(model, Model) else None
+        if isinstance(model, JudgeConfig):
+            config = model.with_(**settings) if settings else model
+        else:
+            name = model.name if isinstance(model, Model) else model
+            config = JudgeConfig.of(model=None if name is None else str(name), **settings)
+        check_engine(config.engine, config.engine_args, cluster)
+        self.config = config
+        self.rubric = config.rubric
+        self.model = found or Model.find(config.model, allow_download=allow_download)
         self.model_changes = changes_since_verified(self.model, allow_changed_model)
-        self.seed = seed
-        self._engine_name = engine
         self._cluster = cluster
         self._vocabulary = self.model.vocabulary
         try:
             table = token_table(self.rubric, self._vocabulary, cache_folder())
         except ModelError as error:
             raise ModelError(f"model {self.model.name}: {error}") from None
-        limit = table.limit(max_rationale_tokens)
-        self._on_overflow = on_overflow
-        self._keep_thoughts = keep_thoughts
-        budget = self._thinking_budget(thinking_budget)
+        limit = table.limit(config.max_rationale_tokens)
+        budget = self._thinking_budget(config.thinking_budget)
         self.prompts = self.model.prompts if budget is None else self.model.thinking_prompts
         if budget is not None and self.model.thinking_tokens is not None:
             try:
                 table = table.after_thinking(self._vocabulary, *self.model.thinking_tokens, limit)
             except ValueError as error:
-                raise UsageError(f"--max-rationale-tokens {max_rationale_tokens}: {error}") from None
-        self.decoding = Decoding(
-            table, limit, closing_margin_for(max_rationale_tokens), temperature, top_p, thinking_budget=budget
-        )
+                raise SettingError("max_rationale_tokens", config.max_rationale_tokens, str(error)) from None
+        margin = closing_margin_for(config.max_rationale_tokens)
+        self.decoding = Decoding(table, limit, margin, config.temperature, config.top_p, thinking_budget=budget)
         if max(self.prompts.head + self.prompts.tail, default=0) >= self._vocabulary.size:
             raise ModelError(
                 f"model {self.model.name}: its chat template uses tokens that the model does not have; "
@@ -158,12 +97,24 @@ class Judge:
         self._longest: int | None = None
         self._log: Path | None = None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the engine and free its memory; the next use opens it again."""
+        if "engine" in self.__dict__:
+            self.engine.close()
+            del self.engine
+
     def _thinking_budget(self, asked: int | None) -> int | None:
         if asked is None:
             return 2048 if self.model.always_thinks else None
         if self.model.thinking_tokens is None:
-            raise UsageError(
-                f"--thinking-budget {asked}: model {self.model.name} has no token that ends its thinking"
+            raise SettingError(
+                "thinking_budget", asked, f"model {self.model.name} has no token that ends its thinking"
             )
         return asked
 
@@ -171,24 +122,27 @@ class Judge:
     def engine(self) -> Engine:
         """The engine, with the model loaded at first use."""
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
-        arguments = (self._engine_name, self.model, self.decoding, self.engine_args)
+        arguments = (self.config.engine, self.model, self.decoding, self.config.engine_args)
         if self._cluster is None:
             return open_engine(*arguments, context=context, log=self._log)
-        if find_spec("ray") is None:
-            raise UsageError("--ray: Ray is not installed: pip install 'localjudge[ray]'")
         from localjudge.engines.ray.ray_engine import RayEngine
 
         return RayEngine(*arguments, self._cluster, context=context, log=self._log)
 
-    def expect(self, longest: int | None, log: Path | None) -> None:
-        """Before the engine is first used: the tokens of the longest prompt, and a file for its chatter."""
+    def configure_engine(self, longest: int | None, log: Path | None) -> None:
+        """Prepare the engine before its first use.
+
+        Args:
+            longest: tokens of the longest prompt, if known: the engine's context can be fitted to it.
+            log: a file for what the engine's libraries print.
+        """
         self._longest, self._log = longest, log
 
     @cached_property
-    def asked(self) -> dict[str, Any]:
+    def known_settings(self) -> dict[str, Any]:
         """What decides a judgement besides the row, as far as it is known before the engine is there."""
         return {
-            **self._settings_without_model,
+            **self.config.decisive,
             "model": self.model.digest,
             "chat_template": self.prompts.digest,
             "vocabulary": self._vocabulary.digest,
@@ -199,7 +153,7 @@ class Judge:
     def settings(self) -> dict[str, Any]:
         """Everything that decides a judgement besides the row: what two runs must share to be one."""
         engine = self.engine.describe()
-        return self.asked | {"engine": engine["name"], "dtype": engine["dtype"]}
+        return self.known_settings | {"engine": engine["name"], "dtype": engine["dtype"]}
 
     @cached_property
     def _settings_digest(self) -> bytes:
@@ -233,7 +187,7 @@ class Judge:
     @property
     def notice(self) -> str | None:
         """What a reader of its scores must know, if anything."""
-        if self._engine_name == "dry-run":
+        if self.config.engine == "dry-run":
             return "This is a dry run: no model was asked, and the scores mean nothing."
         return BUNDLED_NOTICE if self.model.is_bundled else None
 
@@ -307,7 +261,7 @@ class Judge:
         excess = self.excess(len(tokens))
         if excess <= 0:
             return tokens, 0
-        if self._on_overflow == "fail":
+        if self.config.on_overflow == "fail":
             raise _OverflowError(self._does_not_fit(len(tokens)))
         shortened = self._longest_that_fits(row, excess)
         if shortened is None:
@@ -357,7 +311,7 @@ class Judge:
     @property
     def context(self) -> int | None:
         """The most tokens of a prompt and its answer: the model's, or less where the engine is told so."""
-        told = self.engine_args.get("max_model_len", "")
+        told = self.config.engine_args.get("max_model_len", "")
         lengths = [length for length in (self.model.context, int(told) if told.isdecimal() else None) if length]
         return min(lengths, default=None)
 
@@ -394,6 +348,6 @@ class Judge:
             probabilities=probabilities,
             rationale_cut=cut,
             candidate_cut=task.candidate_cut,
-            thoughts=self._vocabulary.decode_text(thoughts) if self._keep_thoughts else None,
+            thoughts=self._vocabulary.decode_text(thoughts) if self.config.keep_thoughts else None,
             output_tokens=len(completion.tokens),
         )

@@ -75,6 +75,9 @@ class ScriptedEngine:
             self._answers[scores] = tuple(tokens)
         return self._answers[scores]
 
+    def close(self) -> None:
+        pass
+
     def describe(self) -> Mapping[str, Any]:
         return {"name": "scripted", "dtype": "none"}
 

@@ -86,8 +86,7 @@ def rows(tmp_path: Path) -> Path:
 def audit_of(opinion: Opinion, rows: Path, model: Path, out: Path, size: int = 8, seed: int = 0) -> Audit:
     rubric = Rubric.load()
     sample = sample_rows(read_rows([str(rows)]), size, seed, rubric)
-    make = scripted_judge(model, opinion)
-    run_audit(sample, make(rubric), make, out, seed)
+    run_audit(sample, scripted_judge(model, opinion), rubric, out, seed)
     return read_audit(out, sample, seed, {})
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import localjudge
-from localjudge.engines.selection import engine_options
+from localjudge.config import normalize_engine_args
 
 HEAVY = {
     "torch",
@@ -48,8 +48,23 @@ def test_importing_loads_nothing_heavy(statement: str, allowed: set[str]) -> Non
 
 def test_the_public_names_are_these() -> None:
     assert localjudge.__all__ == dir(localjudge) == [
-        "EngineError", "Failure", "Judge", "Judgement", "LocalJudgeError", "ModelError", "Row", "Rubric",
-        "RubricError", "UsageError", "read_rows",
+        "EngineError",
+        "Failure",
+        "Judge",
+        "JudgeConfig",
+        "Judgement",
+        "LocalJudgeError",
+        "ModelError",
+        "Row",
+        "RowSource",
+        "Rubric",
+        "RubricError",
+        "RunObserver",
+        "RunResult",
+        "SettingError",
+        "UsageError",
+        "read_rows",
+        "score_run",
     ]  # fmt: skip
     for name in localjudge.__all__:
         assert getattr(localjudge, name).__name__ == name
@@ -101,12 +116,13 @@ def test_an_option_of_the_engine_may_be_spelled_and_typed_either_way(
 ) -> None:
     judge = localjudge.Judge(model, engine="dry-run", engine_args={name: value, "tensor-parallel-size": None})
     assert judge.context == 2000
-    assert judge.engine_args == {"max_model_len": "2000"}
+    assert judge.config.engine_args == {"max_model_len": "2000"}
 
 
 def test_numbers_and_truth_values_reach_the_engine_as_it_reads_them(model: Path) -> None:
     judge = localjudge.Judge(model, engine="transformers", engine_args={"batch-size": 3, "dtype": "float32"})
     assert judge.engine.describe()["batch_size"] == 3
-    assert engine_options({"enforce-eager": True, "gpu-memory-utilization": 0.5, "hf_overrides": {"a": 1}}) == {
+    given = {"enforce-eager": True, "gpu-memory-utilization": 0.5, "hf_overrides": {"a": 1}}
+    assert normalize_engine_args(given) == {
         "enforce_eager": "true", "gpu_memory_utilization": "0.5", "hf_overrides": '{"a": 1}',
     }  # fmt: skip

@@ -27,14 +27,12 @@ from localjudge.audit.perturbations import (
     Setting,
     reordered,
 )
-from localjudge.cli.progress import Progress
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.records import Failure, Row
 from localjudge.rows.inputs import read_rows
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_plan import RunPlan
+from localjudge.runs.scoring import RowSource, RunObserver, Stopping, score_run
 from localjudge.system.durable import replacing
 
 ROWS = "rows.jsonl"
@@ -102,45 +100,51 @@ def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rub
 
 
 def run_audit(
-    sample: Sample, judge: Judge, make_judge: Callable[[Rubric], Judge], out: Path, seed: int
-) -> None:
-    """Judge the sample, in three runs.
+    sample: Sample,
+    judge_by: Callable[[Rubric], Judge],
+    rubric: Rubric,
+    out: Path,
+    seed: int,
+    *,
+    observer: RunObserver | None = None,
+    stopping: Stopping | None = None,
+) -> bool:
+    """Judge the sample, in three runs; a GPU holds one engine at a time.
 
     Args:
         sample: the rows.
-        judge: who is on trial.
-        make_judge: gives the same judge by another rubric.
+        judge_by: makes the judge that is audited, by a rubric.
+        rubric: the rubric; the third run judges by it with its aspects in another order.
         out: the folder of the runs; made if it is not there, continued if they are.
-        seed: of the order in which the rows are judged again.
+        seed: seed of the order in which the rows are judged again.
+        observer: told about steps, warnings and outcomes.
+        stopping: entered while rows are judged; once it is asked, what is in flight is finished.
+
+    Returns:
+        Whether all three runs are complete; False where they were stopped.
     """
     file = _write_rows(sample.perturbed, out)
     perturbed = list(read_rows([str(file)]))
     originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
     elsewhere = Random(seed).sample(originals, len(originals))
-    _run(judge, perturbed, out / RUNS[0], file)
-    _run(judge, elsewhere, out / AGAIN, file)
-    other_rubric = reordered(judge.rubric)
+
+    def judged(judge: Judge, name: str, rows: Sequence[Row | Failure]) -> bool:
+        source = RowSource(rows, [str(file)])
+        return score_run(judge, source, out / name, observer=observer, stopping=stopping).complete
+
+    with judge_by(rubric) as judge:
+        if not (judged(judge, RUNS[0], perturbed) and judged(judge, AGAIN, elsewhere)):
+            return False
+    other_rubric = reordered(rubric)
     if other_rubric is None:
-        return
-    if put_away := getattr(judge.engine, "close", None):
-        put_away()
-    del judge.engine  # a GPU holds one at a time
-    _run(make_judge(other_rubric), originals, out / REORDERED, file)
+        return True
+    with judge_by(other_rubric) as judge:
+        return judged(judge, REORDERED, originals)
 
 
 def sampled_row(line: Mapping[str, Any]) -> int:
     """Which row of the sample a judged one was made of."""
     return int(line["columns"][_SAMPLED])
-
-
-def _run(judge: Judge, rows: Sequence[Row | Failure], folder: Path, file: Path) -> None:
-    progress = Progress()
-    with RunDirectory(folder, progress.say) as run, RunPlan(judge, rows, scratch=folder) as plan:
-        judge.expect(plan.longest, folder / "engine.log")
-        done = run.begin(judge, plan, [str(file)])
-        progress.say(f"{folder.name}: {plan.rows} rows, {done} of them done already")
-        with progress.counting(plan.rows - done):
-            run.score(progress.add)
 
 
 def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:

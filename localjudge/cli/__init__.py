@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from localjudge.cli import audit, doctor, models, pack, report, runs, scoring, trust
 from localjudge.cli.options import typed_command
-from localjudge.errors import LocalJudgeError
+from localjudge.errors import LocalJudgeError, SettingError
 from localjudge.system.requirements import install_command
 from localjudge.system.terminal import guarded_streams
 
@@ -68,6 +68,8 @@ def main() -> None:
             app()
         except SystemExit as end:
             _end(end.code)
+        except SettingError as error:  # a setting is a flag here
+            _end(error.exit_code, f"--{error.name.replace('_', '-')} {error.value}: {error.advice}")
         except LocalJudgeError as error:
             _end(error.exit_code, str(error))
         except ModuleNotFoundError as error:

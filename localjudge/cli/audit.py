@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,12 +18,15 @@ from localjudge.cli.options import (
     EngineInt,
     EngineName,
     EngineText,
+    GpusPerWorker,
     Guard,
     Inputs,
     MaxRowBytes,
     ModelName,
+    NumWorkers,
     OnOverflow,
     RationaleTokens,
+    RayAddress,
     RubricName,
     Temperature,
     ThinkingBudget,
@@ -34,13 +37,10 @@ from localjudge.cli.options import (
     print_json,
     print_table,
     settle_environment,
+    typed_command,
 )
 from localjudge.errors import UsageError
 from localjudge.rows.formats import MAX_ROW_BYTES
-
-if TYPE_CHECKING:
-    from localjudge.judge import Judge
-    from localjudge.rubrics.rubric import Rubric
 
 BELOW_THRESHOLD = 3
 """The exit code of an audit below a threshold that was set."""
@@ -75,6 +75,9 @@ def audit(
     on_overflow: OnOverflow = "fail",
     guard: Guard = False,
     deterministic: Deterministic = False,
+    ray: RayAddress = None,
+    num_workers: NumWorkers = None,
+    gpus_per_worker: GpusPerWorker = None,
     tensor_parallel_size: EngineInt = None,
     max_model_len: EngineInt = None,
     gpu_memory_utilization: EngineFloat = None,
@@ -84,64 +87,65 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Put the judge on trial: perturb rows in ways whose effect is known, and see what it makes of them."""
-    settle_environment(deterministic=deterministic, allow_download=allow_download)
     from localjudge.audit import read_audit, run_audit, sample_rows
     from localjudge.audit.perturbations import PERTURBATIONS
     from localjudge.cli.progress import Progress
+    from localjudge.config import JudgeConfig
+    from localjudge.engines.cluster import Cluster
     from localjudge.engines.selection import check_engine, engine_extras
-    from localjudge.judge import Judge, settings_without_model
+    from localjudge.judge import Judge
     from localjudge.rows.columns import parse_columns
-    from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
     from localjudge.rubrics.rubric import Rubric
+    from localjudge.runs.interruption import StopSignal
+    from localjudge.runs.scoring import RowSource
     from localjudge.system.requirements import require
 
     least = _thresholds(threshold or (), [each.name for each in PERTURBATIONS])
     columns = parse_columns(column or ())
-    options = engine_args(
-        {
-            "tensor_parallel_size": tensor_parallel_size,
-            "max_model_len": max_model_len,
-            "gpu_memory_utilization": gpu_memory_utilization,
-            "dtype": dtype,
-            "quantization": quantization,
-        },
-        engine_arg,
+    cluster = Cluster.parse(ray, num_workers, gpus_per_worker)
+    settle_environment(deterministic=deterministic, allow_download=allow_download, ray=ray)
+    named = {
+        "tensor_parallel_size": tensor_parallel_size,
+        "max_model_len": max_model_len,
+        "gpu_memory_utilization": gpu_memory_utilization,
+        "dtype": dtype,
+        "quantization": quantization,
+    }
+    config = JudgeConfig.of(
+        model=model,
+        rubric=Rubric.load(rubric, guard=guard),
+        engine=engine,
+        engine_args=engine_args(named, engine_arg),
+        max_rationale_tokens=max_rationale_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        seed=seed,
+        thinking_budget=thinking_budget,
+        on_overflow=on_overflow,
     )
+    require("audit", *engine_extras(engine, cluster), *input_extras(inputs))
+    check_engine(engine, config.engine_args, cluster)
+    needs_reference = config.rubric.needs_reference
+    source = RowSource.of_files(inputs, columns, needs_reference=needs_reference, max_row_bytes=max_row_bytes)
+    check_out(out)
+    progress = Progress()
+    for name in source.empty:
+        progress.warn(f"{name}: holds no rows")
+    drawn = sample_rows(source.rows, sample, seed, config.rubric)
+    stop = StopSignal(progress.say)
 
-    def make_judge(by: Rubric) -> Judge:
+    def judge_by(other: Rubric) -> Judge:
         return Judge(
-            model,
-            rubric=by,
-            engine=engine,
-            max_rationale_tokens=max_rationale_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            seed=seed,
-            thinking_budget=thinking_budget,
-            on_overflow=on_overflow,
-            engine_args=options,
-            allow_download=allow_download,
+            config.with_(rubric=other),
+            cluster=cluster,
             allow_changed_model=allow_changed_model,
+            allow_download=allow_download,
         )
 
-    judged_by = Rubric.load(rubric, guard=guard)
-    settings_without_model(
-        judged_by, max_rationale_tokens, temperature, top_p, seed, thinking_budget, on_overflow
-    )
-    require("audit", *engine_extras(engine), *input_extras(inputs))
-    check_engine(engine, options)
-    files = find_inputs(inputs)
-    empty = check_inputs(files, columns, needs_reference=judged_by.needs_reference)
-    check_out(out)
-    drawn = sample_rows(read_rows(files, columns, max_row_bytes), sample, seed, judged_by)
-    progress = Progress()
-    for name in empty:
-        progress.warn(f"{name}: holds no rows")
-    judge = make_judge(judged_by)
-    progress.say(f"model {judge.model.name} · rubric {judged_by.name} · {len(drawn.rows)} rows → {out}")
-    if judge.notice:
-        progress.warn(judge.notice)
-    run_audit(drawn, judge, make_judge, out, seed)
+    complete = run_audit(drawn, judge_by, config.rubric, out, seed, observer=progress, stopping=stop)
+    if not complete:
+        progress.say(f"stopped; to go on, run this again: {typed_command()}")
+        raise typer.Exit(stop.exit_code)
     found = read_audit(out, drawn, seed, least)
     if as_json:
         print_json(found.model_dump(mode="json"), indent=2)

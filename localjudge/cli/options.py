@@ -86,6 +86,29 @@ EngineArgs = Annotated[
     list[str] | None,
     typer.Option(metavar="KEY=VALUE", help="Any other option of the engine's own, such as batch_size=8."),
 ]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="auto|local|ADDRESS",
+        help="Judge on the workers of a Ray cluster: a running one, or one on this machine.",
+        show_default=False,
+    ),
+]
+NumWorkers = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|MIN:MAX",
+        help="The number of workers.  [default: as many as there is room for]",
+        show_default=False,
+    ),
+]
+GpusPerWorker = Annotated[
+    float | None,
+    typer.Option(
+        metavar="G", help="The GPUs of each worker.  [default: those of its engine]", show_default=False
+    ),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)]
 AsJson = Annotated[bool, typer.Option("--json", help="The same as JSON, for programs.")]
 
@@ -124,7 +147,7 @@ def print_json(document: object, indent: int | None = None) -> None:
 
 def engine_args(named: Mapping[str, object], others: Sequence[str] | None) -> dict[str, str]:
     """The engine's own options: those that have a flag each, as far as they are given, and `--engine-arg`'s."""
-    from localjudge.engines.selection import engine_options
+    from localjudge.config import normalize_engine_args
 
     given = dict(named)
     for option in others or ():
@@ -132,7 +155,7 @@ def engine_args(named: Mapping[str, object], others: Sequence[str] | None) -> di
         if not equals or not key:
             raise UsageError(f"--engine-arg {option}: write KEY=VALUE")
         given[key] = value
-    return engine_options(given)
+    return normalize_engine_args(given)
 
 
 def input_extras(inputs: Iterable[str]) -> list[str]:

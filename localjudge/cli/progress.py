@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.text import Text as Styled
 
 from localjudge.records import Judgement, Outcome
+from localjudge.runs.scoring import RunObserver
 from localjudge.runs.summary import bars
 from localjudge.system.terminal import Console, printable
 
@@ -26,7 +27,7 @@ _LONGEST = 4000
 """Characters of a text that are printed."""
 
 
-class Progress:
+class Progress(RunObserver):
     """Rows, rows/s and tokens/s on stderr: a live line on a terminal, a plain line now and then elsewhere."""
 
     def __init__(self) -> None:

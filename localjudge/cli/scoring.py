@@ -22,13 +22,16 @@ from localjudge.cli.options import (
     EngineInt,
     EngineName,
     EngineText,
+    GpusPerWorker,
     Guard,
     Inputs,
     Limit,
     MaxRowBytes,
     ModelName,
+    NumWorkers,
     OnOverflow,
     RationaleTokens,
+    RayAddress,
     RubricName,
     RunFolder,
     Temperature,
@@ -46,7 +49,7 @@ from localjudge.errors import UsageError
 from localjudge.rows.formats import MAX_ROW_BYTES
 
 if TYPE_CHECKING:
-    from localjudge.runs.run_plan import RunPlan
+    pass
 
 
 def score(
@@ -80,24 +83,9 @@ def score(
         bool, typer.Option("--retry-failed", help="Judge rows again that failed at an earlier start.")
     ] = False,
     deterministic: Deterministic = False,
-    ray: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|local|ADDRESS",
-            help="Judge on the workers of a Ray cluster: a running one, or one on this machine.",
-            show_default=False,
-        ),
-    ] = None,
-    num_workers: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|MIN:MAX", help="How many.  [default: as many as there is room for]", show_default=False
-        ),
-    ] = None,
-    gpus_per_worker: Annotated[
-        float | None,
-        typer.Option(metavar="G", help="The GPUs of each.  [default: those of its engine]", show_default=False),
-    ] = None,
+    ray: RayAddress = None,
+    num_workers: NumWorkers = None,
+    gpus_per_worker: GpusPerWorker = None,
     tensor_parallel_size: EngineInt = None,
     max_model_len: EngineInt = None,
     gpu_memory_utilization: EngineFloat = None,
@@ -107,19 +95,15 @@ def score(
 ) -> None:
     """Judge every row and write a run directory. The same command again continues a run."""
     from localjudge.cli.progress import Progress
+    from localjudge.config import JudgeConfig
     from localjudge.engines.cluster import Cluster
     from localjudge.engines.selection import check_engine, engine_extras
-    from localjudge.judge import Judge, settings_without_model
-    from localjudge.models.model_manifest import in_words
     from localjudge.rows.columns import parse_columns
-    from localjudge.rows.inputs import FILENAME, check_inputs, find_inputs, read_rows
+    from localjudge.rows.inputs import FILENAME
     from localjudge.rubrics.rubric import Rubric
-    from localjudge.runs.cost import CostEstimate
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.notices import headed
-    from localjudge.runs.reader import SET_ASIDE, read_notices
-    from localjudge.runs.run_directory import RunDirectory
-    from localjudge.runs.run_plan import RunPlan
+    from localjudge.runs.scoring import RowSource, score_run
     from localjudge.runs.shard import Shard
     from localjudge.system.requirements import require
 
@@ -131,107 +115,68 @@ def score(
     part = Shard.parse(shard, os.environ)
     cluster = Cluster.parse(ray, num_workers, gpus_per_worker)
     settle_environment(deterministic=deterministic, allow_download=allow_download, ray=ray)
-    options = engine_args(
-        {
-            "tensor_parallel_size": tensor_parallel_size,
-            "max_model_len": max_model_len,
-            "gpu_memory_utilization": gpu_memory_utilization,
-            "dtype": dtype,
-            "quantization": quantization,
-        },
-        engine_arg,
-    )
-    judged_by = Rubric.load(rubric, guard=guard)
-    settings = settings_without_model(
-        judged_by, max_rationale_tokens, temperature, top_p, seed, thinking_budget, on_overflow
+    named = {
+        "tensor_parallel_size": tensor_parallel_size,
+        "max_model_len": max_model_len,
+        "gpu_memory_utilization": gpu_memory_utilization,
+        "dtype": dtype,
+        "quantization": quantization,
+    }
+    config = JudgeConfig.of(
+        model=model,
+        rubric=Rubric.load(rubric, guard=guard),
+        engine=engine,
+        engine_args=engine_args(named, engine_arg),
+        max_rationale_tokens=max_rationale_tokens,
+        temperature=temperature,
+        top_p=top_p,
+        seed=seed,
+        thinking_budget=thinking_budget,
+        keep_thoughts=keep_thoughts,
+        on_overflow=on_overflow,
     )
     require("score", *engine_extras(engine, cluster), *input_extras(inputs))
-    check_engine(engine, options, cluster)
-    files = find_inputs(inputs)
-    empty = check_inputs(files, columns, needs_reference=judged_by.needs_reference)
+    check_engine(engine, config.engine_args, cluster)
+    source = RowSource.of_files(
+        inputs,
+        columns,
+        needs_reference=config.rubric.needs_reference,
+        max_row_bytes=max_row_bytes,
+        limit=limit,
+    )
     check_out(out)
     progress = Progress()
-    for name in empty:
-        progress.warn(f"{name}: holds no rows")
-    with RunDirectory(out, progress.say) as run:
-        run.refuse_other_settings(settings, judged_by, part)
-        judge = Judge(
-            model,
-            rubric=judged_by,
-            engine=engine,
-            max_rationale_tokens=max_rationale_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            seed=seed,
-            thinking_budget=thinking_budget,
-            keep_thoughts=keep_thoughts,
-            on_overflow=on_overflow,
-            engine_args=options,
-            cluster=cluster,
-            allow_changed_model=allow_changed_model,
-            allow_download=allow_download,
+    stop = StopSignal(progress.say)
+    result = score_run(
+        config,
+        source,
+        out,
+        shard=part,
+        retry_failed=retry_failed,
+        cluster=cluster,
+        allow_changed_model=allow_changed_model,
+        allow_download=allow_download,
+        observer=progress,
+        stopping=stop,
+    )
+    if not result.complete:
+        progress.say(
+            f"stopped with {result.done} of {result.planned} rows done; "
+            f"to go on, run this again: {typed_command()}"
         )
-        by = judge.rubric.name + ", guarded" * judge.rubric.prompt.guard
-        progress.say(f"model {judge.model.name} · rubric {by} · {len(files)} input(s) → {out}")
-        if judge.notice:
-            progress.warn(judge.notice)
-        if judge.model_changes:
-            progress.warn(f"the model is not what was verified: {in_words(judge.model_changes)}")
-        run.refuse_another(judge, part)
-        found = read_rows(files, columns, max_row_bytes)
-        with RunPlan(judge, islice(found, limit), scratch=out, shard=part) as plan:
-            if not plan.input_rows:
-                raise UsageError(f"{', '.join(inputs)}: holds no rows")
-            if plan.too_long:
-                what = "fail" if on_overflow == "fail" else "lose the end of their candidate"
-                progress.warn(
-                    f"{plan.too_long} of {plan.rows} rows do not fit the model's context; they {what}"
-                )
-            if plan.repeated_ids:
-                progress.warn(_repeated(plan))
-            judge.expect(plan.longest, out / "engine.log")
-            done = run.begin(judge, plan, files, columns, retry_failed, max_row_bytes)
-            progress.say(judge.engine.headline())
-            if deterministic and not judge.engine.describe().get("batch_invariant"):
-                progress.warn("--deterministic: not in force, this engine or hardware has no such execution")
-            if run.set_aside:
-                progress.say(
-                    f"{run.set_aside} earlier lines are of no row of this input; {out / SET_ASIDE} keeps them"
-                )
-            if done:
-                progress.say(f"continuing: {done} rows are done already, {plan.rows - done} are to do")
-            with progress.counting(plan.rows - done), StopSignal(progress.say) as stop:
-                summary = run.score(progress.add, stop.asked)
-            if not run.complete:
-                progress.say(
-                    f"stopped with {run.done} of {plan.rows} rows done; "
-                    f"to go on, run this again: {typed_command()}"
-                )
-                raise typer.Exit(stop.exit_code)
-            rate = judge.engine.statistics().get("rate")
-            estimate = CostEstimate.of(judge, plan, summary, out, rate) if engine == "dry-run" else None
-    print_table(headed(read_notices(out), estimate.table() if estimate else summary.table()))
+        raise typer.Exit(stop.exit_code)
+    summary, cost, counted = result.summary, result.cost, result.statistics
+    print_table(headed(result.notices, cost.table() if cost else summary.table()))
     progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
-    counted = judge.engine.statistics()
     if counted.get("cached_prompt_tokens"):
         share = counted["cached_prompt_tokens"] / counted["prompt_tokens"]
         progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
     for reason, count in summary.reasons.most_common(10):
         progress.warn(f"{count} failed: {reason}")
-    if estimate and not estimate.fits_disk:
-        progress.warn(f"{out}: the disk has not the room for this run")
+    if cost and not cost.fits_disk:
+        progress.warn(f"{out}: not enough free disk space for this run")
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)
-
-
-def _repeated(plan: RunPlan) -> str:
-    row = plan.repeated_id()
-    system = f" and the system {row.system!r}" if row.system else ""
-    return (
-        f"{plan.repeated_ids} of {plan.rows} rows have the id and the system of an earlier row, such as the id "
-        f"{row.id!r}{system} at {row.source}; name the columns that tell rows apart with --column id=COLUMN, "
-        "--column system=COLUMN or --system-from filename"
-    )
 
 
 def prompt(

@@ -50,6 +50,9 @@ class DryRunEngine:
     def statistics(self) -> Mapping[str, Any]:
         return {"prompt_tokens": self._prompt_tokens, "rate": self._rate}
 
+    def close(self) -> None:
+        """There is nothing to free."""
+
     def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
         waiting = until_stopped(prompts)
         while batch := list(islice(waiting, _AT_ONCE)):

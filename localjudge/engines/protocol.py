@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 from localjudge.constraint.token_table import TokenTable
 from localjudge.prompts.prompt import Prompt
 
+BATCH_INVARIANT = "VLLM_BATCH_INVARIANT"
+"""The environment variable that asks vLLM for results that do not depend on the batch."""
+
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
@@ -89,4 +92,8 @@ class Engine(Protocol):
 
     def statistics(self) -> Mapping[str, Any]:
         """What it counted so far: prompt tokens, cached ones, restarts …"""
+        ...
+
+    def close(self) -> None:
+        """End the engine and free its memory. It is not used again."""
         ...

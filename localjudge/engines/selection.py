@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from localjudge.engines.cluster import Cluster
 from localjudge.engines.protocol import Decoding, Engine
-from localjudge.errors import UsageError
+from localjudge.errors import SettingError
 from localjudge.models.model import Model
 from localjudge.system.requirements import installed, require
 
 ENGINES = ("auto", "transformers", "vllm", "dry-run")
-
-
-def engine_options(options: Mapping[str, object]) -> dict[str, str]:
-    """Normalize an engine's own options: `max-model-len` and `max_model_len` are one, and each value is text.
-
-    Args:
-        options: text as it is, any other value as JSON writes it; None is an option that is not given. Of two
-            spellings of one option the later one counts.
-
-    Raises:
-        UsageError: a value cannot be written as JSON.
-    """
-    normalized: dict[str, str] = {}
-    for name, value in options.items():
-        try:
-            text = value if isinstance(value, str) else json.dumps(value)
-        except (TypeError, ValueError):
-            raise UsageError(f"engine option {name}: give text, a number or true or false") from None
-        if value is not None:
-            normalized[name.replace("-", "_")] = text
-    return normalized
 
 
 def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
@@ -43,7 +21,7 @@ def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
         UsageError: no such engine.
     """
     if name not in ENGINES:
-        raise UsageError(f"--engine {name}: there are {', '.join(ENGINES)}")
+        raise SettingError("engine", name, f"there are {', '.join(ENGINES)}")
     if cluster is not None:
         return ["ray"]
     if name == "vllm":

@@ -134,6 +134,9 @@ class TransformersEngine:
     def statistics(self) -> Mapping[str, Any]:
         return {"prompt_tokens": self._prompt_tokens}
 
+    def close(self) -> None:
+        del self._model
+
     def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
         for length, batch in batches(prompts, self.batch_size, self._longest):
             yield self._generate(batch, length)

@@ -13,12 +13,13 @@ from rich import box
 from rich.console import Group
 from rich.table import Table
 
+from localjudge.config import JudgeConfig
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.judge import Judge
+from localjudge.models.model import BUNDLED
 from localjudge.records import Judgement, Row
 from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import STDIN, find_inputs, read_rows
-from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import headed
 from localjudge.runs.reader import read_lines, read_notices
 from localjudge.runs.run_manifest import read_manifest
@@ -91,22 +92,13 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
 
 def _judge(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> Judge:
     """The judge of a run, with batches of about half the size."""
-    settings, engine = manifest["settings"], start["engine"]
+    engine = start["engine"]
     size = "max_num_seqs" if engine["name"] == "vllm" else "batch_size"
-    smaller = {size: str(max(1, engine[size] // 2 - 1)), "dtype": settings["dtype"]}
-    return Judge(
-        None if manifest["model"]["name"] == "bundled" else manifest["model"]["path"],
-        rubric=Rubric.model_validate(manifest["rubric"]),
-        engine=settings["engine"],
-        max_rationale_tokens=settings["max_rationale_tokens"],
-        temperature=settings["temperature"],
-        top_p=settings["top_p"],
-        seed=settings["seed"],
-        thinking_budget=settings["thinking_budget"],
-        on_overflow=settings["on_overflow"],
-        engine_args={**start["engine_args"], **smaller},
-        allow_changed_model=True,  # the run's own digest decides here
-    )
+    smaller = {size: str(max(1, engine[size] // 2 - 1)), "dtype": manifest["settings"]["dtype"]}
+    was = JudgeConfig.of(**start["config"], rubric=manifest["rubric"])
+    path = None if manifest["model"]["name"] == BUNDLED else manifest["model"]["path"]
+    config = was.with_(model=path, engine=engine["name"], engine_args={**was.engine_args, **smaller})
+    return Judge(config, allow_changed_model=True)  # the run's own digest decides here
 
 
 def _compare(

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from localjudge.config import JudgeConfig
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.judge import Judge
 from localjudge.line_format import given_to, to_line
@@ -30,7 +31,6 @@ from localjudge.records import Failure, Outcome, Row
 from localjudge.rows.columns import Columns
 from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import EXAMPLES, STDIN
-from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import Journal, OffsetIndex, key_digest, read_journal, to_bytes
 from localjudge.runs.notices import notices
 from localjudge.runs.ownership import LEASE, Ownership
@@ -89,15 +89,16 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         Raises:
             RunMismatchError: the folder holds another run, or something else.
         """
-        self._compare(judge.describe(judge.asked) | {"shard": _shard(shard)})
+        self._compare(judge.describe(judge.known_settings) | {"shard": _shard(shard)})
 
-    def refuse_other_settings(self, settings: Mapping[str, Any], rubric: Rubric, shard: Shard = WHOLE) -> None:
+    def refuse_other_settings(self, config: JudgeConfig, shard: Shard = WHOLE) -> None:
         """See that the folder is empty or holds a run with these settings, before there is a judge.
 
         Raises:
             RunMismatchError: the folder holds another run, or something else.
         """
-        self._compare({"settings": settings, "rubric": {"name": rubric.name}, "shard": _shard(shard)})
+        described = {"settings": config.decisive, "rubric": {"name": config.rubric.name}}
+        self._compare({**described, "shard": _shard(shard)})
 
     def begin(
         self,
@@ -133,7 +134,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             "input_digest": plan.input_digest,
             "rows": plan.rows,
             "engine": dict(judge.engine.describe()),
-            "engine_args": judge.engine_args,
+            "config": judge.config.model_dump(mode="json", exclude={"rubric"}),
             "model_files": {
                 "read": sorted(judge.model.files.keys() - judge.model.digests.remembered),
                 "remembered": sorted(judge.model.digests.remembered),

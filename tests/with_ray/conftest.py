@@ -46,7 +46,7 @@ def judge_on(model: Path, tmp_path: Path) -> Iterator[Callable[..., Judge]]:
         judge = Judge(
             model, max_rationale_tokens=24, engine="transformers", cluster=cluster, engine_args=options
         )
-        judge.expect(None, tmp_path / "engine.log")
+        judge.configure_engine(None, tmp_path / "engine.log")
         opened.append(judge)
         return judge
 

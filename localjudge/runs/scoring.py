@@ -1,0 +1,246 @@
+"""The pipeline: from rows to a run directory.
+
+    files → check → folder → model → plan → engine → lines as rows finish → the input's order, the summary
+
+The command line, the audit and programs in Python all judge through `score_run`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+from localjudge.config import JudgeConfig
+from localjudge.engines.cluster import Cluster
+from localjudge.engines.protocol import BATCH_INVARIANT
+from localjudge.errors import UsageError
+from localjudge.judge import Judge
+from localjudge.models.model_manifest import in_words
+from localjudge.records import Failure, Outcome, Row
+from localjudge.rows.columns import Columns
+from localjudge.rows.formats import MAX_ROW_BYTES
+from localjudge.rows.inputs import check_inputs, find_inputs, given_rows, read_rows
+from localjudge.runs.cost import CostEstimate
+from localjudge.runs.reader import SET_ASIDE, read_notices
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_plan import RunPlan
+from localjudge.runs.shard import WHOLE, Shard
+from localjudge.runs.summary import Summary
+
+ENGINE_LOG = "engine.log"
+"""The file of a run that holds what the engine's libraries print."""
+
+
+class RunObserver:
+    """What a person is told while a run is made. This one tells nothing; see `localjudge.cli.progress`."""
+
+    def say(self, text: str) -> None:
+        """A step of the run."""
+
+    def warn(self, text: str) -> None:
+        """Something that a person should know before reading the scores."""
+
+    @contextmanager
+    def counting(self, total: int) -> Iterator[None]:
+        """Enclose the judging of so many rows."""
+        yield
+
+    def add(self, outcomes: list[Outcome], rows: int) -> None:
+        """Outcomes that were written, and how many more rows are done."""
+
+
+class Stopping(Protocol):
+    """Asks for a stop while it is entered, as `localjudge.runs.interruption.StopSignal` does."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: Any) -> None: ...
+    def asked(self) -> bool:
+        """Return whether no further row is to be begun."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowSource:
+    """The rows of a run, and where they come from.
+
+    Attributes:
+        rows: the rows, in order; read once.
+        inputs: the names of the files, for `run.json`; empty for rows of a program.
+        columns: the columns of fields that go by names of their own.
+        max_row_bytes: the largest row that is read.
+        empty: files that hold no rows.
+    """
+
+    rows: Iterable[Row | Failure]
+    inputs: Sequence[str] = ()
+    columns: Columns = field(default_factory=dict)
+    max_row_bytes: int = MAX_ROW_BYTES
+    empty: Sequence[str] = ()
+
+    @classmethod
+    def of_files(
+        cls,
+        names: Sequence[str],
+        columns: Columns | None = None,
+        *,
+        needs_reference: bool,
+        max_row_bytes: int = MAX_ROW_BYTES,
+        limit: int | None = None,
+    ) -> Self:
+        """Find and check input files; no row is read yet but the first ones.
+
+        Args:
+            names: files and globs, `-` for stdin, `examples` for those that ship.
+            columns: the columns of fields that go by names of their own.
+            needs_reference: whether each row needs a reference.
+            max_row_bytes: the largest row to read; a larger one fails.
+            limit: the most rows.
+
+        Raises:
+            UsageError: there is no such file, it holds no rows, or it lacks a column.
+        """
+        columns = columns or {}
+        files = find_inputs(names)
+        empty = check_inputs(files, columns, needs_reference=needs_reference)
+        rows = islice(read_rows(files, columns, max_row_bytes), limit)
+        return cls(rows, files, columns, max_row_bytes, empty)
+
+    @classmethod
+    def of_rows(cls, rows: object) -> Self:
+        """Take rows that a program has: dicts, `Row`s, or a pandas, Polars or Arrow table.
+
+        Raises:
+            UsageError: it is a single row, or nothing that holds rows.
+        """
+        return cls(given_rows(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a call of `score_run` came to.
+
+    Attributes:
+        folder: the run directory.
+        summary: counts and means of all lines that are there, earlier starts included.
+        complete: whether every row has its line; False where the run was stopped.
+        done: rows that are judged or failed.
+        planned: rows of the input, or of its shard.
+        notices: what a reader must know before the numbers.
+        statistics: what the engine counted in this start.
+        cost: what the job will take, after a dry run; None otherwise.
+    """
+
+    folder: Path
+    summary: Summary
+    complete: bool
+    done: int
+    planned: int
+    notices: tuple[str, ...]
+    statistics: dict[str, Any]
+    cost: CostEstimate | None
+
+
+def score_run(
+    judge: JudgeConfig | Judge,
+    source: RowSource,
+    folder: Path,
+    *,
+    shard: Shard = WHOLE,
+    retry_failed: bool = False,
+    cluster: Cluster | None = None,
+    allow_changed_model: bool = False,
+    allow_download: bool = False,
+    observer: RunObserver | None = None,
+    stopping: Stopping | None = None,
+) -> RunResult:
+    """Judge every row of a source and write a run directory. The same call continues a run that was stopped.
+
+    Args:
+        judge: the settings; or a judge that is made already, whose engine stays open.
+        source: the rows.
+        folder: the run directory; made if it is not there.
+        shard: the part of the input to judge.
+        retry_failed: judge rows again that failed at an earlier start.
+        cluster: a Ray cluster to judge on; only with settings.
+        allow_changed_model: judge by a model that is not what was verified; only with settings.
+        allow_download: fetch a model that is not on this machine; only with settings.
+        observer: told about steps, warnings and outcomes.
+        stopping: entered while rows are judged; once it is asked, what is in flight is finished.
+
+    Raises:
+        UsageError: the folder, the rows, the settings or the model cannot be used.
+        RunMismatchError: the folder holds another run.
+        RunLockedError: another process writes the folder.
+        EngineError: the engine broke; the lines that are there stay, and the same call continues.
+    """
+    told = observer or RunObserver()
+    for name in source.empty:
+        told.warn(f"{name}: holds no rows")
+    with RunDirectory(folder, told.say) as run, ExitStack() as stack:
+        if isinstance(judge, JudgeConfig):
+            run.refuse_other_settings(judge, shard)
+            made = Judge(
+                judge,
+                cluster=cluster,
+                allow_changed_model=allow_changed_model,
+                allow_download=allow_download,
+            )
+            judge = stack.enter_context(made)
+        _introduce(judge, source, folder, told)
+        run.refuse_another(judge, shard)
+        with RunPlan(judge, source.rows, scratch=folder, shard=shard) as plan:
+            _warn_of(plan, judge, source, told)
+            judge.configure_engine(plan.longest, folder / ENGINE_LOG)
+            done = run.begin(judge, plan, source.inputs, source.columns, retry_failed, source.max_row_bytes)
+            told.say(judge.engine.headline())
+            if os.environ.get(BATCH_INVARIANT) == "1" and not judge.engine.describe().get("batch_invariant"):
+                told.warn("--deterministic: not in force, this engine or hardware has no such execution")
+            if run.set_aside:
+                aside = folder / SET_ASIDE
+                told.say(f"{run.set_aside} earlier lines are of no row of this input; {aside} keeps them")
+            if done:
+                told.say(f"continuing: {done} rows are done already, {plan.rows - done} are to do")
+            asked: AbstractContextManager[Any] = stopping or nullcontext()
+            with told.counting(plan.rows - done), asked:
+                summary = run.score(told.add, stopping.asked if stopping else lambda: False)
+            statistics = dict(judge.engine.statistics())
+            is_dry_run = judge.config.engine == "dry-run" and run.complete
+            rate = statistics.get("rate")
+            cost = CostEstimate.of(judge, plan, summary, folder, rate) if is_dry_run else None
+            result = (run.complete, run.done, plan.rows)
+    return RunResult(folder, summary, *result, read_notices(folder), statistics, cost)
+
+
+def _introduce(judge: Judge, source: RowSource, folder: Path, told: RunObserver) -> None:
+    by = judge.rubric.name + ", guarded" * judge.rubric.prompt.guard
+    inputs = f"{len(source.inputs)} input(s)" if source.inputs else "rows of a program"
+    told.say(f"model {judge.model.name} · rubric {by} · {inputs} → {folder}")
+    if judge.notice:
+        told.warn(judge.notice)
+    if judge.model_changes:
+        told.warn(f"the model is not what was verified: {in_words(judge.model_changes)}")
+
+
+def _warn_of(plan: RunPlan, judge: Judge, source: RowSource, told: RunObserver) -> None:
+    if not plan.input_rows:
+        raise UsageError(f"{', '.join(source.inputs) or 'rows'}: holds no rows")
+    if plan.too_long:
+        what = "fail" if judge.config.on_overflow == "fail" else "lose the end of their candidate"
+        told.warn(f"{plan.too_long} of {plan.rows} rows do not fit the model's context; they {what}")
+    if plan.repeated_ids:
+        told.warn(_repetition(plan))
+
+
+def _repetition(plan: RunPlan) -> str:
+    row = plan.repeated_id()
+    system = f" and the system {row.system!r}" if row.system else ""
+    return (
+        f"{plan.repeated_ids} of {plan.rows} rows have the id and the system of an earlier row, such as the id "
+        f"{row.id!r}{system} at {row.source}; name the columns that tell rows apart with --column id=COLUMN, "
+        "--column system=COLUMN or --system-from filename"
+    )
