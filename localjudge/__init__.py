@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from localjudge.records import Failure, Judgement, Row
     from localjudge.rows.inputs import read_rows
     from localjudge.rubrics.rubric import Rubric
+    from localjudge.runs.reader import RecordedRun, load_run
     from localjudge.runs.scoring import RowSource, RunObserver, RunResult, score_run
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "Judgement",
     "LocalJudgeError",
     "ModelError",
+    "RecordedRun",
     "Row",
     "RowSource",
     "Rubric",
@@ -41,6 +43,7 @@ __all__ = [
     "RunResult",
     "SettingError",
     "UsageError",
+    "load_run",
     "read_rows",
     "score_run",
 ]
@@ -52,6 +55,7 @@ _MODULES = {
     "records": ("Failure", "Judgement", "Row"),
     "rows.inputs": ("read_rows",),
     "rubrics.rubric": ("Rubric",),
+    "runs.reader": ("RecordedRun", "load_run"),
     "runs.scoring": ("RowSource", "RunObserver", "RunResult", "score_run"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

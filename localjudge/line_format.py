@@ -128,3 +128,23 @@ def to_json(value: Any, line: Mapping[str, Any]) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         where = line.get("source") or f"row {line.get('id')}"
         raise UsageError(f"{where}: its columns cannot be written as JSON: {error}") from None
+
+
+def arrow_schema(aspects: Sequence[str], columns: Sequence[str] | None = None) -> Any:
+    """Return the Arrow schema of lines; a column that is none of a line's is text.
+
+    Args:
+        aspects: the aspects of the run's rubric.
+        columns: the columns in their order; None for those of a line.
+    """
+    import pyarrow
+
+    columns = columns or list(to_line(Failure(id="", key="", error=""), tuple(aspects)))
+    number, real, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
+    types = dict.fromkeys(columns, text) | {
+        "rationale_cut": pyarrow.bool_(), "candidate_cut": number, "prompt_tokens": number,
+        "output_tokens": number, "row": number,
+    }  # fmt: skip
+    for aspect in aspects:
+        types |= {aspect: number, f"{aspect}_expected": real, f"{aspect}_probabilities": pyarrow.list_(real)}
+    return pyarrow.schema(list(types.items()))

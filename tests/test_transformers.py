@@ -245,7 +245,7 @@ def test_a_budget_for_a_model_that_cannot_think_is_refused(random_model: Path) -
 def test_a_rationale_that_a_thinking_models_table_cannot_count_is_refused_with_the_largest_that_works(
     thinking_model: Path,
 ) -> None:
-    with pytest.raises(UsageError, match=r"--max-rationale-tokens 40000: .* is \d+$") as refused:
+    with pytest.raises(UsageError, match=r"max_rationale_tokens 40000: .* is \d+$") as refused:
         Judge(thinking_model, thinking_budget=5, max_rationale_tokens=40_000)
     largest = int(str(refused.value).split()[-1])
     judge = Judge(thinking_model, thinking_budget=5, max_rationale_tokens=largest)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.line_format import to_json
+from localjudge.line_format import arrow_schema, to_json
 
 Line = Mapping[str, Any]
 Origin = Mapping[str, str | None]
@@ -53,7 +53,8 @@ def write_csv(
 
 def _cell(value: Any, line: Line) -> Any:
     if isinstance(value, str):
-        return _FORMULA.sub(r"\1'\2\3", value)
+        # Some programs drop a tab or a carriage return at the very beginning.
+        return "'" * value.startswith(("\t", "\r")) + _FORMULA.sub(r"\1'\2\3", value)
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | dict):
@@ -69,15 +70,8 @@ def write_parquet(
     import pyarrow
     import pyarrow.parquet
 
-    number, real, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
-    types = dict.fromkeys((*columns, *origin), text) | {
-        "rationale_cut": pyarrow.bool_(), "candidate_cut": number, "prompt_tokens": number,
-        "output_tokens": number, "row": number,
-    }  # fmt: skip
-    for aspect in aspects:
-        types |= {aspect: number, f"{aspect}_expected": real, f"{aspect}_probabilities": pyarrow.list_(real)}
     known = {f"localjudge.{name}": value for name, value in origin.items() if value is not None}
-    schema = pyarrow.schema(list(types.items()), metadata=known)
+    schema = arrow_schema(aspects, (*columns, *origin)).with_metadata(known)
     rows, waiting = 0, iter(lines)
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         while some := [_flat(line, columns, origin) for line in islice(waiting, _AT_ONCE)]:

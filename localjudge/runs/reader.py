@@ -4,20 +4,91 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from localjudge.errors import UsageError
+from localjudge.line_format import arrow_schema, from_line, to_json
+from localjudge.records import Outcome
+from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices
 from localjudge.runs.run_manifest import read_manifest
 
 JUDGEMENTS = "judgements.jsonl"
-
-
 SET_ASIDE = "set-aside.jsonl"
-
-
 SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run directory as a program reads it: iterate it for its outcomes, in the order of its lines.
+
+        run = load_run("runs/monday")
+        print(run.notices)
+        table = run.to_pandas()
+
+    Attributes:
+        folder: the run directory.
+        rubric: the rubric that it was judged by.
+        notices: what a reader must know before the numbers.
+        complete: whether every row has its line, in the input's order.
+    """
+
+    folder: Path
+    rubric: Rubric
+    notices: tuple[str, ...]
+    complete: bool
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return (from_line(line, self.rubric.aspects) for line in read_lines(self.folder))
+
+    def to_pandas(self) -> Any:
+        """Return a pandas DataFrame with a row for each line; what the input had besides is under `columns`.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        return _library("pandas").DataFrame.from_records(list(read_lines(self.folder)))
+
+    def to_polars(self) -> Any:
+        """Return a Polars DataFrame with a row for each line; `columns` is JSON text.
+
+        Raises:
+            UsageError: Polars is not installed.
+        """
+        return _library("polars").DataFrame(list(self._flat()), infer_schema_length=None)
+
+    def to_arrow(self) -> Any:
+        """Return an Arrow table with a row for each line; `columns` is JSON text.
+
+        Raises:
+            UsageError: PyArrow is not installed.
+        """
+        return _library("pyarrow").Table.from_pylist(list(self._flat()), arrow_schema(self.rubric.aspects))
+
+    def _flat(self) -> Iterator[dict[str, Any]]:
+        return (line | {"columns": to_json(line["columns"], line)} for line in read_lines(self.folder))
+
+
+def load_run(folder: str | Path) -> RecordedRun:
+    """Open a run directory for reading.
+
+    Raises:
+        RunMismatchError: the folder holds no run that this version can read.
+    """
+    folder = Path(folder)
+    rubric = Rubric.model_validate(read_manifest(folder)["rubric"])
+    return RecordedRun(folder, rubric, read_notices(folder), is_complete(folder))
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise UsageError(f"{name} is not installed: pip install {name}") from None
 
 
 def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
