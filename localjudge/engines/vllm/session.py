@@ -7,13 +7,16 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from vllm.exceptions import VLLMValidationError
 from vllm.inputs import TokensPrompt
 
 from localjudge.engines.protocol import Completion, completion
-from localjudge.engines.vllm.vllm_engine import VllmEngine
 from localjudge.prompts.prompt import Prompt
+
+if TYPE_CHECKING:
+    from localjudge.engines.vllm.vllm_engine import VllmEngine
 
 COLLECT = 64
 """Finished answers whose scores are fetched from the worker at a time."""
