@@ -91,7 +91,7 @@ def agree(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a run with labels: agreement, how far the labellers agree, and what length alone would reach."""
+    """Compare a run with labels: agreement, how far the annotators agree, and what length alone would reach."""
     require("agree", "trust", *input_extras([*labels, *(inputs or ())]))
     from localjudge.analysis.agreement import agree as compare
     from localjudge.analysis.analysis_tables import agreement_tables
