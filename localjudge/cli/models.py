@@ -58,8 +58,12 @@ def plan(
     ],
     gpu_memory: Annotated[float, typer.Option(metavar="GIB", help="The memory of each GPU.")] = 80,
     gpus: Annotated[int, typer.Option(min=1, max=1024, metavar="N", help="The most GPUs to use.")] = 8,
-    gpu_memory_utilization: Annotated[float, typer.Option(metavar="SHARE", help="As vLLM's.")] = 0.9,
-    kv_cache_dtype: Annotated[str, typer.Option(metavar="auto|fp8", help="As vLLM's.")] = "auto",
+    gpu_memory_utilization: Annotated[
+        float, typer.Option(metavar="SHARE", help="The share of a GPU's memory that vLLM may use.")
+    ] = 0.9,
+    kv_cache_dtype: Annotated[
+        str, typer.Option(metavar="auto|fp8", help="The type of the KV cache, as in vLLM.")
+    ] = "auto",
     prompt_tokens: Annotated[
         int, typer.Option(min=1, metavar="N", help="The tokens of a typical prompt.")
     ] = 1500,
@@ -115,7 +119,7 @@ def verify(
     """Check that a model directory is whole and safe, and write down what it holds.
 
     The manifest, localjudge-manifest.json, keeps the size and SHA-256 of every file. From then on, judging by
-    the model is refused when a file is another. Ends with 0 where nothing is wrong, and with 2 otherwise.
+    the model is refused when a file is another. Exits with 0 if nothing is wrong and with 2 otherwise.
     """
     settle_environment()
     from localjudge.diagnostics.checks import checklist, is_sound

@@ -35,6 +35,7 @@ class RowSelection:
     limit: int | None = None
 
     def takes(self, line: Mapping[str, Any]) -> bool:
+        """Return whether the row of this line is to be listed, the limit aside."""
         is_failure = line["status"] == "failed"
         if is_failure if self.sort else self.failed and not is_failure:
             return False
@@ -90,7 +91,7 @@ class RowList:
 
     def texts(self) -> Iterator[str]:
         """Yield a heading, and then a line for each row; the columns are aligned."""
-        heading = ListedRow("id", "system", "  ".join(self.aspects), 0)
+        heading = ListedRow("id", "system", "  ".join(f"{aspect:>4}" for aspect in self.aspects), 0)
         lines = [heading, *self.rows]
         ids = min(_WIDEST, max(len(row.id) for row in lines))
         systems = min(_WIDEST, max(len(row.system) for row in lines))
@@ -102,7 +103,7 @@ def _listed(line: Mapping[str, Any], aspects: Sequence[str], sort: str | None) -
     if line["status"] == "failed":
         says, score = "failed: " + _flat(line["error"]), 0.0
     else:
-        says = "  ".join(f"{line[aspect]:>{len(aspect)}}" for aspect in aspects)
+        says = "  ".join(f"{line[aspect]:>{max(4, len(aspect))}}" for aspect in aspects)  # 1000 at most
         expected = line[f"{sort}_expected"] if sort else None
         score = line[sort] if sort and expected is None else expected or 0.0
     return ListedRow(_flat(line["id"]), _flat(_system(line)), says, score)
