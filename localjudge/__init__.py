@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from localjudge.runs.reader import RecordedRun, load_run
     from localjudge.runs.scoring import RowSource, RunObserver, RunResult, score_run
 
+    __version__: str
+
 __all__ = [
     "EngineError",
     "Failure",
@@ -63,6 +65,10 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     """Names are loaded when they are first used, so that `import localjudge` costs next to nothing."""
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version(__name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from conftest import Cli, write_rows
 
+from localjudge.cli import app
 from localjudge.models.model import BUNDLED_NOTICE
 
 ESCAPE = "\x1b[31m"
@@ -251,12 +255,97 @@ def test_a_different_setting_in_the_same_folder_ends_with_2_and_names_it(
     assert "holds another run; it differs in temperature: 0.0 there, 0.5 now" in end.err
 
 
-@pytest.mark.parametrize("command", [[], ["score"], ["prompt"], ["show"]])
-def test_every_command_explains_itself(cli: Cli, command: list[str]) -> None:
-    end = cli(*command, "--help")
+def commands(group: Any, *path: str) -> dict[tuple[str, ...], Any]:
+    """Every command and every group of commands, by what is typed for it."""
+    found = {path: group}
+    for name, command in getattr(group, "commands", {}).items():
+        found |= commands(command, *path, name)
+    return found
+
+
+COMMANDS = commands(typer.main.get_command(app))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself_with_an_example(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, path: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    end = cli(*path, "--help")
     assert end.code == 0
-    assert end.out.startswith("Usage: ")
+    assert end.out.startswith(f"Usage: {' '.join(['localjudge', *path])} ")
     assert all(len(line) <= 80 for line in end.out.splitlines())
+    assert not re.search(r"<\w|[a-z,]\.\.\.$", end.out, re.MULTILINE), "a Python type, or a text that was cut"
+    assert f"\n\nExample:\n  localjudge {' '.join(path)}" in end.out
+    for parameter in COMMANDS[path].params:
+        assert parameter.help, parameter.name
+        assert parameter.metavar or getattr(parameter, "is_flag", False), parameter.name
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_example_is_one_that_its_command_accepts(path: tuple[str, ...]) -> None:
+    for example in COMMANDS[path].epilog.splitlines():
+        program, *words = shlex.split(example)
+        assert program == "localjudge"
+        command, context = COMMANDS[()], None
+        while hasattr(command, "commands"):
+            name, *words = words
+            context = typer.Context(command, parent=context)
+            command = command.commands[name]
+        command.make_context(name, words, parent=context)
+
+
+@pytest.mark.slow
+def test_the_examples_work_one_after_another(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    those = ("score", "prompt", "show", "export", "rank", "doctor", "models", "rubrics")
+    for path in sorted(COMMANDS, key=lambda path: path != ("score",)):
+        if path and path[0] in those:
+            end = cli(*shlex.split(COMMANDS[path].epilog)[1:])
+            assert end.code == 0 or (path[-1] in ("rubrics", "init") and "exists already" in end.err), end.err
+
+
+def test_the_help_lists_the_commands_in_groups_with_whole_descriptions(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    said = cli("--help").out
+    groups = {
+        heading: re.findall(r"^  (\w+) ", block, re.MULTILINE)
+        for heading, block in re.findall(r"^(\w[\w ]*):\n((?:  .*\n)+)", said, re.MULTILINE)
+    }
+    assert {
+        heading: set(names) for heading, names in groups.items() if heading not in ("Options", "Example")
+    } == {
+        "Judge": {"score", "prompt", "audit", "repeat"},
+        "Read": {"show", "report", "export"},
+        "Trust": {"agree", "rank", "jury", "calibrate", "import"},
+        "Cluster and shards": {"merge"},
+        "Models and machine": {"models", "doctor", "pack", "rubrics"},
+    }
+    assert (
+        " ".join(said.split()).count("Put the shards of a run together, as if one machine had judged them all.")
+        == 1
+    )
+
+
+def test_a_shell_can_complete_commands(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_LOCALJUDGE_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "localjudge ru")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    end = cli()
+    assert (end.code, end.out.split(), end.err) == (0, ["rubrics"], "")
+
+
+@pytest.mark.parametrize("command", ["models", "rubrics"])
+def test_a_list_has_a_name_of_its_own(cli: Cli, command: str) -> None:
+    end = cli(command, "list")
+    assert (end.code, end.out) == (0, cli(command).out)
+    listed = cli(command, "list", "--json")
+    assert (listed.code, listed.out) == (0, cli(command, "--json").out)
+    assert json.loads(listed.out)[0]["name"] in end.out
+    end = cli(command, "--json", "list")
+    assert (end.code, end.err) == (2, f"localjudge: {command} --json list: put --json behind the command\n")
 
 
 def test_show_prints_the_table_that_the_run_ended_with_and_how_often_each_score_was_given(
@@ -278,9 +367,62 @@ def test_show_prints_single_judgements_with_their_texts_and_scores(cli: Cli, fin
     end = cli("show", finished, "--id", "r0", "--id", "r1")
     assert end.code == 0
     assert [end.out.count(word) for word in ("r0 · ", "r1 · ", "tact ", "wit ", "expected ")] == [1, 1, 2, 2, 4]
-    for heading, said in (("query", "Question 0?"), ("reference", "Yes."), ("candidate", "word")):
+    for heading, said in (("instruction", "Question 0?"), ("reference", "Yes."), ("candidate", "word")):
         assert f"\n{heading}\n  {said}\n" in end.out
     assert end.out.count("\nrationale\n  ") == 2
+
+
+def test_show_lists_rows_a_line_each(cli: Cli, tmp_path: Path, flags: list[str]) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 6)
+    with rows.open("a") as stream:
+        stream.write(json.dumps({"id": "r6\n", "system": "b", "instruction": "a"}) + "\n")
+    run = tmp_path / "out"
+    assert cli("score", rows, "--out", run, *flags).code == 3
+    lines = {line["id"]: line for line in map(json.loads, (run / "judgements.jsonl").read_text().splitlines())}
+
+    def shown(*options: object) -> list[list[str]]:
+        end = cli("show", run, *options)
+        assert end.code == 0, end.err
+        heading, *listed = [line.split() for line in end.out.splitlines()]
+        assert heading == ["id", "system", "tact", "wit"]
+        return listed
+
+    assert shown("--system", "a") == [
+        [name, "a", str(lines[name]["tact"]), str(lines[name]["wit"])] for name in ("r0", "r2", "r4")
+    ]
+    assert [row[0] for row in shown("--system", "b", "--limit", 2)] == ["r1", "r3"]
+    (failure,) = shown("--failed")
+    assert failure[:3] == ["r6\\n", "b", "failed:"]
+    assert shown("--failed", "--system", "a") == []
+    lowest = sorted((name for name in lines if name < "r6"), key=lambda name: lines[name]["wit_expected"])
+    assert [row[0] for row in shown("--sort", "wit")] == lowest
+    assert [row[0] for row in shown("--sort", "wit", "--limit", 2)] == lowest[:2]
+    assert [row[0] for row in shown("--sort", "wit", "--descending", "--limit", 1)] == lowest[-1:]
+    assert cli("show", run, "--limit", 2).err == "2 of 7 rows\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--system", "c"], "--system c: RUN has no row of it; its systems are "),
+        (["--sort", "charm"], "--sort charm: the aspects of RUN are tact, wit"),
+        (["--sort", "wit", "--failed"], "--failed --sort: a failure has no scores"),
+        (["--id", "r0", "--failed"], "--id shows single judgements"),
+        (["--descending"], "--descending: name the aspect with --sort ASPECT"),
+    ],
+)
+def test_show_refuses_what_cannot_be_listed(cli: Cli, finished: Path, options: list[str], said: str) -> None:
+    end = cli("show", finished, *options)
+    assert (end.code, end.out, end.err.count("\n")) == (2, "", 1)
+    assert end.err.startswith(f"localjudge: {said.replace('RUN', str(finished))}")
+
+
+def test_a_list_of_rows_keeps_the_notices_of_its_run(
+    cli: Cli, tmp_path: Path, rows: Path, flags: list[str]
+) -> None:
+    assert cli("score", rows, "--out", tmp_path / "out", *flags, "--engine", "dry-run").code == 0
+    end = cli("show", tmp_path / "out", "--limit", 1)
+    assert end.out.startswith("dry run: no model was asked")
 
 
 def test_show_wraps_long_texts_to_the_terminal_and_cuts_very_long_ones(
@@ -306,7 +448,7 @@ def test_show_does_without_texts_that_are_not_what_was_judged(
     else:
         write_rows(rows, 3, reference="No.")
     end = cli("show", tmp_path / "out", "--id", "r1")
-    assert (end.code, "\nquery\n" in end.out, "\nrationale\n" in end.out) == (0, False, True)
+    assert (end.code, "\ninstruction\n" in end.out, "\nrationale\n" in end.out) == (0, False, True)
     assert (f"{rows}: No such file" in end.err) == (what == "gone")
 
 
@@ -339,6 +481,7 @@ def test_what_rows_say_cannot_steer_the_terminal(
     ends = [
         cli("show", finished),
         cli("show", finished, "--id", "r0"),
+        cli("show", finished, "--limit", 4),
         cli("show", finished, "--id", f"bad{ESCAPE}"),
         cli("score", hostile, "--out", tmp_path / "again", *flags),
         cli("prompt", hostile, *flags[2:4]),

@@ -395,5 +395,5 @@ def test_a_flag_that_says_nothing_ends_with_2(cli: Cli, flags: list[str], words:
 @pytest.mark.parametrize("command", [["doctor"], ["models", "verify"]])
 def test_the_help_says_how_it_ends(cli: Cli, command: list[str]) -> None:
     end = cli(*command, "--help")
-    assert (end.code, "Ends with 0" in " ".join(end.out.split())) == (0, True)
+    assert (end.code, "Exits with 0" in " ".join(end.out.split())) == (0, True)
     assert all(len(line) <= 80 for line in end.out.splitlines())

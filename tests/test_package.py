@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,28 @@ def python(*args: str) -> str:
 def test_importing_loads_nothing_heavy(statement: str, allowed: set[str]) -> None:
     loaded = json.loads(python("-c", f"{statement}\nimport sys, json; print(json.dumps(list(sys.modules)))"))
     assert HEAVY & set(loaded) <= allowed
+
+
+def test_the_help_loads_nothing_heavy_and_answers_at_once() -> None:
+    program = (
+        "import sys, json\nfrom localjudge.cli import main\nsys.argv = ['localjudge', '--help']\n"
+        "try:\n    main()\nexcept SystemExit:\n    print('loaded', json.dumps(list(sys.modules)))"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    said = python("-c", program)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert HEAVY & set(json.loads(said.partition("\nloaded ")[2])) <= {"typer", "rich"}
+    # Seconds of CPU, which a busy machine does not stretch as it does those of a clock.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    assert localjudge.__version__ == version("localjudge")
+    assert python("-m", "localjudge", "--version") == f"localjudge {version('localjudge')}\n"
+    light = (
+        "import sys, localjudge; assert 'importlib.metadata' not in sys.modules; print(localjudge.__version__)"
+    )
+    assert python("-c", light).strip() == version("localjudge")
 
 
 def test_the_public_names_are_these() -> None:

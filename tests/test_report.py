@@ -33,7 +33,7 @@ SCRIPT = '</script><script>document.title = "taken over"</script><img src=x oner
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve rows by two systems on three queries; one is hostile, and one cannot be judged."""
+    """Twelve rows by two systems on three instructions; one is hostile, and one cannot be judged."""
     file = write_rows(tmp_path_factory.mktemp("rows") / "rows.jsonl", 12)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     for number, line in enumerate(lines):
@@ -90,9 +90,9 @@ def test_the_page_holds_each_judgement_once_with_its_texts(page: Path, run: Path
     for line, text in zip(lines, texts, strict=True):
         candidate, rationale, error, *_ = shown[line["id"], line["source"]]
         assert (candidate, rationale, error) == (text["candidate"], line["rationale"], line["error"])
-    queries = [tuple(query) for chunk in chunks for query in chunk["queries"]]
-    assert queries == [(f"Question {number}?", "Yes.") for number in range(3)]
-    assert [[len(chunk["queries"]), len(chunk["rows"])] for chunk in chunks] == head["chunks"]
+    instructions = [tuple(instruction) for chunk in chunks for instruction in chunk["instructions"]]
+    assert instructions == [(f"Question {number}?", "Yes.") for number in range(3)]
+    assert [[len(chunk["instructions"]), len(chunk["rows"])] for chunk in chunks] == head["chunks"]
 
 
 def test_the_numbers_of_the_page_are_those_of_the_run(page: Path, run: Path) -> None:
@@ -104,7 +104,7 @@ def test_the_numbers_of_the_page_are_those_of_the_run(page: Path, run: Path) -> 
     series = np.frombuffer(data(page, "series"), "<i2")
     group = np.frombuffer(data(page, "group"), "<i4")
     length = np.frombuffer(data(page, "length"), "<i4")
-    assert sorted(group) == list(group), "what belongs to one query stands together"
+    assert sorted(group) == list(group), "what belongs to one instruction stands together"
     for place, row_id in enumerate(head["ids"]):
         line = lines[row_id]
         assert head["series"][series[place]]["label"] == line["system"]

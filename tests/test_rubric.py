@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Cli
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -218,3 +219,41 @@ def test_the_digest_follows_what_can_move_a_score_and_nothing_else(tmp_path: Pat
     assert load(tmp_path, TONE.replace('name = "tone"', 'name = "renamed"')).digest == digest
     for change in (("10", "9"), ("/", "|"), ("Wärme", "heat"), ('["warmth", "tact"]', '["tact", "warmth"]')):
         assert load(tmp_path, TONE.replace(*change)).digest != digest
+
+
+def test_the_starting_rubric_is_accepted_as_it_is_and_never_written_over(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    end = cli("rubrics", "init", "mine.toml")
+    assert (end.code, end.out) == (0, "")
+    rubric = Rubric.load("mine.toml")
+    assert rubric.needs_reference
+    asked = json.loads(rubric.prompt.template.splitlines()[-1])
+    assert list(asked) == [rubric.answer.rationale, rubric.answer.scores]
+    assert list(asked["scores"]) == list(rubric.aspects)
+    assert Rubric.load("mine.toml", guard=True).prompt.guard
+    assert cli("prompt", "examples", "--rubric", "mine.toml", "--limit", 1).code == 0
+    Path("mine.toml").write_text("mine")
+    end = cli("rubrics", "init", "mine.toml")
+    assert (end.code, end.err) == (2, "localjudge: mine.toml: exists already; give the name of a new file\n")
+    assert Path("mine.toml").read_text() == "mine"
+    end = cli("rubrics", "init", "none/mine.toml")
+    assert (end.code, end.err) == (
+        2,
+        "localjudge: none/mine.toml: cannot be written: No such file or directory\n",
+    )
+
+
+def test_a_rubric_can_be_looked_at(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "tone.toml").write_text(TONE)
+    for name, rubric in (("just-eval", Rubric.load()), (tmp_path / "tone.toml", load(tmp_path, TONE))):
+        end = cli("rubrics", "show", name)
+        assert end.code == 0
+        assert end.out.endswith(f"\ntemplate\n{rubric.prompt.template}\n")
+        for said in (rubric.digest, ", ".join(rubric.aspects), f"1 to {rubric.scale.highest}"):
+            assert said in end.out
+        assert json.loads(cli("rubrics", "show", name, "--json").out)["digest"] == rubric.digest
+    end = cli("rubrics", "show", "none")
+    assert (end.code, end.out) == (2, "")
+    assert end.err.startswith("localjudge: rubric none: no such file")

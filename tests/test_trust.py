@@ -161,7 +161,7 @@ def textbook_alpha(units: Sequence[Sequence[float]], ordinal: bool) -> float:
 def test_agreement_is_what_its_definitions_give(judged: Callable[..., tuple[Path, Path]]) -> None:
     score, human = noisy(60)
     found = compared(*judged(score, human))
-    assert (found.rows, found.instructions, found.labellers, found.ceiling) == (60, 30, 1, None)
+    assert (found.rows, found.instructions, found.annotators, found.ceiling) == (60, 30, 1, None)
     assert values(found.comparisons["integer"]) == pytest.approx(textbook(score, human), **EXACT)
     lengths = [len(row["candidate"]) for row in rows(score, human)]
     expected = textbook(lengths, human)
@@ -250,7 +250,7 @@ def test_intervals_hold_their_estimate_and_want_five_instructions(
     assert getattr(few, "mae").value is not None  # noqa: B009
 
 
-def test_labels_are_found_by_id_by_text_and_by_labeller(
+def test_labels_are_found_by_id_by_text_and_by_annotator(
     judged: Callable[..., tuple[Path, Path]], tmp_path: Path
 ) -> None:
     score, human = noisy(20)
@@ -267,13 +267,13 @@ def test_labels_are_found_by_id_by_text_and_by_labeller(
         table.writeheader()
         table.writerows([*rows_by_id, {"id": "r0", "rater": "z", "wit": "N/A"}, {"id": "gone", "wit": 1}])
     listed = write(tmp_path / "list.jsonl", ({"id": r["id"], "wit": [r["human"], None, 3]} for r in written))
-    for file, labellers, count in (
-        (by_text, ("labeller 1",), 20),
+    for file, annotators, count in (
+        (by_text, ("annotator 1",), 20),
         (tmp_path / "id.csv", ("x", "y"), 40),
-        (listed, ("labeller 1", "labeller 2"), 40),
+        (listed, ("annotator 1", "annotator 2"), 40),
     ):
         labels = read_labels([str(file)], scores)
-        assert labels.labellers == labellers
+        assert labels.annotators == annotators
         assert len(labels.marks["wit"].value) == count
     assert read_labels([str(by_text)], scores).means("wit")[1].tolist() == human
     assert read_labels([str(tmp_path / "id.csv")], scores).notes == (

@@ -49,16 +49,16 @@ STATISTICS = tuple(field.name for field in fields(Comparison))
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """How far the labellers agree: what no judge can be expected to exceed by much.
+    """How far the annotators agree: what no judge can be expected to exceed by much.
 
     `rest` compares each label with the row's other labels, as a judge is compared with all of them, for the
-    labellers together; `labellers` does so one by one, without intervals. The alphas are Krippendorff's.
+    annotators together; `annotators` does so one by one, without intervals. The alphas are Krippendorff's.
     """
 
     alpha_ordinal: Estimate
     alpha_interval: Estimate
     rest: Comparison
-    labellers: Mapping[str, Comparison]
+    annotators: Mapping[str, Comparison]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class AspectAgreement:
 
     rows: int
     instructions: int
-    labellers: int
+    annotators: int
     comparisons: Mapping[str, Comparison]
     ceiling: Ceiling | None
 
@@ -145,16 +145,16 @@ def agree(
         aspects[aspect] = AspectAgreement(
             rows=len(against.mean),
             instructions=against.groups,
-            labellers=len(np.unique(marks.labeller)),
+            annotators=len(np.unique(marks.annotator)),
             comparisons=comparisons,
-            ceiling=_ceiling(marks, scores, labels.labellers, in_scale, resamples, seed),
+            ceiling=_ceiling(marks, scores, labels.annotators, in_scale, resamples, seed),
         )
     return Agreement(aspects, tuple(notes), (calibrated or scores).notices)
 
 
 def _kept(marks: Marks, rows: NDArray[np.bool_]) -> Marks:
     kept = rows[marks.row]
-    return Marks(marks.row[kept], marks.labeller[kept], marks.value[kept])
+    return Marks(marks.row[kept], marks.annotator[kept], marks.value[kept])
 
 
 def _against(marks: Marks, group: Integers) -> _Against:
@@ -281,7 +281,7 @@ def _whole(values: Floats) -> bool:
 
 
 def _ceiling(
-    marks: Marks, scores: Scores, labellers: tuple[str, ...], in_scale: bool, resamples: int, seed: int
+    marks: Marks, scores: Scores, annotators: tuple[str, ...], in_scale: bool, resamples: int, seed: int
 ) -> Ceiling | None:
     """None where no row has two labels."""
     counts = np.bincount(marks.row, minlength=len(scores.ids))
@@ -291,12 +291,12 @@ def _ceiling(
     rest, own = _rest(several, scores.group)
     drawing = _Drawing(rest.groups, resamples, seed, scores.lowest, scores.highest)
     alone = replace(drawing, resamples=0)
-    names = np.unique(several.labeller)
+    names = np.unique(several.annotator)
     each = {}
-    for labeller in names if len(names) <= 20 else ():
-        theirs = several.labeller == labeller
+    for annotator in names if len(names) <= 20 else ():
+        theirs = several.annotator == annotator
         part = _part(rest, theirs)
-        each[labellers[labeller]] = alone.compare(own, part, in_scale)
+        each[annotators[annotator]] = alone.compare(own, part, in_scale)
     ordinal, interval = alphas(several, scores.group, resamples, seed)
     return Ceiling(ordinal, interval, drawing.compare(own, rest, in_scale), each)
 

@@ -31,12 +31,12 @@ _COLUMNS = {"length": "length alone", "overlap": "word overlap"}
 
 
 def agreement_tables(agreement: Agreement) -> Group:
-    """A table an aspect: the judge's columns, the trivial baselines, the labellers."""
+    """A table an aspect: the judge's columns, the trivial baselines, the annotators."""
     parts: list[RenderableType] = []
     for aspect, found in agreement.aspects.items():
         title = (
             f"{aspect} · {_count(found.rows, 'row')}, {_count(found.instructions, 'instruction')}, "
-            f"{_count(found.labellers, 'labeller')}"
+            f"{_count(found.annotators, 'annotator')}"
         )
         parts.append(_title(title, agreement.notices))
         table = _table("", *(_HEADINGS.get(name, name) for name in STATISTICS))
@@ -45,17 +45,17 @@ def agreement_tables(agreement: Agreement) -> Group:
         ceiling = found.ceiling
         if ceiling:
             table.add_section()
-            table.add_row("one labeller", *_statistics(ceiling.rest))
+            table.add_row("one annotator", *_statistics(ceiling.rest))
         parts.append(table)
         if ceiling:
             parts.append(
                 Text(
-                    f"Krippendorff's alpha of the labellers: ordinal {_inline(ceiling.alpha_ordinal)}, "
+                    f"Krippendorff's alpha of the annotators: ordinal {_inline(ceiling.alpha_ordinal)}, "
                     f"interval {_inline(ceiling.alpha_interval)}"
                 )
             )
-        elif found.labellers == 1:
-            parts.append(Text("one labeller, so how far people agree is not known"))
+        elif found.annotators == 1:
+            parts.append(Text("one annotator, so how far people agree is not known"))
     return headed(agreement.notices, *_spaced(parts), *_notes(agreement.notes))
 
 

@@ -1,4 +1,4 @@
-"""Krippendorff's alpha of labellers or judges, and its interval."""
+"""Krippendorff's alpha of annotators or judges, and its interval."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def alpha(counts: Floats, domain: Floats, level: str) -> float:
     NaN where no label differs from another. It is computed here because the library for it is under the GPL.
 
     Args:
-        counts: how many labellers gave each unit each value, [units, values].
+        counts: how many annotators gave each unit each value, [units, values].
         domain: the values in their order.
         level: "ordinal" or "interval".
     """

@@ -1,11 +1,11 @@
 """Labels by people (or by another judge): read from files, and matched to the rows of a run.
 
-A label file has a record for each row, or for each row and labeller, in JSONL, CSV or Parquet. A record names
+A label file has a record for each row, or for each row and annotator, in JSONL, CSV or Parquet. A record names
 its row by `id` (and `system`, where several rows share the id), or by `instruction` and `candidate`. The
 labels stand in columns that go by the aspects' names, at the top or inside an object `scores`; other names are
 mapped, and a name may lead further in (`ratings.overall`, `scores.0`). A list of numbers is one label of each
-labeller. `labeller` (`labeler`, `annotator`, `rater`, `judge`) names who gave
-them. An empty value, null or "N/A" is no label.
+annotator. The column `annotator` (or `rater`, `labeller`, `labeler`, `judge`) names who gave them. An empty
+value, null or "N/A" is no label.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from localjudge.errors import UsageError
 from localjudge.rows.columns import COLUMN_NAMES
 from localjudge.rows.inputs import find_inputs, read_records
 
-_LABELLER = ("labeller", "labeler", "annotator", "rater", "judge")
-_UNNAMED = "labeller"
+_ANNOTATOR = ("annotator", "rater", "labeller", "labeler", "judge")
+_UNNAMED = "annotator"
 _LARGEST = 1e9
 """Squares of larger numbers lose what the scores differ by, and in the end overflow."""
 _NONE = frozenset({"", "n/a", "na", "nan", "none", "null", "-"})
@@ -35,10 +35,10 @@ _NONE = frozenset({"", "n/a", "na", "nan", "none", "null", "-"})
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The labels of one aspect, m of them: of which row of the scores, by which labeller, and the number."""
+    """The labels of one aspect, m of them: of which row of the scores, by which annotator, and the number."""
 
     row: Integers
-    labeller: Integers
+    annotator: Integers
     value: Floats
 
     def means(self) -> tuple[Integers, Floats]:
@@ -52,7 +52,7 @@ class Labels:
     """Labels matched to scores. `digests` are the files' SHA-256; `notes`, what a reader has to know."""
 
     marks: Mapping[str, Marks]
-    labellers: tuple[str, ...]
+    annotators: tuple[str, ...]
     digests: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -116,7 +116,7 @@ def columns_of(aspects: Sequence[str], mapping: Mapping[str, str] | None = None)
 
 
 def label_values(record: Mapping[str, Any], column: str, where: str) -> list[float | None]:
-    """The labels in a record's column: one, or one a labeller; none where there is no such column.
+    """The labels in a record's column: one, or one an annotator; none where there is no such column.
 
     Raises:
         UsageError: a label is no number.
@@ -172,7 +172,7 @@ class _Matching:
         for row, name in enumerate(scores.ids):
             self._by_id[name].append(row)
         self._by_text: dict[bytes, list[int]] | None = None
-        self._labellers: dict[str, int] = {}
+        self._annotators: dict[str, int] = {}
         self._marks: dict[str, tuple[array[int], array[int], array[float]]] = {}
         self._given: dict[tuple[int, str, str], int] = defaultdict(int)
         self._records = self._lost = 0
@@ -187,20 +187,20 @@ class _Matching:
             self._seen.update(record["scores"])
         rows = self._rows(record, where)
         self._lost += not rows
-        named = next((str(record[name]) for name in _LABELLER if record.get(name) not in (None, "")), _UNNAMED)
+        named = next((str(record[name]) for name in _ANNOTATOR if record.get(name) not in (None, "")), _UNNAMED)
         for column, aspect in self._columns:
             for value in label_values(record, column, where):
                 for row in rows if value is not None else ():
                     self._mark(row, aspect, named, value or 0.0)
 
     def _mark(self, row: int, aspect: str, named: str, value: float) -> None:
-        # The second label of a row by the same name (or by none) is another labeller's, or another time's.
+        # The second label of a row by the same name (or by none) is another annotator's, or another time's.
         self._given[row, aspect, named] += 1
         place = self._given[row, aspect, named]
-        labeller = named if place == 1 and named != _UNNAMED else f"{named} {place}"
-        rows, labellers, values = self._marks.setdefault(aspect, (array("i"), array("i"), array("d")))
+        annotator = named if place == 1 and named != _UNNAMED else f"{named} {place}"
+        rows, annotators, values = self._marks.setdefault(aspect, (array("i"), array("i"), array("d")))
         rows.append(row)
-        labellers.append(self._labellers.setdefault(labeller, len(self._labellers)))
+        annotators.append(self._annotators.setdefault(annotator, len(self._annotators)))
         values.append(value)
 
     def _rows(self, record: Mapping[str, Any], where: str) -> list[int]:
@@ -246,7 +246,7 @@ class _Matching:
                 )
                 for aspect in aspects
             },
-            labellers=tuple(self._labellers),
+            annotators=tuple(self._annotators),
             digests=digests,
             notes=tuple(notes),
         )

@@ -5,20 +5,21 @@ from __future__ import annotations
 import errno
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
-from localjudge.cli import audit, doctor, models, pack, report, runs, scoring, trust
+from localjudge.cli import audit, doctor, models, pack, report, rubrics, runs, scoring, trust
+from localjudge.cli.help import CommandGroup, ExplainedCommand
 from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError, SettingError
 from localjudge.system.requirements import install_command
 from localjudge.system.terminal import guarded_streams
 
 
-class Commands(TyperGroup):
+class Commands(CommandGroup):
     """The commands; one that is stopped says how to go on. (Typer itself would end it without a word.)"""
 
     def invoke(self, ctx: Any) -> Any:
@@ -32,31 +33,68 @@ class Commands(TyperGroup):
 app = typer.Typer(
     cls=Commands,
     help="An LLM judge that never leaves the machine: a rationale and scores for every response, every time.",
+    epilog="localjudge score examples --out runs/first\nlocaljudge show runs/first",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    # No colours: what Typer prints passes the filter of `guarded_streams`, which would spell them out.
+    context_settings={"help_option_names": ["-h", "--help"], "color": False},
     rich_markup_mode=None,
 )
-for command in (
-    scoring.score,
-    scoring.prompt,
-    runs.show,
-    report.report,
-    runs.export,
-    runs.merge,
-    trust.agree,
-    trust.rank,
-    trust.jury,
-    trust.calibrate,
-    audit.audit,
-    scoring.repeat,
-    doctor.doctor,
-    pack.pack,
-):
-    app.command()(command)
-app.command("import")(trust.import_scores)
-app.add_typer(models.app, name="models")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import localjudge
+
+        print(f"localjudge {localjudge.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
+    ] = False,
+) -> None:
+    """Take the options that belong to no command."""
+
+
+# The order of the groups and of the commands in the help; each has an example that works as it is typed.
+COMMANDS: dict[str, dict[Callable[..., None], str]] = {
+    "Judge": {
+        scoring.score: "score examples --out runs/first",
+        scoring.prompt: "prompt examples --limit 1",
+        audit.audit: "audit examples --sample 10 --out runs/audit",
+        scoring.repeat: "repeat runs/first --sample 10",
+    },
+    "Read": {
+        runs.show: "show runs/first --sort helpfulness --limit 5",
+        report.report: "report runs/first --out report.html",
+        runs.export: "export runs/first --to csv --out first.csv",
+    },
+    "Trust": {
+        trust.agree: "agree runs/first --labels labels.csv",
+        trust.rank: "rank runs/first",
+        trust.jury: "jury runs/first runs/second --out runs/jury",
+        trust.calibrate: "calibrate runs/first --labels labels.csv --out calibration.json",
+        trust.import_scores: "import scores.csv --aspect helpfulness --out runs/imported",
+    },
+    "Cluster and shards": {runs.merge: "merge runs/part-1 runs/part-2 --out runs/whole"},
+}
+for panel, commands in COMMANDS.items():
+    for command, example in commands.items():
+        app.command(
+            example.split()[0], cls=ExplainedCommand, rich_help_panel=panel, epilog=f"localjudge {example}"
+        )(command)
+_MACHINE = "Models and machine"
+app.add_typer(models.app, name="models", rich_help_panel=_MACHINE)
+app.command(cls=ExplainedCommand, rich_help_panel=_MACHINE, epilog="localjudge doctor --model bundled")(
+    doctor.doctor
+)
+app.command(cls=ExplainedCommand, rich_help_panel=_MACHINE, epilog="localjudge pack --out pack --extra cpu")(
+    pack.pack
+)
+app.add_typer(rubrics.app, name="rubrics", rich_help_panel=_MACHINE)
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -65,7 +103,7 @@ def main() -> None:
     """The program `localjudge`: a mistake ends with one line and an exit code, not with a traceback."""
     with guarded_streams():
         try:
-            app()
+            app(prog_name="localjudge")  # also under `python -m`: completion is installed for this name
         except SystemExit as end:
             _end(end.code)
         except SettingError as error:  # a setting is a flag here

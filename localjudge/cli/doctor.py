@@ -18,7 +18,7 @@ _ENGINES = ("auto", "vllm", "transformers")
 def doctor(
     model: ModelName = None,
     engine: Annotated[
-        str, typer.Option("--engine", metavar="auto|vllm|transformers", help="What is to run the model.")
+        str, typer.Option("--engine", metavar="auto|vllm|transformers", help="What runs the model.")
     ] = "auto",
     ray: Annotated[
         str | None,
@@ -28,14 +28,14 @@ def doctor(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="The run directory to be, for its disk.", show_default=False),
+        typer.Option("--out", metavar="DIR", help="The run directory, to check its disk.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look whether a run would start on this machine; each thing that is wrong comes with its mend.
+    """Check whether a run would start on this machine, and print a fix for each problem.
 
-    Takes the flags of score that matter. Ends with 0 when a run would start, and with 1 when not. Nothing is
-    asked of any network but of the Ray cluster that is named.
+    Takes the flags of `score` that matter. Exits with 0 if a run would start and with 1 otherwise. Contacts no
+    network but the Ray cluster that is named.
     """
     from localjudge.diagnostics.checks import checklist, is_sound
     from localjudge.diagnostics.examination import Intent, examine

@@ -8,11 +8,14 @@ from typing import Annotated
 
 import typer
 
+from localjudge.cli.help import CommandGroup, ExplainedCommand
 from localjudge.cli.options import AsJson, print_json, print_table, settle_environment
 from localjudge.errors import UsageError
 
 app = typer.Typer(
-    help="The judges one can run: what there is, what each needs, whether a directory is whole.",
+    cls=CommandGroup,
+    help="List the judges that one can run, plan what one needs, verify a model directory.",
+    epilog="localjudge models list",
     no_args_is_help=False,
     invoke_without_command=True,
     rich_markup_mode=None,
@@ -21,11 +24,15 @@ app = typer.Typer(
 
 @app.callback()
 def models(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the judges that one can run, and what each needs on GPUs of 80 GB."""
-    if context.invoked_subcommand is not None:
-        if as_json:
-            raise UsageError(f"models --json {context.invoked_subcommand}: put --json behind the command")
-        return
+    if context.invoked_subcommand is None:
+        list_models(as_json)
+    elif as_json:
+        raise UsageError(f"models --json {context.invoked_subcommand}: put --json behind the command")
+
+
+@app.command("list", cls=ExplainedCommand, epilog="localjudge models list")
+def list_models(as_json: AsJson = False) -> None:
+    """List the judges that one can run, and what each needs on GPUs of 80 GB; `models` alone does the same."""
     settle_environment()
     from localjudge.models.catalogue import Catalogue
 
@@ -39,7 +46,7 @@ def models(context: typer.Context, as_json: AsJson = False) -> None:
         print("GPUs: of 80 GB each; in full: localjudge models plan MODEL", file=sys.stderr)
 
 
-@app.command()
+@app.command(cls=ExplainedCommand, epilog="localjudge models plan qwen3-8b --gpu-memory 24")
 def plan(
     model: Annotated[
         str,
@@ -51,8 +58,12 @@ def plan(
     ],
     gpu_memory: Annotated[float, typer.Option(metavar="GIB", help="The memory of each GPU.")] = 80,
     gpus: Annotated[int, typer.Option(min=1, max=1024, metavar="N", help="The most GPUs to use.")] = 8,
-    gpu_memory_utilization: Annotated[float, typer.Option(metavar="SHARE", help="As vLLM's.")] = 0.9,
-    kv_cache_dtype: Annotated[str, typer.Option(metavar="auto|fp8", help="As vLLM's.")] = "auto",
+    gpu_memory_utilization: Annotated[
+        float, typer.Option(metavar="SHARE", help="The share of a GPU's memory that vLLM may use.")
+    ] = 0.9,
+    kv_cache_dtype: Annotated[
+        str, typer.Option(metavar="auto|fp8", help="The type of the KV cache, as in vLLM.")
+    ] = "auto",
     prompt_tokens: Annotated[
         int, typer.Option(min=1, metavar="N", help="The tokens of a typical prompt.")
     ] = 1500,
@@ -91,7 +102,7 @@ def plan(
         print(f"note: {note}")
 
 
-@app.command()
+@app.command(cls=ExplainedCommand, epilog="localjudge models verify bundled --no-manifest")
 def verify(
     model: Annotated[
         str,
@@ -108,7 +119,7 @@ def verify(
     """Check that a model directory is whole and safe, and write down what it holds.
 
     The manifest, localjudge-manifest.json, keeps the size and SHA-256 of every file. From then on, judging by
-    the model is refused when a file is another. Ends with 0 where nothing is wrong, and with 2 otherwise.
+    the model is refused when a file is another. Exits with 0 if nothing is wrong and with 2 otherwise.
     """
     settle_environment()
     from localjudge.diagnostics.checks import checklist, is_sound

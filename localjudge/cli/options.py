@@ -29,7 +29,7 @@ Inputs = Annotated[
 ]
 RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric to judge by.")]
 Guard = Annotated[
-    bool, typer.Option("--guard", help="Fields cannot leave their fences, and show what is invisible in them.")
+    bool, typer.Option("--guard", help="Keep each field inside its fence, and show invisible characters in it.")
 ]
 ModelName = Annotated[
     str | None,
@@ -49,15 +49,23 @@ AllowDownload = Annotated[
 ColumnNames = Annotated[
     list[str] | None,
     typer.Option(
-        "--column", metavar="FIELD=COLUMN", help="The column of a field, where it has a name of its own."
+        "--column",
+        metavar="FIELD=COLUMN",
+        help="The input's column for a field, such as candidate=my_column; the usual names need none.",
     ),
 ]
 MaxRowBytes = Annotated[
     int, typer.Option("--max-row-bytes", min=1, metavar="N", help="The largest row; a larger one fails.")
 ]
-EngineInt = Annotated[int | None, typer.Option(metavar="N", help="As vLLM's.", show_default=False)]
-EngineFloat = Annotated[float | None, typer.Option(metavar="SHARE", help="As vLLM's.", show_default=False)]
-EngineText = Annotated[str | None, typer.Option(metavar="NAME", help="As vLLM's.", show_default=False)]
+EngineInt = Annotated[
+    int | None, typer.Option(metavar="N", help="Passed to vLLM under the same name.", show_default=False)
+]
+EngineFloat = Annotated[
+    float | None, typer.Option(metavar="SHARE", help="Passed to vLLM under the same name.", show_default=False)
+]
+EngineText = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Passed to vLLM under the same name.", show_default=False)
+]
 Limit = Annotated[
     int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N rows.", show_default=False)
 ]
@@ -110,7 +118,7 @@ GpusPerWorker = Annotated[
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)]
-AsJson = Annotated[bool, typer.Option("--json", help="The same as JSON, for programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 QUIET = {

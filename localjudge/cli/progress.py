@@ -93,7 +93,7 @@ def judgement_text(line: Mapping[str, Any], aspects: Iterable[str], text: Text |
     system = f" · {line['system']}" if line["system"] else ""
     parts = [f"{line['id']}{system} · {line['source']}"]
     if text:
-        parts.append(_passage("query", text.instruction))
+        parts.append(_passage("instruction", text.instruction))
         if text.reference is not None:
             parts.append(_passage("reference", text.reference))
         parts.append(_passage("candidate", text.candidate))

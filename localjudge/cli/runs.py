@@ -17,36 +17,80 @@ def show(
     row_id: Annotated[
         list[str] | None, typer.Option("--id", metavar="ID", help="Show the judgement of this row.")
     ] = None,
+    system: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="List the rows of this system, a line each.", show_default=False),
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="List the failures with their reasons.")] = False,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ASPECT",
+            help="List the judged rows by this score, lowest first; by the expected score where there is one.",
+            show_default=False,
+        ),
+    ] = None,
+    descending: Annotated[bool, typer.Option("--descending", help="With --sort: highest first.")] = False,
+    limit: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="List only the first N of the rows.", show_default=False),
+    ] = None,
 ) -> None:
-    """Show a run: its systems with their scores, or single judgements by their id."""
-    from localjudge.cli.progress import judgement_text
+    """Show a run: its systems with their scores, a list of its rows, or single judgements by their id.
+
+    Any of --system, --failed, --sort and --limit gives the list: id, system and scores, or a failure's reason.
+    """
     from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.notices import headed, kinds
     from localjudge.runs.reader import read_lines, read_notices
     from localjudge.runs.run_manifest import read_manifest
     from localjudge.runs.summary import Summary
 
+    lists_rows = system is not None or failed or sort is not None or limit is not None
+    if row_id and lists_rows:
+        raise UsageError("--id shows single judgements; leave out --system, --failed, --sort and --limit")
+    if descending and sort is None:
+        raise UsageError("--descending: name the aspect with --sort ASPECT")
+    if row_id:
+        _show_judgements(run, row_id)
+        return
     manifest = read_manifest(run)
     rubric = Rubric.model_validate(manifest["rubric"])
     notices = read_notices(run)
-    if not row_id:
-        summary = Summary(rubric.aspects)
-        for line in read_lines(run):
-            summary.add(line)
-        print_table(headed(notices, summary.table()))
-        print_table(headed([kinds(notices)] if notices else (), summary.chart(rubric.scale.values)))
-        for reason, count in summary.reasons.most_common(10):
-            print(f"{count} failed: {reason}")
-        return
-    from localjudge.runs.row_texts import Texts
+    if lists_rows:
+        from localjudge.cli.row_list import RowList, RowSelection
 
-    wanted = set(row_id)
+        found = RowList.read(run, rubric.aspects, RowSelection(system, failed, sort, descending, limit))
+        if notices:
+            print_table(headed(notices))
+        for text in found.texts():
+            print(text)
+        print(f"{len(found.rows)} of {found.matching} rows", file=sys.stderr)
+        return
+    summary = Summary(rubric.aspects)
+    for line in read_lines(run):
+        summary.add(line)
+    print_table(headed(notices, summary.table()))
+    print_table(headed([kinds(notices)] if notices else (), summary.chart(rubric.scale.values)))
+    for reason, count in summary.reasons.most_common(10):
+        print(f"{count} failed: {reason}")
+
+
+def _show_judgements(run: Path, ids: list[str]) -> None:
+    from localjudge.cli.progress import judgement_text
+    from localjudge.runs.notices import headed
+    from localjudge.runs.reader import read_lines, read_notices
+    from localjudge.runs.row_texts import Texts
+    from localjudge.runs.run_manifest import read_manifest
+
+    manifest = read_manifest(run)
+    wanted = set(ids)
     lines = [line for line in read_lines(run) if line["id"] in wanted]
-    if notices:
+    if notices := read_notices(run):
         print_table(headed(notices))
     with Texts(manifest, lines) as texts:
         for line in lines:
-            print(judgement_text(line, rubric.aspects, texts.get(line)))
+            print(judgement_text(line, manifest["rubric"]["aspects"], texts.get(line)))
         for problem in texts.problems:
             print(f"the row's texts are missing: {problem}", file=sys.stderr)
     if missing := wanted - {line["id"] for line in lines}:
@@ -56,10 +100,19 @@ def show(
 def export(
     run: RunFolder,
     to: Annotated[
-        str, typer.Option("--to", metavar="jsonl|csv|parquet|alpaca-eval|inspect", show_default=False)
+        str,
+        typer.Option(
+            "--to",
+            metavar="jsonl|csv|parquet|alpaca-eval|inspect",
+            help="The format of the file.",
+            show_default=False,
+        ),
     ],
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="For inspect, a folder.", show_default=False)
+        Path,
+        typer.Option(
+            "--out", metavar="FILE", help="The file to write; a folder for inspect.", show_default=False
+        ),
     ],
     with_texts: Annotated[
         bool, typer.Option("--with-texts", help="With each row's instruction, reference and candidate.")
@@ -84,7 +137,9 @@ def merge(
     shards: Annotated[
         list[Path], typer.Argument(metavar="DIR...", help="The shards' run directories.", show_default=False)
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The merged run's.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The run directory to write.", show_default=False)
+    ],
 ) -> None:
     """Put the shards of a run together, as if one machine had judged them all."""
     from localjudge.runs.merge import merge as put_together

@@ -75,8 +75,10 @@ AllowNoGain = Annotated[
 AllowDryRun = Annotated[
     bool, typer.Option("--allow-dry-run", help="Take a dry run, whose scores mean nothing.")
 ]
-Resamples = Annotated[int, typer.Option("--resamples", min=100, metavar="N", help="For the intervals.")]
-Seed = Annotated[int, typer.Option("--seed", metavar="S", help="Of the resamples.")]
+Resamples = Annotated[
+    int, typer.Option("--resamples", min=100, metavar="N", help="The number of resamples for the intervals.")
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The seed of the resampling.")]
 
 
 def agree(
@@ -91,7 +93,7 @@ def agree(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a run with labels: agreement, how far the labellers agree, and what length alone would reach."""
+    """Compare a run with labels: agreement, how far the annotators agree, and what length alone would reach."""
     require("agree", "trust", *input_extras([*labels, *(inputs or ())]))
     from localjudge.analysis.agreement import agree as compare
     from localjudge.analysis.analysis_tables import agreement_tables
@@ -116,7 +118,7 @@ def rank(
         str | None,
         typer.Option(
             metavar="expected|integer",
-            help="Which scores.  [default: expected where there are]",
+            help="Which scores to compare.  [default: expected, if the run has them]",
             show_default=False,
         ),
     ] = None,

@@ -94,7 +94,7 @@ def _about(judgements: Judgements) -> str:
     return " · ".join(
         [
             f"{_counted(len(judgements), 'judgement')} of {_counted(len(judgements.series), 'system')} "
-            f"on {_counted(len(judgements.snippets), 'query', 'queries')}",
+            f"on {_counted(len(judgements.snippets), 'instruction', 'instructions')}",
             f"judged by {', '.join(models)}",
             f"rubric {', '.join(rubrics)}",
             days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}",
@@ -154,8 +154,8 @@ def _systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[
     if every == {"calibrated"}:
         notes.append("The charts of single judgements show their scores as the judge gave them.")
     return {
-        "lead": f"Means of the {scores} with 95 % intervals, resampling queries. A rank is a range where "
-        "comparisons on the same queries do not settle it.",
+        "lead": f"Means of the {scores} with 95 % intervals, resampling instructions. A rank is a range where "
+        "comparisons on the same instructions do not settle it.",
         "columns": [{"name": name, "kind": kind} for name, kind in columns],
         "rows": rows,
         "dots": [index_of[row[0]] for row in rows],
@@ -172,7 +172,9 @@ def _length_lead(rankings: Sequence[Ranking]) -> str:
     if not shares:
         return lead
     told = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    return f"{lead} Among answers to the same query, length explains this share of the differences: {told}."
+    return (
+        f"{lead} Among answers to the same instruction, length explains this share of the differences: {told}."
+    )
 
 
 def _figures(judgements: Judgements, means: Any) -> dict[str, list[dict[str, Any]]]:

@@ -27,7 +27,7 @@ from localjudge.runs.run_manifest import read_manifest
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
 """The bits of a judgement's flags."""
 SNIPPET = 160
-"""How many characters of a query stand in the list."""
+"""How many characters of an instruction stand in the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """N judgements of A aspects; those of one query stand together, queries in the order they first came.
+    """N judgements of A aspects; those of one instruction together, in the order they first came.
 
     Attributes:
         series: int16 (N,), an index into the series.
-        group: int32 (N,), the query; equal for rows of equal instruction and reference.
+        group: int32 (N,), the instruction; equal for rows of equal instruction and reference.
         scores: int16 (A, N), -1 where the row failed.
         expected: float64 (A, N), NaN where it is not known.
         sure: float64 (A, N), the probability of the score that was given; NaN where it is not known.
@@ -82,7 +82,7 @@ class Judgements(AbstractContextManager["Judgements"]):
         rubric: the rubric that they share.
         series: the systems, in the order of their names.
         ids: of the rows, in the order of the columns.
-        snippets: the beginning of each query; its first row's id where the text was not found.
+        snippets: the beginning of each instruction; its first row's id where the text was not found.
         columns: the numbers.
         problems: why texts are missing, where they are.
 

@@ -48,10 +48,10 @@
   const N = head.ids.length, A = head.aspects.length;
   const [lowest, highest] = head.scale;
 
-  const firstRow = [0], firstQuery = [0];
-  for (const [queries, rows] of head.chunks) {
+  const firstRow = [0], firstInstruction = [0];
+  for (const [instructions, rows] of head.chunks) {
     firstRow.push(firstRow.at(-1) + rows);
-    firstQuery.push(firstQuery.at(-1) + queries);
+    firstInstruction.push(firstInstruction.at(-1) + instructions);
   }
   function chunkOf(row) {
     let low = 0, high = head.chunks.length - 1;
@@ -72,16 +72,16 @@
   }
   async function judgement(row) {
     const number = chunkOf(row);
-    const { queries, rows } = await chunk(number);
-    return read(queries, rows, number, row);
+    const { instructions, rows } = await chunk(number);
+    return read(instructions, rows, number, row);
   }
-  function read(queries, rows, number, row) {
-    const [instruction, reference] = queries[group[row] - firstQuery[number]];
+  function read(instructions, rows, number, row) {
+    const [instruction, reference] = instructions[group[row] - firstInstruction[number]];
     const [candidate, rationale, error, thoughts, probabilities, source, cut, columns] = rows[row - firstRow[number]];
     return { row, instruction, reference, candidate, rationale, error, thoughts, probabilities, source, cut, columns };
   }
   const ofAspect = (column, aspect, row) => column[aspect * N + row];
-  function together(row) {  // the rows of the same query
+  function together(row) {  // the rows of the same instruction
     let begin = row, end = row;
     while (begin > 0 && group[begin - 1] === group[row]) begin--;
     while (end < N - 1 && group[end + 1] === group[row]) end++;
@@ -291,7 +291,7 @@
 
   const state = { rows: [], at: -1, beside: -1, turn: 0, shown: 0, chosen: new Map() };
   const ORDERS = [
-    ["query", "Query", null, false],
+    ["instruction", "Instruction", null, false],
     ["overall", "Overall score", overall, true],
     ...head.aspects.map((name, aspect) => [name, name, (row) => {
       const mean = ofAspect(expected, aspect, row), score = ofAspect(scores, aspect, row);
@@ -356,10 +356,10 @@
     const found = [];
     let looked = 0, painted = performance.now();
     for (let place = 0; place < rows.length;) {
-      const number = chunkOf(rows[place]), { queries, rows: texts } = await chunk(number);
+      const number = chunkOf(rows[place]), { instructions, rows: texts } = await chunk(number);
       if (turn !== state.turn) return undefined;
       for (; place < rows.length && rows[place] < firstRow[number + 1]; place++) {
-        const each = read(queries, texts, number, rows[place]);
+        const each = read(instructions, texts, number, rows[place]);
         const said = [head.ids[each.row], head.series[series[each.row]].label, each.instruction, each.reference,
           each.candidate, each.rationale, each.error].join("\n").toLowerCase();
         if (words.every((word) => said.includes(word))) found.push(each.row);
@@ -412,7 +412,7 @@
       role: "option", id: "line-" + place, class: "line", "aria-selected": String(place === state.at),
       "aria-setsize": state.rows.length, "aria-posinset": place + 1, onclick: () => choose(place, "open"),
     },
-    make("span", { class: "query" }, head.snippets[group[row]] || "(empty)"),
+    make("span", { class: "instruction" }, head.snippets[group[row]] || "(empty)"),
     make("span", { class: "who" }, dot(series[row]), head.series[series[row]].label,
       make("span", { class: "muted" }, " · " + head.ids[row]), state.chosen.has(row) ? " ✓" : null),
     marks);
@@ -500,7 +500,7 @@
   }
   function body(shown, limit) {
     return [
-      make("h3", {}, "Query"), prose(shown[0].instruction, limit),
+      make("h3", {}, "Instruction"), prose(shown[0].instruction, limit),
       make("div", { class: shown.length > 1 ? "cards pair" : "cards" },
         make("section", { class: "card reference", "aria-label": "Reference" }, make("h4", {}, "Reference"),
           shown[0].reference === null && shown[0].instruction !== null

@@ -73,9 +73,9 @@ def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgemen
 
 
 class _Chunks:
-    """The judgements as the page reads them: whole queries together, about `CHUNK` characters each.
+    """The judgements as the page reads them: whole instructions together, about `CHUNK` characters each.
 
-    A chunk is `{"queries": [[instruction, reference] …], "rows": [[…] …]}`; a row holds its candidate,
+    A chunk is `{"instructions": [[instruction, reference] …], "rows": [[…] …]}`; a row holds its candidate,
     rationale, error, thoughts, probabilities (or null), source, characters of the candidate that were cut, and
     columns.
     """
@@ -85,28 +85,30 @@ class _Chunks:
         self.sizes: list[list[int]] = []
 
     def __iter__(self) -> Iterator[bytes]:
-        """Each chunk; `sizes` grows by its number of queries and of rows."""
-        queries: list[Any] = []
+        """Each chunk; `sizes` grows by its number of instructions and of rows."""
+        instructions: list[Any] = []
         rows: list[Any] = []
         size = 0
-        of_query = self._judgements.columns.group.tolist()
-        for _, together in groupby(zip(of_query, self._judgements, strict=True), key=lambda item: item[0]):
+        of_instruction = self._judgements.columns.group.tolist()
+        for _, together in groupby(
+            zip(of_instruction, self._judgements, strict=True), key=lambda item: item[0]
+        ):
             if size >= CHUNK:
-                yield self._close(queries, rows)
-                queries, rows, size = [], [], 0
+                yield self._close(instructions, rows)
+                instructions, rows, size = [], [], 0
             known: Text | None = None
             for _, (line, text) in together:
                 known = known or text
                 rows.append(self._row(line, text))
                 size += len(line["rationale"] or "") + len(text.candidate if text else "")
-            queries.append([known.instruction, known.reference] if known else [None, None])
+            instructions.append([known.instruction, known.reference] if known else [None, None])
             size += len(known.instruction) + len(known.reference or "") if known else 0
         if rows:
-            yield self._close(queries, rows)
+            yield self._close(instructions, rows)
 
-    def _close(self, queries: list[Any], rows: list[Any]) -> bytes:
-        self.sizes.append([len(queries), len(rows)])
-        return json.dumps({"queries": queries, "rows": rows}).encode()
+    def _close(self, instructions: list[Any], rows: list[Any]) -> bytes:
+        self.sizes.append([len(instructions), len(rows)])
+        return json.dumps({"instructions": instructions, "rows": rows}).encode()
 
     def _row(self, line: dict[str, Any], text: Text | None) -> list[Any]:
         aspects = self._judgements.rubric.aspects

@@ -1,0 +1,70 @@
+"""How commands explain themselves: groups of commands, whole descriptions, and an example for each.
+
+It is plain text, so that it loads no Rich and reads the same in a terminal, a pipe and a log.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+
+class _WithExample:
+    """Prints the epilog as an example: its lines as they are, not wrapped."""
+
+    epilog: str | None
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        if self.epilog:
+            with formatter.section("Example"):
+                for line in self.epilog.splitlines():
+                    formatter.write(f"{'':{formatter.current_indent}}{line}\n")
+
+
+class ExplainedCommand(_WithExample, TyperCommand):
+    """A command whose arguments are shown by their metavar alone; Typer would add their Python type."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [
+            self.options_metavar or "",
+            *(_name(each) for each in self.get_params(ctx) if _is_argument(each)),
+        ]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is None:
+                continue
+            if _is_argument(parameter):
+                sections["Arguments"].append((_name(parameter), record[1]))
+            else:
+                sections["Options"].append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
+class CommandGroup(_WithExample, TyperGroup):
+    """Commands under the headings of their `rich_help_panel`, each with its whole description."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for name in self.list_commands(ctx):
+            command: Any = self.get_command(ctx, name)
+            if not command.hidden:
+                heading = getattr(command, "rich_help_panel", None) or "Commands"
+                sections.setdefault(heading, []).append((name, command.get_short_help_str(limit=1000)))
+        width = max((len(name) for records in sections.values() for name, _ in records), default=0)
+        for heading, records in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), description) for name, description in records])
+
+
+def _is_argument(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "argument")
+
+
+def _name(parameter: Any) -> str:
+    return str(parameter.metavar or parameter.name.upper())
