@@ -142,7 +142,7 @@ def test_every_record_of_an_export_says_who_judged_and_the_runs_notices(
         assert len(records) == (8 if to == "alpaca-eval" else 12)
         assert {(record["model"], record["notice"]) for record in records} == {(str(model), DRY)}
     assert table.schema.metadata[b"localjudge.notice"].decode() == DRY
-    assert table.schema.metadata[b"localjudge.models.model"].decode() == str(model)
+    assert table.schema.metadata[b"localjudge.model"].decode() == str(model)
 
 
 def test_an_inspect_log_says_what_its_run_is(cli: Cli, dry: Path) -> None:
