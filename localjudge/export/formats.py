@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,8 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
     if to == "inspect":
         refuse_other_files(out)
     manifest = read_manifest(folder)
+    if any(same_file(name, out) for start in manifest["starts"] for name in start["inputs"]):
+        raise UsageError(f"--out {out}: is an input of this run; choose another name")
     aspects = Rubric.model_validate(manifest["rubric"]).aspects
     notices = read_notices(folder)
     origin = {MODEL: manifest["model"]["name"], NOTICE: "\n".join(notices) or None}
@@ -73,6 +76,14 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror or error}") from None
     return rows
+
+
+def same_file(one: str | Path, other: str | Path) -> bool:
+    """Return whether two paths are one file that is there."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
 
 
 def refuse_other_files(out: Path) -> None:
