@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 from localjudge.errors import UsageError
@@ -58,11 +59,17 @@ def is_line(line: Any, aspects: Sequence[str]) -> bool:
     if line["status"] == "failed":
         return isinstance(line["error"], str)
     return line["status"] == "judged" and all(
-        isinstance(line.get(aspect), int)
-        and isinstance(line.get(f"{aspect}_expected", ""), float | int | None)
-        and isinstance(line.get(f"{aspect}_probabilities", ""), list | None)
+        type(line.get(aspect)) is int
+        and _is_finite(line.get(f"{aspect}_expected", ""))
+        and isinstance(shares := line.get(f"{aspect}_probabilities", ""), list | None)
+        and all(share is not None and _is_finite(share) for share in shares or ())
         for aspect in aspects
     )
+
+
+def _is_finite(value: Any) -> bool:
+    """Return whether this is None or a number that is neither NaN nor infinite."""
+    return value is None or type(value) is int or (type(value) is float and isfinite(value))
 
 
 def given_to(line: dict[str, Any], row: Row | Failure, number: int) -> dict[str, Any]:

@@ -302,3 +302,27 @@ def test_an_audit_without_rows_ends_with_2(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("{}\n")
     end = cli("audit", tmp_path / "rows.jsonl", "--out", tmp_path / "audit")
     assert (end.code, "an audit needs rows" in end.err) == (2, True)
+
+
+def test_an_audit_changes_nothing_in_a_folder_that_holds_something_else(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 2)
+    judge = ["--model", model, "--rubric", short_rubric, "--max-rationale-tokens", 2]
+    own = rows.read_bytes()
+    end = cli("audit", rows, "--out", tmp_path, *judge)
+    assert (end.code, "no audit has written it" in end.err) == (2, True)
+    assert rows.read_bytes() == own
+
+    assert cli("score", rows, "--out", tmp_path / "mine" / "rows", *judge).code == 0
+    kept = (tmp_path / "mine" / "rows" / "judgements.jsonl").read_bytes()
+    end = cli("audit", rows, "--out", tmp_path / "mine", *judge)
+    assert (end.code, [file.name for file in (tmp_path / "mine").iterdir()]) == (2, ["rows"])
+    assert (tmp_path / "mine" / "rows" / "judgements.jsonl").read_bytes() == kept
+
+    out = tmp_path / "audit"
+    assert cli("audit", rows, "--out", out, *judge).code == 0
+    audited = (out / "rows.jsonl").read_bytes()
+    end = cli("audit", rows, "--out", out, *judge, "--seed", 1)
+    assert (end.code, "holds another run; it differs in seed" in end.err) == (2, True)
+    assert (out / "rows.jsonl").read_bytes() == audited

@@ -13,6 +13,7 @@ import pytest
 from conftest import Cli, write_rows
 
 from localjudge import UsageError
+from localjudge.export.inspect_log import _file_names
 from localjudge.export.tabular import write_csv, write_jsonl, write_parquet
 from localjudge.line_format import to_line
 from localjudge.records import Judgement
@@ -133,6 +134,26 @@ def test_inspect_reads_what_it_was_given(cli: Cli, run: Path, tmp_path: Path) ->
             {"tact": line["tact"], "wit": line["wit"]} if line["status"] == "judged" else {}
         )
     assert not lines
+
+
+@pytest.mark.parametrize("other", ["thesis.txt", ".hidden", "folder.eval/thesis.txt"])
+def test_a_folder_with_other_files_is_never_replaced_by_logs(
+    cli: Cli, run: Path, tmp_path: Path, other: str
+) -> None:
+    pytest.importorskip("inspect_ai.log")
+    out = tmp_path / "mine"
+    (out / other).parent.mkdir(parents=True)
+    (out / other).write_text("mine")
+    (out / "old.eval").write_text("a log")
+    end = cli("export", run, "--to", "inspect", "--out", out)
+    assert (end.code, "which is no log of Inspect's; name a folder that is new" in end.err) == (2, True)
+    assert ((out / other).read_text(), (out / "old.eval").exists()) == ("mine", True)
+
+
+def test_systems_whose_names_differ_in_signs_or_case_get_a_log_each() -> None:
+    names = _file_names(["模型甲", "模型乙", "A b", "a/b", "a_b", "..", "x" * 300, "x" * 301])
+    assert len({name.lower() for name in names.values()}) == 8
+    assert all(len(name) < 120 and "/" not in name for name in names.values())
 
 
 @pytest.mark.parametrize(

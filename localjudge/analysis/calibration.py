@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from localjudge.analysis.interval import UNDEFINED
 from localjudge.analysis.labels import Labels
@@ -55,6 +57,18 @@ class AspectMap(_Record):
     after: float | None
     constant: float | None
     gain: Interval
+
+    @model_validator(mode="after")
+    def _is_a_map(self) -> Self:
+        if not self.x or len(self.x) != len(self.y):
+            raise ValueError("x and y must have the same number of points, one at least")
+        if not all(map(isfinite, (*self.x, *self.y))):
+            raise ValueError("x and y must be finite")
+        if any(left >= right for left, right in pairwise(self.x)) or any(
+            left > right for left, right in pairwise(self.y)
+        ):
+            raise ValueError("x must rise from point to point, and y must not fall")
+        return self
 
     @property
     def has_gain(self) -> bool:

@@ -15,6 +15,7 @@ from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settin
 from localjudge.rows.columns import Columns, as_row
 from localjudge.rows.inputs import find_inputs, read_records
 from localjudge.rubrics.rubric import Rubric, Scale, Template
+from localjudge.runs.notices import exported
 from localjudge.runs.summary import Summary
 
 
@@ -31,7 +32,8 @@ def import_scores(
 
     A score is looked for as a label is (`localjudge.analysis.labels`), and of several in a list the first is
     taken. Where numbers are not whole, they become the expected scores, and the nearest whole numbers the
-    integers. A row without a score of every aspect becomes a failure.
+    integers. A row without a score of every aspect becomes a failure. Notices in the files, which are exported
+    runs then, become notices of the run.
 
     Args:
         files: rows with their scores.
@@ -61,6 +63,8 @@ def import_scores(
         "rubric": rubric.digest,
         "model": hashlib.sha256(judge.encode()).hexdigest(),
     }
+    records = (record for name in names for _, record in read_records(name) if not isinstance(record, str))
+    found = tuple(dict.fromkeys(notice for record in records for notice in exported(record)))
     return write_run(
         out,
         _outcomes(names, rubric, settings, columns_of(rubric.aspects, mapping), columns or {}),
@@ -69,6 +73,8 @@ def import_scores(
         model=judge,
         inputs=[str(Path(name).resolve()) for name in names],
         columns=columns or {},
+        dry_run=any(notice.startswith("dry run") for notice in found),
+        inherited_notices=found,
     )
 
 

@@ -24,7 +24,8 @@ from localjudge.analysis.measured_texts import judged_rows
 from localjudge.analysis.scores import Floats, Integers, Scores
 from localjudge.errors import UsageError
 from localjudge.rows.columns import COLUMN_NAMES
-from localjudge.rows.inputs import find_inputs, read_records
+from localjudge.rows.inputs import STDIN, find_inputs, read_records
+from localjudge.runs.notices import exported
 
 _ANNOTATOR = ("annotator", "rater", "labeller", "labeler", "judge")
 _UNNAMED = "annotator"
@@ -100,6 +101,8 @@ def read_labels(
         UsageError: a file cannot be read, a label is no number, or no label belongs to any row.
     """
     names = find_inputs(files)
+    if special := [name for name in names if name == STDIN or not Path(name).is_file()]:
+        raise UsageError(f"--labels {special[0]}: is read more than once; write it to a file first")
     reading = _Matching(scores, columns_of(scores.aspects, mapping), inputs)
     for name in names:
         for number, record in read_records(name):
@@ -151,7 +154,7 @@ def _number(value: Any, column: str, where: str) -> float | None:
     if value is None or (isinstance(value, str) and value.strip().lower() in _NONE):
         return None
     try:
-        number = float(value)
+        number = float("" if isinstance(value, bool) else value)
     except (TypeError, ValueError):
         raise UsageError(f"{where}: {column!r} holds {str(value)[:40]!r}, which is no number") from None
     if number != number:
@@ -177,11 +180,15 @@ class _Matching:
         self._given: dict[tuple[int, str, str], int] = defaultdict(int)
         self._records = self._lost = 0
         self._seen: set[str] = set()
+        self._notices: dict[str, None] = {}
 
     def add(self, record: Mapping[str, Any] | str, where: str) -> None:
         if isinstance(record, str):
             raise UsageError(f"{where}: {record}")
         self._records += 1
+        self._notices |= dict.fromkeys(exported(record))
+        if any(notice.startswith("dry run") for notice in self._notices):
+            raise UsageError(f"{where}: scores of a dry run, which mean nothing, are no labels")
         self._seen.update(record)
         if isinstance(record.get("scores"), Mapping):
             self._seen.update(record["scores"])
@@ -236,6 +243,7 @@ class _Matching:
         notes = []
         if self._lost:
             notes.append(f"{self._lost} of {self._records} label records belong to no judged row")
+        notes += [f"the labels are scores of a run with this notice: {notice}" for notice in self._notices]
         aspects = [aspect for aspect in self._scores.aspects if aspect in self._marks]
         return Labels(
             marks={

@@ -30,8 +30,11 @@ from localjudge.audit.perturbations import (
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.records import Failure, Row
+from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import read_rows
 from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_manifest import read_manifest
 from localjudge.runs.scoring import RowSource, RunObserver, Stopping, score_run
 from localjudge.system.durable import replacing
 
@@ -122,17 +125,20 @@ def run_audit(
 
     Returns:
         Whether all three runs are complete; False where they were stopped.
+
+    Raises:
+        UsageError: the folder holds something else, or an audit with other settings; nothing was written.
     """
-    file = _write_rows(sample.perturbed, out)
-    perturbed = list(read_rows([str(file)]))
-    originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
-    elsewhere = Random(seed).sample(originals, len(originals))
 
     def judged(judge: Judge, name: str, rows: Sequence[Row | Failure]) -> bool:
-        source = RowSource(rows, [str(file)])
+        source = RowSource(rows, [str(out / ROWS)])
         return score_run(judge, source, out / name, observer=observer, stopping=stopping).complete
 
     with judge_by(rubric) as judge:
+        _refuse_another(judge, out)
+        perturbed = list(read_rows([str(_write_rows(sample.perturbed, out))]))
+        originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
+        elsewhere = Random(seed).sample(originals, len(originals))
         if not (judged(judge, RUNS[0], perturbed) and judged(judge, AGAIN, elsewhere)):
             return False
     other_rubric = reordered(rubric)
@@ -140,6 +146,37 @@ def run_audit(
         return True
     with judge_by(other_rubric) as judge:
         return judged(judge, REORDERED, originals)
+
+
+def _refuse_another(judge: Judge, out: Path) -> None:
+    """See that the folder is new, or holds an audit by the same judge.
+
+    Raises:
+        UsageError: it holds something else, or another judge's audit.
+    """
+    runs = [out / name for name in RUNS if (out / name).exists()]
+    if not runs and not (out / ROWS).exists():
+        return
+    if not _is_of_audit(out / ROWS):
+        raise UsageError(
+            f"--out {out}: its {ROWS} is missing, or no audit has written it; choose another folder"
+        )
+    for folder in runs:
+        inputs = [Path(name).name for start in read_manifest(folder)["starts"] for name in start["inputs"]]
+        if set(inputs) != {ROWS}:
+            raise UsageError(f"--out {folder}: holds a run that is no audit's; choose another folder")
+    if runs:
+        RunDirectory(out / RUNS[0]).refuse_another(judge)
+
+
+def _is_of_audit(file: Path) -> bool:
+    """Return whether a file begins as `_write_rows` writes it."""
+    try:
+        with file.open("rb") as stream:
+            first = json.loads(stream.readline(MAX_ROW_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(first, dict) and _SAMPLED in first
 
 
 def sampled_row(line: Mapping[str, Any]) -> int:

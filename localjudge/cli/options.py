@@ -171,6 +171,9 @@ def input_extras(inputs: Iterable[str]) -> list[str]:
     return ["parquet"] if any(name.endswith(".parquet") for name in inputs) else []
 
 
+_OF_A_RUN = ("run.json", "judgements.jsonl", "set-aside.jsonl", "summary.json")
+
+
 def check_out_file(out: Path) -> None:
     """See that what is to be written takes the place of a file, and never of a folder or a device.
 
@@ -179,6 +182,8 @@ def check_out_file(out: Path) -> None:
     """
     if os.path.exists(out) and not os.path.isfile(out):
         raise UsageError(f"--out {out}: is no file; name one that is new or is to be replaced")
+    if out.name in _OF_A_RUN and (out.parent / "run.json").exists():
+        raise UsageError(f"--out {out}: is a file of a run; choose another name")
 
 
 def check_out(out: Path) -> None:

@@ -227,6 +227,8 @@ def import_scores(
     from localjudge.analysis.imported_scores import import_scores
     from localjudge.analysis.labels import parse_mapping
     from localjudge.rows.columns import parse_columns
+    from localjudge.runs.notices import headed
+    from localjudge.runs.reader import read_notices
 
     lowest, dash, highest = scale.partition("-")
     if not (dash and lowest.isdecimal() and highest.isdecimal()):
@@ -240,7 +242,7 @@ def import_scores(
         parse_mapping(mapping or (), aspect),
         parse_columns(column or ()),
     )
-    print_table(summary.table())
+    print_table(headed(read_notices(out), summary.table()))
     print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
 
 

@@ -34,7 +34,7 @@ from localjudge.constraint.token_table import UNREACHABLE, TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError
 from localjudge.rubrics.rubric import Rubric
-from localjudge.system.cache import keep
+from localjudge.system.cache import keep, recalled
 
 _FORMAT = "4"
 _SENTENCE_ENDS = tuple(mark.encode() for mark in (".", "!", "?", "…", "。", "！", "？", "।", "؟"))  # noqa: RUF001
@@ -274,6 +274,6 @@ def _distances(
 def _load(file: Path, key: str) -> TokenTable | None:
     """The table in a cache file; None where there is none, or only a damaged or a foreign one."""
     try:
-        return TokenTable.load(file, key)
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+        return TokenTable.load(recalled(file), key)
+    except (OSError, ValueError, KeyError, EOFError, TypeError, MemoryError, zipfile.BadZipFile):
         return None

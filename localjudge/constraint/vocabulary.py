@@ -17,6 +17,7 @@ from typing import Any
 
 from localjudge.errors import ModelError
 
+_LARGEST = 2**24
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -67,6 +68,8 @@ def read_vocabulary(tokenizer: Any, size: int, ends: Iterable[int]) -> Vocabular
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise ModelError("the tokenizer has no tokenizer.json form; use a model that ships one")
+    if size > _LARGEST:
+        raise ModelError(f"config.json says vocab_size {size:,}; no model has more than {_LARGEST:,} tokens")
     layout = json.loads(backend.to_str())
     to_bytes = _piece_reader(layout)
     added = set(backend.get_added_tokens_decoder())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,18 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
         The rows written.
 
     Raises:
-        UsageError: no such form, no run, or texts that are not where they were.
+        UsageError: no such form, no run, texts that are not where they were, or for `inspect` a folder that
+            holds anything but Inspect's logs.
     """
     if to not in FORMS:
         raise UsageError(f"--to {to}: there are {', '.join(FORMS)}")
     if to in ("parquet", "inspect"):
         require(f"--to {to}", to)
+    if to == "inspect":
+        refuse_other_files(out)
     manifest = read_manifest(folder)
+    if any(same_file(name, out) for start in manifest["starts"] for name in start["inputs"]):
+        raise UsageError(f"--out {out}: is an input of this run; choose another name")
     aspects = Rubric.model_validate(manifest["rubric"]).aspects
     notices = read_notices(folder)
     origin = {MODEL: manifest["model"]["name"], NOTICE: "\n".join(notices) or None}
@@ -63,11 +68,41 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
                 )
             else:
                 rows = inspect.write(lines_with_texts(folder), manifest, aspects, scratch, notices)
-            if scratch.is_dir() and out.is_dir():
-                shutil.rmtree(out)
+            if to == "inspect" and out.is_dir():
+                refuse_other_files(out)
+                for log in out.iterdir():
+                    log.unlink()
+                out.rmdir()
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror or error}") from None
     return rows
+
+
+def same_file(one: str | Path, other: str | Path) -> bool:
+    """Return whether two paths are one file that is there."""
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def refuse_other_files(out: Path) -> None:
+    """See that a folder to be replaced is new, or holds Inspect's logs and nothing else.
+
+    Raises:
+        UsageError: it is no folder, or holds something else.
+    """
+    if out.is_symlink() or (out.exists() and not out.is_dir()):
+        raise UsageError(f"--out {out}: is no folder; name one that is new")
+    others = [each.name for each in out.iterdir() if not _is_log(each)] if out.is_dir() else []
+    if others:
+        raise UsageError(
+            f"--out {out}: holds {min(others)}, which is no log of Inspect's; name a folder that is new"
+        )
+
+
+def _is_log(file: Path) -> bool:
+    return file.suffix == ".eval" and file.is_file() and not file.is_symlink()
 
 
 def lines_with_texts(folder: Path) -> Iterator[dict[str, Any]]:

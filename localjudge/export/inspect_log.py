@@ -11,6 +11,7 @@ from typing import Any
 from localjudge.runs.notices import kinds
 
 Line = Mapping[str, Any]
+_LONGEST_STEM = 100
 
 
 def write(
@@ -28,6 +29,7 @@ def write(
     for line in lines:
         samples[line["system"] or "unnamed"].append(_sample(line, aspects))
     folder.mkdir()
+    names = _file_names(samples)
     for system, theirs in samples.items():
         spec = EvalSpec(
             created=start["started"],
@@ -43,8 +45,23 @@ def write(
             },
         )
         log = EvalLog(status="success", eval=spec, samples=theirs)
-        write_eval_log(log, str(folder / f"{re.sub(r'[^0-9A-Za-z._-]+', '_', system)}.eval"))
+        write_eval_log(log, str(folder / names[system]))
     return sum(map(len, samples.values()))
+
+
+def _file_names(systems: Iterable[str]) -> dict[str, str]:
+    """Return a file name for each system; no two are equal, whatever the case and the signs in their names."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for system in systems:
+        stem = re.sub(r"[^0-9A-Za-z._-]+", "_", system)[:_LONGEST_STEM]
+        name, number = stem, 1
+        while name.lower() in taken:
+            number += 1
+            name = f"{stem}-{number}"
+        taken.add(name.lower())
+        names[system] = f"{name}.eval"
+    return names
 
 
 def _sample(line: Line, aspects: Sequence[str]) -> Any:

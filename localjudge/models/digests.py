@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from localjudge.system.cache import cache_folder, keep
+from localjudge.system.cache import cache_folder, keep, recalled
 
 MANIFEST = "localjudge-manifest.json"
 """What `models verify` writes into a model directory; no file of the model's own."""
@@ -21,7 +22,9 @@ DECISIVE = (
 """The endings of files that decide a model's answers: weights, configurations, chat templates, vocabularies."""
 
 _LEGAL = ("license", "notice", "readme")
-"""How files begin that are text about the model, whatever their ending."""
+"""How files begin that are text about the model, if they end with .txt."""
+
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 _PIECE = 8 * 2**20
 """Bytes that are read at a time."""
@@ -84,13 +87,15 @@ def read_digests(
     """
     memory_file = cache_folder() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:32]}.json"
     try:
-        memory = json.loads(memory_file.read_text())
-    except (OSError, ValueError):
+        memory = json.loads(recalled(memory_file).read_text())
+    except (OSError, ValueError, RecursionError):
         memory = {}
     found, worth_remembering, remembered = {}, {}, set()
     for name, file in model_files(folder).items():
         stamp, changed = _stamp(file)
         known = None if afresh or not isinstance(memory, dict) else memory.get(stamp)
+        if known is not None and not (isinstance(known, str) and _SHA256.fullmatch(known)):
+            known = None
         if known is not None:
             remembered.add(name)
         found[name] = known or _sha256(file, read)
@@ -106,9 +111,13 @@ def decisive_digest(files: Mapping[str, str]) -> str:
     decisive = {
         name: digest
         for name, digest in files.items()
-        if name.endswith(DECISIVE) and not name.rpartition("/")[2].lower().startswith(_LEGAL)
+        if name.endswith(DECISIVE) and not _is_legal(name.rpartition("/")[2].lower())
     }
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def _is_legal(name: str) -> bool:
+    return name.startswith(_LEGAL) and name.endswith(".txt")
 
 
 def _stamp(file: Path) -> tuple[str, int]:

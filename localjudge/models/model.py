@@ -73,6 +73,11 @@ class Model:
             pickled = any(file.name.lower().endswith(PICKLED) for file in self.path.iterdir())
             what = "only pickled weights, which can run code when loaded" if pickled else "no weights"
             raise ModelError(f"model {self.name}: {self.path} holds {what}; safetensors files are needed")
+        if (self.path / "adapter_config.json").exists():
+            raise ModelError(
+                f"model {self.name}: {self.path} holds an adapter (adapter_config.json), which one engine "
+                "loads and another ignores; merge it into the weights, or take it away"
+            )
         return self
 
     @property
@@ -92,6 +97,12 @@ class Model:
             raise ModelError(
                 f"model {self.name}: config.json names kernels of the hub ({', '.join(kernels)}), which are "
                 "programs, and nothing is fetched; take them out of config.json"
+            )
+        if named := read_document(self.path / "config.json", self.name).get("transformers_weights"):
+            raise ModelError(
+                f"model {self.name}: config.json names weights of its own (transformers_weights: "
+                f"{str(named)[:80]}), which not every engine reads; name the file model.safetensors and take "
+                "this out"
             )
         try:
             return AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)

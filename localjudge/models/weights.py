@@ -26,6 +26,7 @@ _BITS = {
     "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8,
     "F8_E5M2FNUZ": 8, "F16": 16, "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
 }  # fmt: skip
+_MOST_DIMENSIONS = 64  # of a tensor in PyTorch
 _LFS = b"version https://git-lfs.github.com/spec/"
 # How families name the matrix that token ids are looked up in.
 _EMBEDDINGS = (
@@ -106,7 +107,9 @@ def _tensor(name: str, entry: Any) -> tuple[Tensor, int]:
     if dtype not in _BITS:
         raise ModelError(f"its header is broken: {name} is of no known type, {str(dtype)[:40]!r}")
     numbers = [begin, end, *shape] if isinstance(shape, list) else [None]
-    if not all(type(number) is int and number >= 0 for number in numbers):
+    if len(numbers) > _MOST_DIMENSIONS or not all(
+        type(number) is int and 0 <= number < 2**63 for number in numbers
+    ):
         raise ModelError(f"its header is broken: the shape or place of {name} is no list of whole numbers")
     if math.prod(shape) * _BITS[dtype] != 8 * (end - begin):
         raise ModelError(f"its header is broken: {name} does not take {end - begin:,} bytes as {dtype} {shape}")
@@ -139,6 +142,10 @@ def read_index(folder: Path) -> WeightIndex | None:
         raise ModelError(f"{INDEX}: cannot be read: {type(error).__name__}: {error}") from None
     if not whole or any(Path(shard).name != shard for shard in shards.values()):
         raise ModelError(f"{INDEX}: its weight_map does not name a file of this directory for each tensor")
+    # Hidden files and other endings have no part in the model's digest, and others may be pickles.
+    odd = [name for name in shards.values() if name.startswith(".") or not name.endswith(".safetensors")]
+    if odd:
+        raise ModelError(f"{INDEX}: names {odd[0]}; weights must be safetensors files that are not hidden")
     return WeightIndex(shards, total)
 
 

@@ -200,16 +200,19 @@ def _undeclared(backend: Any, controls: Iterable[int], template: str) -> set[int
 
 @contextmanager
 def _panics_as_errors() -> Iterator[None]:
-    """Turn a panic of the tokenizers library, which derives from BaseException, into a ValueError.
+    """Turn a panic of the tokenizers library, which derives from BaseException, or its plain Exception into a
+    ValueError.
 
     Its regular expressions give up on some texts after very many steps. The library has printed the panic to
-    stderr before Python sees it.
+    stderr before Python sees it. An Exception says, for instance, that a tokenizer without a token for unknown
+    characters met one.
     """
     try:
         yield
     except BaseException as error:
         # The type cannot be imported.
-        if (type(error).__module__, type(error).__name__) != ("pyo3_runtime", "PanicException"):
+        is_panic = (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")
+        if not is_panic and type(error) is not Exception:
             raise
         raise ValueError(f"the tokenizer gives up on the text: {' '.join(str(error).split())}") from None
 

@@ -92,7 +92,10 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
     texts = {field: None if isinstance(text, float) and text != text else text for field, text in texts.items()}
     for field in ("id", "system"):
         if isinstance(texts.get(field), int | float):
-            texts[field] = str(texts[field])
+            try:
+                texts[field] = str(texts[field])
+            except ValueError as error:
+                return unreadable(source, f"{taken[field]!r}, the {field}, is too large a number: {error}")
     problem = _problem(texts, taken, record)
     identity = texts.get("id") or None
     identity = identity if isinstance(identity, str) else None

@@ -52,7 +52,8 @@ def find_inputs(names: Sequence[str]) -> list[str]:
             if path.is_dir():
                 raise UsageError(f"{match}: a folder; name its files, for instance {match.rstrip('/')}/*.jsonl")
             try:
-                path.open("rb").close()
+                if path.is_file() or not path.exists():  # opening a pipe would take its writer's rows
+                    path.open("rb").close()
             except OSError as error:
                 raise UsageError(f"{match}: {error.strerror}") from None
             _kind(match)

@@ -129,10 +129,10 @@ class Rubric(_Part):
             raise RubricError(f"rubric {where}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise RubricError(f"rubric {where}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise RubricError(f"rubric {where}: not TOML: {error}") from None
-        if guard:
-            document.setdefault("prompt", {})["guard"] = True
+        if guard and isinstance(document.setdefault("prompt", {}), dict):
+            document["prompt"]["guard"] = True
         try:
             return cls.model_validate(document)
         except ValidationError as error:

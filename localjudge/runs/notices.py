@@ -15,6 +15,10 @@ from localjudge.errors import UsageError
 from localjudge.models.model_manifest import in_words
 
 DRY_RUN = "dry-run"
+KINDS = (
+    "dry run", "bundled model", "changed model", "incomplete", "part", "guarded", "truncated", "calibrated",
+)  # fmt: skip
+"""How notices begin."""
 
 
 def notices(manifest: Mapping[str, Any], complete: bool, rows: int, truncated: int) -> tuple[str, ...]:
@@ -70,6 +74,12 @@ def together(names: Sequence[str], each: Sequence[Sequence[str]]) -> tuple[str, 
 def kinds(found: Iterable[str]) -> str:
     """Return the kinds of these notices, for a title: "dry run, incomplete"."""
     return ", ".join(dict.fromkeys(notice.partition(":")[0] for notice in found))
+
+
+def exported(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the notices that a record of an exported run carries; none for any other record."""
+    told = record.get("notice")
+    return tuple(line for line in told.split("\n") if line.startswith(KINDS)) if isinstance(told, str) else ()
 
 
 def headed(found: Iterable[str], *tables: RenderableType) -> Group:

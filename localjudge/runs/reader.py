@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import UsageError
+from localjudge.errors import RunMismatchError, UsageError
 from localjudge.line_format import arrow_schema, from_line, to_json
-from localjudge.records import Outcome
+from localjudge.records import Outcome, row_key, settings_digest
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices
-from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.run_manifest import MANIFEST, read_manifest
 
 JUDGEMENTS = "judgements.jsonl"
 SET_ASIDE = "set-aside.jsonl"
 SUMMARY = "summary.json"
+_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +96,51 @@ def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
     """The lines of a run, a torn last one left out.
 
     Raises:
-        RunMismatchError: the folder holds no run, or there is a line that is none of a run.
+        RunMismatchError: the folder holds no run, or there is a line that is none of this run: damaged, off the
+            scale, or made with other settings than those in `run.json`.
     """
-    aspects = read_manifest(folder)["rubric"]["aspects"]
-    return (line for _, line in read_journal(folder / JUDGEMENTS, aspects))
+    manifest = read_manifest(folder)
+    return _own_lines(folder / JUDGEMENTS, manifest)
+
+
+def _own_lines(file: Path, manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    aspects, scale = manifest["rubric"]["aspects"], manifest["rubric"]["scale"]
+    settings = settings_digest(manifest["settings"])
+    has_row_keys = "jury" not in manifest  # a jury's keys follow from its jurors'
+    for number, (_, line) in enumerate(read_journal(file, aspects), 1):
+        if has_row_keys and line["digest"] and line["key"] != _key(settings, line["digest"]):
+            raise RunMismatchError(
+                f"{file}:{number}: not made with the settings in {MANIFEST}: one of the two is another "
+                "run's, or was edited; where it is this line, delete it, and the same score command judges its "
+                "row again"
+            )
+        if line["status"] == "judged" and not all(_is_on(scale, line, aspect) for aspect in aspects):
+            raise RunMismatchError(
+                f"{file}:{number}: a score off the scale {scale['lowest']} to {scale['highest']}; delete this "
+                "line, and the same score command judges its row again"
+            )
+        yield line
+
+
+def _key(settings: bytes, digest: Any) -> str | None:
+    try:
+        return row_key(settings, bytes.fromhex(digest))
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_on(scale: Mapping[str, int], line: Mapping[str, Any], aspect: str) -> bool:
+    """Return whether an aspect's score, and the expected one but for rounding, are on the scale."""
+    lowest, highest, expected = scale["lowest"], scale["highest"], line[f"{aspect}_expected"]
+    on = bool(lowest <= line[aspect] <= highest)
+    return on and (expected is None or lowest - _ROUNDING <= expected <= highest + _ROUNDING)
 
 
 def is_complete(folder: Path) -> bool:
     """Return whether every row has its line, in the input's order: the summary, written last, says so."""
     try:
         return json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["complete"] is True
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 

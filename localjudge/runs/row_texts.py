@@ -11,12 +11,13 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.records import Row
 from localjudge.rows.formats import MAX_ROW_BYTES
-from localjudge.rows.inputs import STDIN, find_inputs, read_rows
+from localjudge.rows.inputs import EXAMPLES, STDIN, find_inputs, read_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,9 @@ def rows_again(manifest: Mapping[str, Any], moved: Iterable[str], problems: list
     for name, columns, max_row_bytes in sorted(inputs):
         if name == STDIN:
             problems.append("the rows came from stdin")
+            continue
+        if name != EXAMPLES and not moved and not Path(name).is_file():
+            problems.append(f"{name}: No such file, or none that can be read twice")
             continue
         try:
             found = find_inputs([name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import time
@@ -31,10 +32,14 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest: Any = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunMismatchError(f"{folder}: no run directory, it has no {MANIFEST}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunMismatchError(f"{file}: cannot be read: {error}") from None
     if not _is_whole(manifest) or manifest["format"] != FORMAT:
         raise RunMismatchError(f"{file}: not of the format {FORMAT} that this version of localjudge reads")
+    if manifest["settings"].get("rubric") != _rubric_digest(manifest["rubric"]):
+        raise RunMismatchError(
+            f"{file}: its rubric is not the one of its settings, which the lines were made with; it was edited"
+        )
     return dict(manifest)
 
 
@@ -46,10 +51,23 @@ def _is_whole(manifest: Any) -> bool:
         Rubric.model_validate(manifest["rubric"])
         names = [manifest["model"]["name"], *(name for start in manifest["starts"] for name in start["inputs"])]
         columns = [start["columns"] for start in manifest["starts"]]
+        started = [start["started"] for start in manifest["starts"]]
+        limits = [start.get("max_row_bytes", MAX_ROW_BYTES) for start in manifest["starts"]]
     except (ValidationError, KeyError, TypeError):
         return False
     parts = [manifest["settings"], *columns]
-    return bool(columns) and all(isinstance(part, dict) for part in parts) and set(map(type, names)) <= {str}
+    return (
+        bool(columns)
+        and all(isinstance(part, dict) for part in parts)
+        and all(isinstance(text, str) for text in [*names, *started])
+        and all(type(limit) is int and limit > 0 for limit in limits)
+    )
+
+
+def _rubric_digest(rubric: Mapping[str, Any]) -> str:
+    """Digest of a rubric as `run.json` holds it, by the fields that it had then: see `Rubric.digest`."""
+    decisive = {name: value for name, value in rubric.items() if name not in ("name", "description")}
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
 def as_json(content: Mapping[str, Any]) -> bytes:

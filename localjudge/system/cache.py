@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +22,22 @@ def cache_folder() -> Path:
         return Path.home() / ".cache" / "localjudge"
     except RuntimeError:  # a user without a home; a folder that others can write is no place for a cache
         return Path(os.devnull) / "localjudge"
+
+
+def recalled(file: Path) -> Path:
+    """Return a file of the cache to be read, which only this user can have written.
+
+    What another user can write decides nothing: a forged token table would decide scores.
+
+    Raises:
+        OSError: it is no file, is another user's, or others can write it.
+    """
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise FileNotFoundError(errno.ENOENT, "no file", str(file))
+    if hasattr(os, "getuid") and (status.st_uid not in (0, os.getuid()) or status.st_mode & 0o002):
+        raise PermissionError(errno.EPERM, "another user can write it", str(file))
+    return file
 
 
 def keep(file: Path, write: Callable[[Path], object]) -> None:
