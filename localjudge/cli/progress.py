@@ -78,9 +78,9 @@ class Progress(RunObserver):
         parts = [f"{self._rows} of {self._total} rows"]
         if self._failed:
             parts.append(f"{self._failed} failed")
-        parts += [f"{rate:.1f} rows/s", f"{self._tokens / seconds:.0f} tokens/s", f"{_clock(seconds)} gone"]
+        parts += [f"{rate:.1f} rows/s", f"{self._tokens / seconds:.0f} tokens/s", f"elapsed {_clock(seconds)}"]
         if 0 < self._rows < self._total:
-            parts.append(f"{_clock((self._total - self._rows) / rate)} left")
+            parts.append(f"remaining {_clock((self._total - self._rows) / rate)}")
         return Styled(" · ".join(parts))
 
 
