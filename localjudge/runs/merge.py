@@ -79,6 +79,9 @@ def _read(folder: Path) -> _ShardRun:
     manifest = read_manifest(folder)
     if manifest["shard"] is None:
         raise UsageError(f"{folder}: is no shard; it holds the whole input")
+    start = manifest["starts"][-1]
+    if missing := {"input_digest", "input_rows"} - start.keys():
+        raise UsageError(f"{folder}: its run.json lacks {min(missing)}; run its score command again")
     return _ShardRun(folder, manifest, Shard.parse(manifest["shard"], {}), is_complete(folder))
 
 

@@ -68,11 +68,18 @@ def _is_on(scale: Mapping[str, int], line: Mapping[str, Any], aspect: str) -> bo
 
 
 def is_complete(folder: Path) -> bool:
-    """Return whether every row has its line, in the input's order: the summary, written last, says so."""
+    """Return whether every row has its line, in the input's order: the summary, written last, says so, and
+    counts as many rows as there are lines."""
     try:
-        return json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["complete"] is True
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        return summary["complete"] is True and summary["rows"] == _count_lines(folder / JUDGEMENTS)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
+
+
+def _count_lines(file: Path) -> int:
+    with file.open("rb") as stream:
+        return sum(piece.count(b"\n") for piece in iter(lambda: stream.read(2**20), b""))
 
 
 def read_notices(folder: Path) -> tuple[str, ...]:
