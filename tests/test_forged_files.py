@@ -123,6 +123,14 @@ def test_a_run_that_has_lost_lines_is_complete_no_more(cli: Cli, run: Path) -> N
     assert (end.code, "incomplete: 2 of 6 rows" in end.out) == (0, True)
 
 
+@pytest.mark.parametrize("name", ["run.json", "judgements.jsonl"])
+def test_a_pipe_in_a_run_is_not_waited_for(cli: Cli, run: Path, name: str) -> None:
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    end = cli("show", run)
+    assert (end.code, f"{name}: is no file" in end.err) == (2, True)
+
+
 @pytest.mark.parametrize("file", ["run.json", "summary.json"])
 def test_json_that_is_nested_without_end_is_one_line(cli: Cli, run: Path, file: str) -> None:
     (run / file).write_text("[" * 100_000)
