@@ -27,6 +27,7 @@ from localjudge.models.weights import INDEX, read_header, read_index
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.rows.inputs import find_inputs, read_rows
 from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.reader import read_notices
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +113,22 @@ def test_another_scale_than_the_judged_one_is_refused(cli: Cli, run: Path) -> No
     edit_manifest(run, lambda manifest: manifest["rubric"]["scale"].update(highest=10))
     end = cli("show", run)
     assert (end.code, "its rubric is not the one of its settings" in end.err) == (2, True)
+
+
+def test_a_run_that_has_lost_lines_is_complete_no_more(cli: Cli, run: Path) -> None:
+    assert not read_notices(run)
+    file = run / "judgements.jsonl"
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:2]))
+    end = cli("show", run)
+    assert (end.code, "incomplete: 2 of 6 rows" in end.out) == (0, True)
+
+
+@pytest.mark.parametrize("name", ["run.json", "judgements.jsonl"])
+def test_a_pipe_in_a_run_is_not_waited_for(cli: Cli, run: Path, name: str) -> None:
+    (run / name).unlink()
+    os.mkfifo(run / name)
+    end = cli("show", run)
+    assert (end.code, f"{name}: is no file" in end.err) == (2, True)
 
 
 @pytest.mark.parametrize("file", ["run.json", "summary.json"])

@@ -163,6 +163,8 @@ def read_journal(file: Path, aspects: Sequence[str]) -> Iterator[tuple[bytes, di
         RunMismatchError: a line in it is none of such a run.
     """
     if file.exists():
+        if not file.is_file():
+            raise RunMismatchError(f"{file}: is no file")
         with file.open("rb") as stream:
             yield from ((piece, line) for _, piece, line in journal_lines(stream, aspects))
 

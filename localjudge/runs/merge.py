@@ -14,7 +14,7 @@ from localjudge.errors import RunMismatchError, UsageError
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices
-from localjudge.runs.reader import JUDGEMENTS, SUMMARY, is_complete
+from localjudge.runs.reader import JUDGEMENTS, SUMMARY, is_marked_complete
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_manifest import MANIFEST, changes, read_manifest
 from localjudge.runs.shard import Shard
@@ -79,7 +79,10 @@ def _read(folder: Path) -> _ShardRun:
     manifest = read_manifest(folder)
     if manifest["shard"] is None:
         raise UsageError(f"{folder}: is no shard; it holds the whole input")
-    return _ShardRun(folder, manifest, Shard.parse(manifest["shard"], {}), is_complete(folder))
+    start = manifest["starts"][-1]
+    if missing := {"input_digest", "input_rows"} - start.keys():
+        raise UsageError(f"{folder}: its run.json lacks {min(missing)}; run its score command again")
+    return _ShardRun(folder, manifest, Shard.parse(manifest["shard"], {}), is_marked_complete(folder))
 
 
 def _model(parts: Sequence[_ShardRun]) -> Any:

@@ -136,12 +136,34 @@ def _is_on(scale: Mapping[str, int], line: Mapping[str, Any], aspect: str) -> bo
     return on and (expected is None or lowest - _ROUNDING <= expected <= highest + _ROUNDING)
 
 
+def is_marked_complete(folder: Path) -> bool:
+    """Return whether the summary, written last, says that every row has its line, in the input's order."""
+    return _rows_if_complete(folder) is not None
+
+
 def is_complete(folder: Path) -> bool:
-    """Return whether every row has its line, in the input's order: the summary, written last, says so."""
+    """Return whether the summary says so and counts as many rows as there are lines."""
     try:
-        return json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["complete"] is True
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return _rows_if_complete(folder) == _count_lines(folder / JUDGEMENTS)
+    except OSError:
         return False
+
+
+def _rows_if_complete(folder: Path) -> int | None:
+    try:
+        if not (folder / SUMMARY).is_file():
+            return None
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+        return int(summary["rows"]) if summary["complete"] is True else None
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def _count_lines(file: Path) -> int:
+    if not file.is_file():
+        return 0
+    with file.open("rb") as stream:
+        return sum(piece.count(b"\n") for piece in iter(lambda: stream.read(2**20), b""))
 
 
 def read_notices(folder: Path) -> tuple[str, ...]:

@@ -28,6 +28,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         RunMismatchError: the folder holds no run that this version can read.
     """
     file = folder / MANIFEST
+    if file.exists() and not file.is_file():
+        raise RunMismatchError(f"{file}: is no file")
     try:
         manifest: Any = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
