@@ -65,7 +65,7 @@ def row_key(settings: bytes, row: bytes) -> str:
 
 
 def _digest(texts: list[str | None], size: int) -> bytes:
-    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=size).digest()
+    return hashlib.sha256(json.dumps(texts).encode()).digest()[:size]
 
 
 class _Outcome(BaseModel):
