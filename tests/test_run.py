@@ -572,4 +572,4 @@ def test_a_compressed_input_that_breaks_off_is_judged_up_to_there(tmp_path: Path
     file.write_bytes(gzip.compress(plain)[:1500])
     lines = go(tmp_path / "out", make(max_rationale_tokens=1, engine_args={"batch_size": "32"}), file)
     assert {line["status"] for line in lines[:-1]} == {"judged"}
-    assert lines[-1]["error"].startswith(f"{file}:{len(lines)}: the file cannot be read on from here")
+    assert lines[-1]["error"].startswith(f"{file}:{len(lines)}: the rest of the file cannot be read")
