@@ -117,7 +117,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "empty input": ("score empty.jsonl --out OUT --model MODEL --rubric RUBRIC", "empty.jsonl: holds no rows"),
     "stdin twice": ("score - - --out OUT", "stdin can be read only once"),
     "bad column": ("score ROWS --out OUT --column score=x", "--column score=x: write FIELD=COLUMN"),
-    "no such rubric": ("score ROWS --out OUT --rubric strict", "rubric strict: no such file, and no rubric"),
+    "no such rubric": (
+        "score ROWS --out OUT --rubric strict",
+        "rubric strict: no such file, and no included rubric",
+    ),
     "broken rubric": ("score ROWS --out OUT --rubric rows.xlsx", "rubric rows.xlsx: not TOML"),
     "no such model": ("score ROWS --out OUT --model ./none", "model ./none: no such directory"),
     "model not cached": ("score ROWS --out OUT --model some/one", "not in the local cache"),
@@ -131,7 +134,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "batch of words": ("score ROWS --out OUT --engine-arg batch_size=x --model MODEL", "give a whole number"),
     "dtype": (
         "score ROWS --out OUT --engine-arg dtype=int3 --model MODEL",
-        "--engine-arg dtype=int3: there are",
+        "--engine-arg dtype=int3: give auto",
     ),
     "limit of none": ("score ROWS --out OUT --limit 0", "Invalid value for '--limit'"),
     "limit of words": ("score ROWS --out OUT --limit all", "Invalid value for '--limit'"),
@@ -145,7 +148,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "seed": ("score ROWS --out OUT --seed x", "Invalid value for '--seed'"),
     "out is a file": (
         "score ROWS --out rows.xlsx --model MODEL --rubric RUBRIC",
-        "--out rows.xlsx: is a file; make room or rights there",
+        "--out rows.xlsx: is a file; free space or change the permissions",
     ),
     "out is in use": (
         "score ROWS --out used --model MODEL --rubric RUBRIC",
