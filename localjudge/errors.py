@@ -1,16 +1,16 @@
-"""What can go wrong, as one tree.
+"""The errors of localjudge, as one tree.
 
 * LocalJudgeError
     * UsageError: a flag, a rubric or an input that cannot be used as given (exit code 2)
         * SettingError: a setting of the judge with a value that it cannot have
-        * RubricError: a rubric file that cannot be read or does not hold together
-        * ModelError: a model directory that cannot be found or cannot judge
+        * RubricError: a rubric file that cannot be read or is inconsistent
+        * ModelError: a model that cannot be found, loaded or used as a judge
         * RunMismatchError: a run directory that belongs to a different run
         * RunLockedError: a run directory that another process is writing
-    * EngineError: the engine broke in the middle of a run (exit code 1)
-    * RunBrokenError: the run directory was taken away or taken over, or its disk is full (exit code 1)
+    * EngineError: the engine failed during a run (exit code 1)
+    * RunBrokenError: the run directory was removed or taken over, or its disk is full (exit code 1)
 
-A single row that cannot be judged is not an exception: it ends as a `Failure`.
+A row that cannot be judged raises no exception: it becomes a `Failure`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class LocalJudgeError(Exception):
 
 
 class UsageError(LocalJudgeError):
-    """Something was asked for that cannot be done as asked."""
+    """A flag, an argument or an input that cannot be used as given."""
 
     exit_code = 2
 
@@ -47,7 +47,7 @@ class RubricError(UsageError):
 
 
 class ModelError(UsageError):
-    """A model that cannot be found, loaded, or made to answer."""
+    """A model that cannot be found, loaded or used as a judge."""
 
 
 class RunMismatchError(UsageError):
@@ -59,8 +59,8 @@ class RunLockedError(UsageError):
 
 
 class EngineError(LocalJudgeError):
-    """The engine broke while judging."""
+    """The engine failed while judging."""
 
 
 class RunBrokenError(LocalJudgeError):
-    """A run directory that this process cannot write any more."""
+    """A run directory that this process can no longer write."""

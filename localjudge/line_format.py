@@ -1,4 +1,4 @@
-"""The line of a row in a run: the one place that knows its columns by their names."""
+"""The line of a row in a run; only this module knows the names of its columns."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from localjudge.records import Failure, Judgement, Outcome, Row
 
 
 def to_line(outcome: Outcome, aspects: tuple[str, ...], number: int | None = None) -> dict[str, Any]:
-    """The flat form of an outcome: one JSON object, the same columns for judgements and failures.
+    """Return an outcome as one flat JSON object; judgements and failures have the same columns.
 
     Args:
         outcome: a judgement or a failure.
-        aspects: of its rubric.
+        aspects: the aspects of its rubric.
         number: the row's place in the whole input, from 1.
     """
     judged = outcome if isinstance(outcome, Judgement) else None
@@ -48,7 +48,7 @@ def to_line(outcome: Outcome, aspects: tuple[str, ...], number: int | None = Non
 
 
 def is_line(line: Any, aspects: Sequence[str]) -> bool:
-    """Whether this is a line of a run: what `to_line` makes for these aspects."""
+    """Return whether this is a line of a run, as `to_line` writes it for these aspects."""
     if not isinstance(line, dict) or not line.keys() >= COMMON_COLUMNS:
         return False
     texts = line["id"], line["key"], line["source"]
@@ -73,7 +73,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def given_to(line: dict[str, Any], row: Row | Failure, number: int) -> dict[str, Any]:
-    """The line of a row that is the same work as the row of this line; the line itself, if it is that row's."""
+    """Return this line for a duplicate row; the line itself if it already belongs to the row."""
     own = {
         "id": row.id,
         "system": row.system,
@@ -89,10 +89,10 @@ def given_to(line: dict[str, Any], row: Row | Failure, number: int) -> dict[str,
 
 
 def from_line(line: Mapping[str, Any], aspects: tuple[str, ...]) -> Outcome:
-    """The outcome that a line holds: the inverse of `to_line`.
+    """Return the outcome of a line: the inverse of `to_line`.
 
     Raises:
-        ValueError: the line is not of a run with these aspects.
+        ValueError: the line does not belong to a run with these aspects.
     """
     names = ("id", "system", "key", "group", "digest", "source", "columns", "prompt_tokens")
     common = {name: line.get(name) for name in names}
@@ -117,18 +117,18 @@ def from_line(line: Mapping[str, Any], aspects: tuple[str, ...]) -> Outcome:
 
 
 COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), ()))
-"""The columns of every line, whatever the rubric's aspects."""
+"""Columns that every line has, for any rubric."""
 
 
 RESERVED_COLUMNS = COMMON_COLUMNS | {"instruction", "reference", "candidate", "model", "notice"}
-"""Those, and the columns that an export adds to them."""
+"""The common columns and those that an export adds."""
 
 
 def to_json(value: Any, line: Mapping[str, Any]) -> str:
-    """Write a value of a line, or all of it, as JSON.
+    """Return a value of a line, or the whole line, as JSON.
 
     Raises:
-        UsageError: it holds what JSON cannot, such as a cycle; the message names the row.
+        UsageError: JSON cannot hold the value, for example a cycle; the message names the row.
     """
     try:
         return json.dumps(value, ensure_ascii=False)

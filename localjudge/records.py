@@ -1,4 +1,4 @@
-"""The records that cross modules: a row on its way in, a judgement or a failure on its way out."""
+"""Records that several modules share: rows as input, judgements and failures as output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Row:
     """A response to judge.
 
-    `source` is where it stands ("answers.jsonl:17"); `columns` holds whatever else the input had.
+    `source` is its place in the input ("answers.jsonl:17"); `columns` holds the other columns of the input.
     """
 
     instruction: str
@@ -28,7 +28,7 @@ class Row:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What every outcome of this row says of it."""
+        """The fields that identify this row in its outcome."""
         return {
             "id": self.id,
             "system": self.system,
@@ -40,36 +40,36 @@ class Row:
 
     @property
     def characters(self) -> int:
-        """The length of its texts."""
+        """Total characters of instruction, reference and candidate."""
         return len(self.instruction) + len(self.reference or "") + len(self.candidate)
 
     @property
     def digest(self) -> bytes:
-        """Of what is judged, 16 bytes: equal for rows that are the same work."""
-        return _digest([self.instruction, self.reference, self.candidate], 16)
+        """Digest of instruction, reference and candidate, 16 bytes; duplicate rows share it."""
+        return _text_digest([self.instruction, self.reference, self.candidate], 16)
 
     @property
     def group(self) -> str:
-        """Of the instruction and the reference, 16 hex digits: equal for rows whose prompts begin alike."""
-        return _digest([self.instruction, self.reference], 8).hex()
+        """Digest of instruction and reference, 16 hex digits; rows with a common prompt prefix share it."""
+        return _text_digest([self.instruction, self.reference], 8).hex()
 
 
 def settings_digest(settings: Mapping[str, Any]) -> bytes:
-    """Of everything that decides a judgement besides the row, 32 bytes."""
+    """Return the digest of everything that decides a judgement besides the row, 32 bytes."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
 
 
 def row_key(settings: bytes, row: bytes) -> str:
-    """The key of a judgement, 32 hex digits: of the settings' digest and the row's."""
+    """Return the key of a judgement, 32 hex digits, from the digests of its settings and its row."""
     return hashlib.sha256(settings + row).hexdigest()[:32]
 
 
-def _digest(texts: list[str | None], size: int) -> bytes:
-    return hashlib.blake2b(json.dumps(texts).encode(), digest_size=size).digest()
+def _text_digest(texts: list[str | None], size: int) -> bytes:
+    return hashlib.sha256(json.dumps(texts).encode()).digest()[:size]
 
 
 class _Outcome(BaseModel):
-    """What is said of a row whatever became of it. An unreadable row has no `group` and no `digest`."""
+    """Fields that judgements and failures share. An unreadable row has no `group` and no `digest`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -85,12 +85,12 @@ class _Outcome(BaseModel):
 class Judgement(_Outcome):
     """A row that was judged.
 
-    `scores` has an integer for each aspect. `probabilities` has, for each aspect, the model's own
-    probability of every value of the scale, lowest first (they sum to 1); `expected` is their mean. Both
-    are None where the tokenizer spells two values with the same first token: what cannot be measured is
-    not guessed. `rationale_cut` says that the token limit, and not the model, ended the rationale;
-    `candidate_cut`, how many characters of the candidate the model was not shown, because the prompt would
-    not have fitted its context. `thoughts` is what a reasoning model thought before, where it was to be kept.
+    `scores` has an integer for each aspect. `probabilities` has, for each aspect, the model's own probability
+    of every value of the scale, lowest first (they sum to 1); `expected` is their mean. Both are None if some
+    value has no token of its own, because the distribution then cannot be measured. `rationale_cut` is True if
+    the token limit, and not the model, ended the rationale. `candidate_cut` is the number of characters of the
+    candidate that were left out to fit the model's context. `thoughts` is the text of a reasoning model before
+    its answer, if the run keeps it.
     """
 
     rationale: str
@@ -109,7 +109,7 @@ class Judgement(_Outcome):
 
 
 class Failure(_Outcome):
-    """A row that could not be judged, and why. It has no scores, not even made-up ones."""
+    """A row that could not be judged, and the reason. It has no scores."""
 
     error: str
     prompt_tokens: int | None = None

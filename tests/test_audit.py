@@ -105,8 +105,8 @@ def put_on_trial(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Try:
 
 def test_a_judge_that_is_perfect_is_cleared(put_on_trial: Try) -> None:
     audit = put_on_trial(recalled)
-    assert {trial.name: trial.verdict for trial in audit.trials} == dict.fromkeys(NAMES, "sound")
-    assert all(trial.rows == 8 for trial in audit.trials)
+    assert {trial.name: trial.verdict for trial in audit.checks} == dict.fromkeys(NAMES, "sound")
+    assert all(trial.rows == 8 for trial in audit.checks)
 
 
 @pytest.mark.slow
@@ -124,12 +124,12 @@ def test_a_judge_that_is_perfect_is_cleared(put_on_trial: Try) -> None:
 def test_a_judge_with_a_bias_is_found_out_where_it_shows_and_nowhere_else(
     put_on_trial: Try, opinion: Opinion, found: set[str]
 ) -> None:
-    trials = put_on_trial(opinion).trials
+    trials = put_on_trial(opinion).checks
     assert {trial.name for trial in trials if trial.verdict == "unsound"} == found
 
 
 def test_the_shift_of_a_bias_has_its_size_and_an_interval_around_it(put_on_trial: Try, rows: Path) -> None:
-    trials = {trial.name: trial for trial in put_on_trial(obeys_pleas).trials}
+    trials = {trial.name: trial for trial in put_on_trial(obeys_pleas).checks}
     before = [
         recalled(row["reference"], row["candidate"], "", 0, 0)
         for row in map(json.loads, rows.read_text().splitlines())
@@ -160,7 +160,7 @@ def test_an_audit_is_the_same_from_the_same_seed_and_continues_what_is_there(
         )
     assert audits[0] == audits[1]
     assert lines[0] == lines[1]
-    assert len(audits[0].trials[0].skipped) == 0
+    assert len(audits[0].checks[0].skipped) == 0
     assert audits[0].rows == 4
     assert [line["id"].split("/")[1] for line in read_lines(tmp_path / "audit" / "again")] == ["original"] * 4
     assert (
@@ -269,8 +269,8 @@ def test_the_command_prints_one_page_or_json_and_ends_with_3_below_a_threshold(
     assert end.code == 3
     assert "below its threshold: reference" in end.err
     audit = Audit.model_validate_json(end.out)
-    assert [trial.threshold for trial in audit.trials] == [1.0] + [None] * (len(NAMES) - 1)
-    assert audit.trials[3].skipped == {"fewer than 8 words": 1}
+    assert [trial.threshold for trial in audit.checks] == [1.0] + [None] * (len(NAMES) - 1)
+    assert audit.checks[3].skipped == {"fewer than 8 words": 1}
 
 
 def test_an_audit_of_a_single_row_leaves_undefined_what_one_row_cannot_tell(
@@ -278,7 +278,7 @@ def test_an_audit_of_a_single_row_leaves_undefined_what_one_row_cannot_tell(
 ) -> None:
     audit = audit_of(recalled, make_rows(tmp_path / "rows.jsonl", 1), model, tmp_path / "audit")
     assert audit.mean_halo is None
-    trials = {trial.name: trial for trial in audit.trials}
+    trials = {trial.name: trial for trial in audit.checks}
     assert trials["other"].skipped == {"no other instruction in the sample": 1}
     assert (trials["other"].share, trials["other"].shift.value, trials["other"].verdict) == (
         None,

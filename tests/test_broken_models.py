@@ -111,26 +111,29 @@ DEFECTS = {
     "tensors are missing": (
         without_feed_forward,
         "LlamaForCausalLM that config.json describes: missing model.layers.0.mlp.down_proj.weight, "
-        "model.layers.0.mlp.gate_proj.weight, model.layers.0.mlp.up_proj.weight; fetch the model again",
+        "model.layers.0.mlp.gate_proj.weight, model.layers.0.mlp.up_proj.weight; download the whole model",
     ),
     "tensors are missing, and the index does not name them": (
         without_feed_forward_in_an_index_as_well,
         "missing model.layers.0.mlp.down_proj.weight, ",
     ),
-    "one unrelated tensor": (only_a_stranger, "and 8 more; not its own x; fetch the model again"),
+    "one unrelated tensor": (only_a_stranger, "and 8 more; not its own x; download the whole model again"),
     "an unrelated tensor besides": (a_stranger_as_well, "not its own model.layers.7.mlp.up_proj.weight; "),
     "a tensor of another shape": (
         another_width,
         "of another shape model.layers.0.mlp.up_proj.weight [9, 32], not [32, 32]; ",
     ),
-    "a digit ends the answer": (end_at_a_digit, "cannot spell '2', which answers contain: it has no token"),
-    "a digit is missing": (lose_a_digit, "cannot spell '3', which answers contain: it has no token"),
+    "a digit ends the answer": (
+        end_at_a_digit,
+        "cannot spell '2', which every answer contains: it has no token",
+    ),
+    "a digit is missing": (lose_a_digit, "cannot spell '3', which every answer contains: it has no token"),
     "ids beyond the embedding": (
         a_token_too_many,
-        "the tokenizer's ids go to 400, and config.json says vocab_size 400",
+        "the tokenizer's largest id is 400, and config.json says vocab_size 400",
     ),
     "generation_config.json is cut": (generation_config("{"), "generation_config.json: not JSON: "),
-    "generation_config.json is a list": (generation_config("[]"), "generation_config.json: no JSON object"),
+    "generation_config.json is a list": (generation_config("[]"), "generation_config.json: not a JSON object"),
     "an end token is text": (
         generation_config('{"eos_token_id": "1"}'),
         f"generation_config.json: eos_token_id is '1'; {END_IDS}",
@@ -202,7 +205,7 @@ def test_what_transformers_saves_is_whole_and_with_one_tensor_less_it_is_not(tmp
     tensors = load_file(folder / WEIGHTS)
     lost = max(name for name in tensors if "down_proj" in name or "w2" in name)
     change_weights(folder, lambda held: held.pop(lost))
-    with pytest.raises(ModelError, match=r"its weights are not those of the \w+ that config.json describes"):
+    with pytest.raises(ModelError, match=r"its weights do not match the \w+ that config.json describes"):
         check_tensors(Model("it", folder))
 
 
@@ -239,7 +242,7 @@ def test_packed_layers_are_not_refused_but_a_lost_or_foreign_one_is(
     whole = load_file(folder / WEIGHTS)
     found = check_tensors(Model("it", folder))
     assert not found.complete
-    assert f"packed by {method}: every layer is there" in found.words
+    assert f"packed by {method}: every layer found" in found.words
     for change, complaint in (
         (lambda held: [held.pop(name) for name in whole if "1.self_attn.q_proj" in name], "missing"),
         (lambda held: held.pop("model.norm.weight"), "missing model.norm.weight;"),

@@ -116,26 +116,29 @@ WRONG: dict[str, tuple[str, str]] = {
     "no such flag": ("score ROWS --out OUT --speed 9", "No such option"),
     "no such file": ("score none.jsonl --out OUT", "none.jsonl: No such file"),
     "no match": ("score *.none --out OUT", "*.none: no file matches"),
-    "a folder": ("score . --out OUT", ".: a folder; name its files"),
-    "unknown kind": ("score rows.xlsx --out OUT", "rows.xlsx: of no known kind; rows come as .jsonl"),
+    "a folder": ("score . --out OUT", ".: is a folder; name its files"),
+    "unknown kind": ("score rows.xlsx --out OUT", "rows.xlsx: unknown format; use .jsonl"),
     "empty input": ("score empty.jsonl --out OUT --model MODEL --rubric RUBRIC", "empty.jsonl: holds no rows"),
     "stdin twice": ("score - - --out OUT", "stdin can be read only once"),
     "bad column": ("score ROWS --out OUT --column score=x", "--column score=x: write FIELD=COLUMN"),
-    "no such rubric": ("score ROWS --out OUT --rubric strict", "rubric strict: no such file, and no rubric"),
+    "no such rubric": (
+        "score ROWS --out OUT --rubric strict",
+        "rubric strict: no such file, and no included rubric",
+    ),
     "broken rubric": ("score ROWS --out OUT --rubric rows.xlsx", "rubric rows.xlsx: not TOML"),
     "no such model": ("score ROWS --out OUT --model ./none", "model ./none: no such directory"),
     "model not cached": ("score ROWS --out OUT --model some/one", "not in the local cache"),
-    "model without config": ("score ROWS --out OUT --model empty", "holds no config.json"),
+    "model without config": ("score ROWS --out OUT --model empty", "has no config.json"),
     "model of pickles": ("score ROWS --out OUT --model pickled", "only pickled weights, which can run code"),
     "broken config": ("score ROWS --out OUT --model broken", "model broken: "),
-    "no such engine": ("score ROWS --out OUT --engine fast --model MODEL", "--engine fast: there are auto"),
+    "no such engine": ("score ROWS --out OUT --engine fast --model MODEL", "--engine fast: give one of auto"),
     "engine option": ("score ROWS --out OUT --engine-arg speed=9 --model MODEL", "--engine-arg speed: "),
     "engine option form": ("score ROWS --out OUT --engine-arg speed", "--engine-arg speed: write KEY=VALUE"),
     "batch of none": ("score ROWS --out OUT --engine-arg batch_size=0 --model MODEL", "give 1 or more"),
     "batch of words": ("score ROWS --out OUT --engine-arg batch_size=x --model MODEL", "give a whole number"),
     "dtype": (
         "score ROWS --out OUT --engine-arg dtype=int3 --model MODEL",
-        "--engine-arg dtype=int3: there are",
+        "--engine-arg dtype=int3: give auto",
     ),
     "limit of none": ("score ROWS --out OUT --limit 0", "Invalid value for '--limit'"),
     "limit of words": ("score ROWS --out OUT --limit all", "Invalid value for '--limit'"),
@@ -149,7 +152,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "seed": ("score ROWS --out OUT --seed x", "Invalid value for '--seed'"),
     "out is a file": (
         "score ROWS --out rows.xlsx --model MODEL --rubric RUBRIC",
-        "--out rows.xlsx: is a file; make room or rights there",
+        "--out rows.xlsx: is a file; free space or change the permissions",
     ),
     "out is in use": (
         "score ROWS --out used --model MODEL --rubric RUBRIC",
@@ -160,8 +163,8 @@ WRONG: dict[str, tuple[str, str]] = {
     "prompt: no model": ("prompt ROWS --tokens --model ./none", "model ./none: no such directory"),
     "show: no run": ("show empty", "empty: no run directory, it has no run.json"),
     "show: no folder": ("show nowhere", "nowhere: no run directory"),
-    "show: a damaged run": ("show damaged", "run.json: not of the format"),
-    "rank: a damaged run": ("rank damaged", "run.json: not of the format"),
+    "show: a damaged run": ("show damaged", "run.json: not a manifest of run format 3"),
+    "rank: a damaged run": ("rank damaged", "run.json: not a manifest of run format 3"),
     "report onto a device": ("report damaged --out pipe", "--out pipe: is no file"),
     "export onto a device": ("export damaged --to csv --out pipe", "--out pipe: is no file"),
     "export onto a folder": ("export damaged --to csv --out empty", "--out empty: is no file"),
@@ -186,7 +189,7 @@ def test_each_wrong_use_ends_with_2_and_one_clear_line(
     for folder in ("empty", "pickled", "broken", "used", "damaged"):
         Path(folder).mkdir()
     os.mkfifo("pipe")
-    parts = {"format": 2, "settings": 1, "rubric": 2, "model": 3, "starts": 4, "shard": None}
+    parts = {"format": 3, "settings": 1, "rubric": 2, "model": 3, "starts": 4, "shard": None}
     Path("damaged/run.json").write_text(json.dumps(parts))
     for file in ("rows.xlsx", "pickled/config.json", "broken/config.json", "broken/model.safetensors"):
         Path(file).write_text("not what it seems")
@@ -208,7 +211,7 @@ WRONG_BEFORE_THE_MODEL = {
     "--max-rationale-tokens 0": "--max-rationale-tokens 0: the smallest that works is 1",
     "--thinking-budget -1": "--thinking-budget -1: give 0 or more",
     "--on-overflow wrap": "--on-overflow wrap: there are fail",
-    "--engine fast": "--engine fast: there are auto",
+    "--engine fast": "--engine fast: give one of auto",
     "--engine dry-run --engine-arg rate=fast": "--engine-arg rate=fast: give rows per second",
     "--engine transformers --engine-arg speed=9": "--engine-arg speed: the transformers engine knows",
     "--engine transformers --engine-arg batch-size=0": "--engine-arg batch_size=0: give 1 or more",

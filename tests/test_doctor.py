@@ -73,7 +73,7 @@ def test_the_findings_come_as_json_too(cli: Cli, model: Path) -> None:
     end = cli("doctor", "--model", model / "none", "--json")
     checks = json.loads(end.out)
     assert end.code == 1
-    assert all(set(check) == {"name", "state", "found", "mend"} for check in checks)
+    assert all(set(check) == {"name", "state", "found", "fix"} for check in checks)
     assert [check["name"] for check in checks if check["state"] == "wrong"] == ["model"]
 
 
@@ -101,7 +101,7 @@ def test_broken_libraries_are_each_a_red_line_and_the_examination_goes_on(tmp_pa
         "torch OSError: libcudart.so.13: cannot open shared object file → ",
     ):
         assert sum(line.startswith(expected) for line in said) == 1, (expected, said)
-    assert "localjudge needs >=3.99 → make a virtual environment with Python >=3.99" in said[0]
+    assert "localjudge needs >=3.99 → create a virtual environment with Python >=3.99" in said[0]
     assert any('localjudge needs >=99 → pip install "numpy>=99"' in line for line in said)
     assert all(" → " in line for line in said)
     assert any(line.startswith("packages rich ") for line in lines(end, "ok")), "and what is there is named"
@@ -113,7 +113,7 @@ def test_without_metadata_of_its_own_python_and_packages_are_red(monkeypatch: py
     red = {check.name: check for check in examine(Intent(model="none")) if check.state == "wrong"}
     assert set(red) == {"python", "packages", "model"}
     assert red["python"].found == "cannot be checked: localjudge-of-nowhere is not installed"
-    assert "pip install" in red["python"].mend
+    assert "pip install" in red["python"].fix
 
 
 def test_the_extras_of_what_an_extra_asks_for_are_looked_at_too(installed_as: Path) -> None:
@@ -123,10 +123,10 @@ def test_the_extras_of_what_an_extra_asks_for_are_looked_at_too(installed_as: Pa
     data = ['Requires-Dist: arrows>=9; extra == "data"', 'Requires-Dist: bows>=9; extra == "other"']
     fake_package(installed_as, "ray", *data, version="2.5")
     fake_package(installed_as, "arrows", version="8")
-    assert [check.state for check in packages.installed(["cpu"])] == ["ok"], "an extra that is not used"
-    fine, fault = packages.installed(["ray"])
+    assert [check.state for check in packages.required_packages(["cpu"])] == ["ok"], "an extra that is not used"
+    fine, fault = packages.required_packages(["ray"])
     assert fine.found.startswith("ray 2.5, rich ")
-    assert (fault.found, fault.mend) == (
+    assert (fault.found, fault.fix) == (
         "arrows 8, and localjudge needs >=9", 'pip install "arrows>=9"',
     )  # fmt: skip
 
@@ -161,7 +161,10 @@ def test_a_vllm_that_breaks_or_finds_no_device_is_red(installed_as: Path) -> Non
         (installed_as / "vllm" / f"{name}.py").write_text(text)
     importlib.invalidate_caches()
     check = said()
-    assert (check.state, check.found) == ("wrong", "vLLM 9.9.0-no-device finds no device that it was built for")
+    assert (check.state, check.found) == (
+        "wrong",
+        "vLLM 9.9.0-no-device finds no device of the kind that it was built for",
+    )
 
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
@@ -179,7 +182,7 @@ def test_a_driver_older_than_torch_is_red(nvidia_smi: None, monkeypatch: pytest.
         "wrong",
         "NVIDIA A100-SXM4-80GB 81920 MiB: the driver 535.54.03 runs CUDA up to 12.2, torch is built for 13.0",
     )
-    assert check.mend.startswith("install a driver for CUDA 13.0 or later")
+    assert check.fix.startswith("install a driver for CUDA 13.0 or later")
 
 
 def test_a_gpu_beside_a_torch_for_cpus_is_noted_and_red_where_vllm_is_to_run(
@@ -209,14 +212,14 @@ def test_what_driver_and_torch_say_of_gpus_decides() -> None:
     ):
         check = judge_gpus(found, engine)
         assert check.state == state, check
-        assert bool(check.mend) == (state != "ok")
+        assert bool(check.fix) == (state != "ok")
 
 
 def test_little_memory_is_red() -> None:
     assert hardware.memory().state == "ok"
     check = hardware.memory(least=10**15)
-    assert (check.state, "free, and a run takes" in check.found) == ("wrong", True)
-    code = "from localjudge.diagnostics.hardware import memory; c = memory(); print(c.state, c.mend)"
+    assert (check.state, "GiB free; a run needs at least" in check.found) == ("wrong", True)
+    code = "from localjudge.diagnostics.hardware import memory; c = memory(); print(c.state, c.fix)"
     limit = 800 * 2**20
     said = subprocess.run(
         [sys.executable, "-c", code],
@@ -225,14 +228,15 @@ def test_little_memory_is_red() -> None:
         text=True,
         check=True,
     ).stdout
-    assert said.startswith("wrong end what else runs here, or lift the limit")
+    assert said.startswith("wrong stop other programs, or raise the limit")
 
 
 def test_a_run_directory_that_cannot_be_written_is_red(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     end = cli("doctor", "--model", "none", "--out", tmp_path / "file")
-    assert f"out {tmp_path}/file: is a file → make room or rights there, or give another --out" in lines(
-        end, "wrong"
+    assert (
+        f"out {tmp_path}/file: is a file → free space or change the permissions, or give another --out"
+        in lines(end, "wrong")
     )
     end = cli("doctor", "--model", "none", "--out", tmp_path / "file" / "below")
     assert any(f"{tmp_path}/file is a file" in line for line in lines(end, "wrong"))
@@ -247,7 +251,7 @@ def test_a_run_directory_that_cannot_be_written_is_red(cli: Cli, tmp_path: Path)
 def test_a_full_disk_is_red(tmp_path: Path) -> None:
     for look in (lambda least: storage.out(tmp_path, least), storage.temporary):
         check = look(10**18)
-        assert (check.state, "GB free, and 1000000000.0 GB are the least" in check.found) == ("wrong", True)
+        assert (check.state, "GB free, less than 1000000000.0 GB" in check.found) == ("wrong", True)
 
 
 @pytest.fixture
@@ -266,7 +270,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_really_full_disk_is_red(tiny_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tiny_disk))
     for check in (storage.out(tiny_disk), storage.temporary()):
-        assert (check.state, "only 1.0 MB free, and 200.0 MB are the least" in check.found) == ("wrong", True)
+        assert (check.state, "only 1.0 MB free, less than 200.0 MB" in check.found) == ("wrong", True)
     (tiny_disk / "filler").write_bytes(b"x" * 2**20)
     check = storage.out(tiny_disk)
     assert (check.state, "cannot be written: No space left on device" in check.found) == ("wrong", True)
@@ -283,7 +287,7 @@ def test_a_temporary_folder_that_is_none_is_noted_and_red_where_there_is_no_othe
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "file")])
     check = storage.temporary()
-    assert (check.state, check.found) == ("wrong", "no folder for temporary files can be written")
+    assert (check.state, check.found) == ("wrong", "no folder for temporary files is writable")
 
 
 def test_a_cache_that_cannot_be_written_is_noted_and_stops_no_run(
@@ -293,7 +297,7 @@ def test_a_cache_that_cannot_be_written_is_noted_and_stops_no_run(
     monkeypatch.setenv("LOCALJUDGE_CACHE", str(tmp_path / "file"))
     check = storage.cache()
     assert (check.state, f"{tmp_path}/file: is a file" in check.found) == ("note", True)
-    assert "LOCALJUDGE_CACHE" in check.mend
+    assert "LOCALJUDGE_CACHE" in check.fix
     end = cli("score", "examples", "--limit", 1, "--out", tmp_path / "out", "--model", model,
               "--max-rationale-tokens", 1)  # fmt: skip
     assert end.code == 0, end.err
@@ -301,7 +305,7 @@ def test_a_cache_that_cannot_be_written_is_noted_and_stops_no_run(
 
 def test_little_shared_memory_is_noted(tmp_path: Path) -> None:
     check = storage.shared_memory(["Ray"], least=2**60)
-    assert (check.state, "little for Ray" in check.found, "--shm-size" in check.mend) == ("note", True, True)
+    assert (check.state, "too little for Ray" in check.found, "--shm-size" in check.fix) == ("note", True, True)
     assert storage.shared_memory(["Ray"], folder=tmp_path / "none").state == "note"
 
 
@@ -326,16 +330,16 @@ def test_a_model_that_is_not_there_damaged_or_changed_is_red(cli: Cli, tmp_path:
         == "model ./none: no such directory → give --model a directory, or an id in the local cache"
     )
     assert said("some/one").startswith("model some/one: no such directory, and not in the local cache ")
-    assert said("some/one").endswith(
-        " → fetch it where there is a network: hf download some/one, or score with --allow-download"
-    )
+    assert said("some/one").endswith(" → download it: hf download some/one, or score with --allow-download")
     folder = Path(shutil.copytree(model, tmp_path / "model"))
     assert cli("models", "verify", folder).code == 0
     (state,) = [line for line in lines(cli("doctor", "--model", folder), "ok") if line.startswith("model ")]
     assert state.endswith("context 4,096 tokens, as verified")
     (folder / "LICENSE").write_text("new")
-    assert f"model {folder}: not what was verified on " in said(folder)
-    assert "LICENSE is new → copy the model again; if that is meant: localjudge models verify " in said(folder)
+    assert f"model {folder}: changed since it was verified on " in said(folder)
+    assert "LICENSE is new → copy the model again, or accept the change: localjudge models verify " in said(
+        folder
+    )
     with (folder / "model.safetensors").open("r+b") as stream:
         stream.truncate(1000)
     assert f"model {folder}: headers: model.safetensors is cut short" in said(folder)
@@ -359,7 +363,7 @@ def test_a_model_larger_than_the_memory_here_is_red(cli: Cli, tmp_path: Path, mo
     end = cli("doctor", "--model", folder)
     (said,) = lines(end, "wrong")
     assert (end.code, said.startswith("fit no: ")) == (1, True), said
-    assert said.endswith(f"→ take a smaller model, or more GPUs: localjudge models plan {folder}")
+    assert said.endswith(f"→ use a smaller model or more GPUs: localjudge models plan {folder}")
 
 
 def test_a_check_that_breaks_is_a_red_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -384,7 +388,7 @@ def test_without_its_libraries_the_program_says_what_to_install(
     ("flags", "words"),
     [
         (["--engine", "fast"], "--engine fast: there are auto, vllm, transformers"),
-        (["--ray", "here"], "--ray here: there are auto, local and the HOST:PORT"),
+        (["--ray", "here"], "--ray here: give auto, local or the HOST:PORT"),
     ],
 )
 def test_a_flag_that_says_nothing_ends_with_2(cli: Cli, flags: list[str], words: str) -> None:

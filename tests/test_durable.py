@@ -11,7 +11,7 @@ import pytest
 from conftest import Cli, random_model, write_rows
 
 from localjudge.airgap import unpack
-from localjudge.airgap.pack import Manifest, write_beside, write_parts
+from localjudge.airgap.pack import PackManifest, write_beside, write_parts
 from localjudge.system.durable import replacing, settle
 
 Event = tuple[str, Path, tuple[int, ...]]
@@ -140,7 +140,7 @@ def test_a_pack_is_flushed_with_all_its_parts_before_it_gets_its_name(
 ) -> None:
     rows = write_rows(tmp_path / "a.jsonl", 60)
     parts, files = write_parts({"rows/a.jsonl": rows}, tmp_path / "scratch", 2048)
-    manifest = Manifest(
+    manifest = PackManifest(
         version="1", extras=(), python="3.11", platforms=("any",), parts=tuple(parts), files=tuple(files)
     )
     write_beside(manifest.sealed(), tmp_path / "scratch")

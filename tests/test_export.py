@@ -118,7 +118,7 @@ def test_alpaca_eval_gets_a_preference_for_each_pair(cli: Cli, run: Path, tmp_pa
         )
         assert pair["preference"] == (2.0 if ours > theirs else 1.0 if ours < theirs else 1.5)
     end = cli("export", run, "--to", "alpaca-eval", "--out", out)
-    assert (end.code, "name the system to compare with, of a, b" in end.err) == (2, True)
+    assert (end.code, "give one of the systems a, b" in end.err) == (2, True)
 
 
 @pytest.mark.slow
@@ -159,7 +159,7 @@ def test_systems_whose_names_differ_in_signs_or_case_get_a_log_each() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["RUN", "--to", "xlsx", "--out", "t"], "--to xlsx: there are jsonl, csv, parquet"),
+        (["RUN", "--to", "xlsx", "--out", "t"], "--to xlsx: give one of jsonl, csv, parquet"),
         (["none", "--to", "csv", "--out", "t"], "none: no run directory"),
         (["RUN", "--to", "csv", "--out", "none/t"], "--out none/t: No such file or directory"),
     ],
@@ -219,7 +219,7 @@ def test_texts_that_have_changed_are_not_passed_off_as_judged(cli: Cli, run: Pat
     before = rows.read_text()
     rows.write_text(before.replace("Question 1?", "Another?"))
     end = cli("export", run, "--to", "csv", "--out", tmp_path / "t.csv", "--with-texts")
-    assert (end.code, "a.jsonl:3 is not the row any more that was judged" in end.err) == (2, True)
+    assert (end.code, "a.jsonl:3 has changed since it was judged" in end.err) == (2, True)
     assert not list(tmp_path.glob("t.csv*"))
     rows.unlink()
     end = cli("export", run, "--to", "csv", "--out", tmp_path / "t.csv", "--with-texts")

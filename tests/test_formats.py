@@ -101,7 +101,7 @@ def test_a_file_that_breaks_off_within_a_quoted_text_says_so(tmp_path: Path, mos
     first, *failures = read_rows([str(file)], max_row_bytes=most_bytes)
     assert isinstance(first, Row)
     assert {type(row) for row in failures} == {Failure}
-    assert "the file cannot be read on from here" in failures[-1].error  # type: ignore[union-attr]
+    assert "the rest of the file cannot be read" in failures[-1].error  # type: ignore[union-attr]
 
 
 def test_every_line_after_a_quote_that_never_closes_is_accounted_for() -> None:
@@ -111,7 +111,7 @@ def test_every_line_after_a_quote_that_never_closes_is_accounted_for() -> None:
     assert [number for number, _ in found] == list(range(2, 102))
     assert [number for number, record in found if not isinstance(record, str)] == [2, 3]
     assert dict(found)[4] == "not CSV: unexpected end of data"
-    assert dict(found)[50] == "part of the record that begins at line 4 and cannot be read"
+    assert dict(found)[50] == "part of the record that begins at line 4, which cannot be read"
 
 
 def test_a_quote_that_closes_too_late_takes_no_line_with_it_in_silence() -> None:
@@ -269,8 +269,8 @@ def test_a_judge_scores_a_table(model: Path, short_rubric: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (ROW, r"rows: a single row; write score\(\[row\]\)"),
-        (Row("a", "b"), r"rows: a single row; write score\(\[row\]\)"),
+        (ROW, r"rows: is a single row; write score\(\[row\]\)"),
+        (Row("a", "b"), r"rows: is a single row; write score\(\[row\]\)"),
         ("a.jsonl", r"rows: a str; to read a file, write score\(read_rows\(\['a.jsonl'\]\)\)"),
         (Path("a.jsonl"), r"write score\(read_rows\(\['a.jsonl'\]\)\)"),
         (5, "rows: a int; give dicts, Rows or a table"),

@@ -97,7 +97,7 @@ def test_an_invisible_character_is_shown_as_its_code_point(text: str, seen: str)
 def test_a_template_whose_fields_stand_in_no_fence_cannot_be_guarded(
     tmp_path: Path, short_rubric: Path
 ) -> None:
-    with pytest.raises(RubricError, match=r"\{\$instruction\} must stand on a line of its own between lines"):
+    with pytest.raises(RubricError, match=r"\{\$instruction\} must be on a line of its own between lines"):
         Rubric.load(short_rubric, guard=True)
 
 

@@ -201,12 +201,12 @@ def test_thinking_and_system_turn_are_as_the_published_template_has_them(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"name": "other"}, "a profile of a/B is named b.toml"),
-        ({"thinking": "always"}, "a model that thinks ends its thoughts somehow"),
-        ({"thinking": "optional", "thinking_end": "</think>"}, "say how it is switched off"),
-        ({"traps": ["two\nlines"]}, "each of the traps is one line"),
+        ({"name": "other"}, "the profile of a/B must be named b.toml"),
+        ({"thinking": "always"}, "give thinking_end for a model that thinks"),
+        ({"thinking": "optional", "thinking_end": "</think>"}, "how it is switched off"),
+        ({"traps": ["two\nlines"]}, "each of the traps must be one line"),
         ({"config": {**LLAMA, "hidden_size": 0}}, "0 for hidden_size"),
-        ({"config": {**LLAMA, "max_position_embeddings": None}}, "names no max_position_embeddings"),
+        ({"config": {**LLAMA, "max_position_embeddings": None}}, "has no max_position_embeddings"),
         ({"colour": "red"}, "Extra inputs are not permitted"),
     ],
 )
@@ -346,16 +346,16 @@ def test_gpt_oss_packs_its_experts_alone() -> None:
 
 def test_what_cannot_be_counted_is_not_guessed() -> None:
     hybrid = {**LLAMA, "hybrid_override_pattern": "M*" * 16}
-    with pytest.raises(ModelError, match="layers that are not known here"):
+    with pytest.raises(ModelError, match="layers of an unknown kind"):
         shape_of(hybrid, "hybrid").weight_bytes  # noqa: B018
     strange = shape_of({**LLAMA, "quantization_config": {"quant_method": "rot13"}}, "strange")
-    with pytest.raises(ModelError, match="quantised by rot13 cannot be counted"):
+    with pytest.raises(ModelError, match="quantised by rot13 cannot be computed"):
         strange.weight_bytes  # noqa: B018
     assert shape_of({**LLAMA, "model_type": "llama9"}, "new").estimated
     searched = shape_of({**LLAMA, "block_configs": [{}]}, "searched")
     subject = PlannedModel("searched", "here", searched, 16 * GIB, True, None)
     plan = CapacityPlan.make(subject, Use(), Machine((), None), gpu_memory=H100)
-    assert "32 of 32 layers keep a state that is not known here" in plan.notes
+    assert "32 of 32 layers keep a state of unknown size" in plan.notes
     assert plan.flags == ["--tensor-parallel-size", "1", "--max-model-len", "4096"]
 
 
@@ -364,14 +364,14 @@ def test_what_cannot_be_counted_is_not_guessed() -> None:
     [
         ({"num_hidden_layers": None}, "does not name num_hidden_layers"),
         ({"num_attention_heads": 0}, "says 0 for num_attention_heads"),
-        ({"hidden_size": "wide"}, "names no whole number as hidden_size"),
-        ({"num_key_value_heads": -1}, "names no whole number as num_key_value_heads"),
+        ({"hidden_size": "wide"}, "has no whole number for hidden_size"),
+        ({"num_key_value_heads": -1}, "has no whole number for num_key_value_heads"),
         ({"num_hidden_layers": 10**9}, "more than any model has"),
-        ({"torch_dtype": "float128"}, "names the dtype float128"),
-        ({"quantization_config": {"bits": 4}}, "names no quant_method"),
-        ({"quantization_config": [4]}, "names no quant_method"),
-        ({"num_experts": 4, "mlp_only_layers": 7}, "does not hold together"),
-        ({"sliding_window": "wide"}, "does not hold together"),
+        ({"torch_dtype": "float128"}, "has the unknown dtype float128"),
+        ({"quantization_config": {"bits": 4}}, "has no quant_method"),
+        ({"quantization_config": [4]}, "has no quant_method"),
+        ({"num_experts": 4, "mlp_only_layers": 7}, "is inconsistent"),
+        ({"sliding_window": "wide"}, "is inconsistent"),
     ],
 )
 def test_a_configuration_that_makes_no_sense_is_one_clear_line(change: dict[str, Any], said: str) -> None:
@@ -481,14 +481,14 @@ def test_the_tensor_parallel_size_is_the_smallest_with_room_for_a_useful_number_
 def test_heads_and_quantised_blocks_decide_what_can_be_split() -> None:
     phi = shipped("phi-4").shape
     assert [gpus for gpus in (1, 2, 4, 5, 8, 10) if not refusal(phi, gpus)] == [1, 2, 5, 10]
-    assert "10 key-value heads are not divided by 4" in refusal(phi, 4)
-    assert "64 attention heads are not divided by 3" in refusal(shipped("qwen3-32b").shape, 3)
+    assert "the number of key-value heads, 10, is not divisible by 4" in refusal(phi, 4)
+    assert "the number of attention heads, 64, is not divisible by 3" in refusal(shipped("qwen3-32b").shape, 3)
     blocks = {"quant_method": "fp8", "weight_block_size": [128, 128]}
     mixture = shape_of(
         {**shipped("qwen3-30b-a3b-instruct-2507").config, "quantization_config": blocks}, "in fp8"
     )
     assert [gpus for gpus in (1, 2, 4, 8) if not refusal(mixture, gpus)] == [1, 2]
-    assert "no whole number of quantised blocks of 128" in refusal(mixture, 4)
+    assert "not a whole number of quantised blocks of 128" in refusal(mixture, 4)
 
 
 def test_key_value_heads_are_copied_where_there_are_fewer_than_gpus() -> None:
@@ -609,10 +609,10 @@ def test_weights_are_those_that_the_index_names_and_a_missing_one_is_named(tmp_p
     index.write_text(json.dumps({"weight_map": {"x": "a.safetensors", "y": "a.safetensors"}}))
     assert weights_in(tmp_path) == 100
     index.write_text(json.dumps({"weight_map": {"x": "a.safetensors", "y": "c.safetensors"}}))
-    with pytest.raises(ModelError, match=r"lacks c.safetensors, named in its index; 1 of 2 are not there"):
+    with pytest.raises(ModelError, match=r"lacks c.safetensors of its index; 1 of 2 files are missing"):
         weights_in(tmp_path)
     index.write_text('{"weight_map": []}')
-    with pytest.raises(ModelError, match="weight_map does not name a file"):
+    with pytest.raises(ModelError, match="weight_map must name a file"):
         weights_in(tmp_path)
 
 
@@ -646,7 +646,7 @@ def test_without_the_hubs_library_profiles_and_directories_still_have_plans(
     ("flags", "said"),
     [
         (["nothing/here"], "not in the local cache"),
-        (["nothing"], "`localjudge models` lists the profiles"),
+        (["nothing"], "`localjudge models` lists all profiles"),
         (["phi-4", "--kv-cache-dtype", "int3"], "--kv-cache-dtype int3: there are auto and fp8"),
         (["phi-4", "--gpu-memory-utilization", "1.5"], "give a share above 0, at most 1"),
         (["phi-4", "--gpu-memory", "0"], "--gpu-memory 0: give the GiB of one GPU"),
@@ -671,4 +671,4 @@ def test_what_a_configuration_says_cannot_steer_the_terminal(cli: Cli, tmp_path:
     (tmp_path / "config.json").write_text("[" * 10)
     assert "not JSON" in cli("models", "plan", tmp_path).err
     (tmp_path / "config.json").unlink()
-    assert "holds no config.json" in cli("models", "plan", tmp_path).err
+    assert "has no config.json" in cli("models", "plan", tmp_path).err

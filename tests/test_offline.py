@@ -238,4 +238,4 @@ def test_a_download_that_fails_is_one_line(tmp_path: Path, hub: tuple[str, list[
     command = ("score", rows, "--out", tmp_path / "run", "--model", "some/other", "--allow-download")
     end = localjudge(*command, watched=False, HF_HOME=str(tmp_path / "hub"), HF_ENDPOINT=hub[0])
     assert end.returncode == 2
-    assert [line for line in end.stderr.splitlines() if "it cannot be fetched" in line]
+    assert [line for line in end.stderr.splitlines() if "it cannot be downloaded" in line]

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 import localjudge.airgap.pack
 from localjudge import UsageError
 from localjudge.airgap import unpack
-from localjudge.airgap.pack import Manifest, PackedFile, parse_size, write_beside, write_parts
+from localjudge.airgap.pack import PackedFile, PackManifest, parse_size, write_beside, write_parts
 from localjudge.airgap.wheels import Target, choose_extras, gather_wheels, installed_wheel
 from localjudge.errors import LocalJudgeError
 
@@ -48,7 +48,7 @@ def packed(tmp_path: Path, content: dict[str, bytes], part_size: int = 4096, **c
         sources[name].write_bytes(data)
     parts, entries = write_parts(sources, folder, part_size)
     stated = {"version": "0.1", "extras": (), "python": HERE, "platforms": ("any",), "files": entries} | changed
-    write_beside(Manifest(parts=tuple(parts), **stated).sealed(), folder)
+    write_beside(PackManifest(parts=tuple(parts), **stated).sealed(), folder)
     return folder
 
 
@@ -104,7 +104,7 @@ def test_the_parts_are_full_but_the_last_and_make_one_tar_file(
     assert 0 < len(parts[-1]) <= part_size
     with tarfile.open(fileobj=io.BytesIO(b"".join(parts))) as archive:
         assert {member.name: archive.extractfile(member).read() for member in archive} == files
-    manifest = unpack.read_manifest([pack])
+    manifest = unpack.read_pack_manifest([pack])
     out = pack.with_name("out")
     out.mkdir()
     unpack.extract(unpack.find_parts(manifest, [pack]), manifest, out)
@@ -153,11 +153,11 @@ def test_every_damaged_missing_short_long_and_foreign_part_is_named(tmp_path: Pa
     (pack / "foreign\x1b[31m").write_bytes(b"?")
     done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
     assert refused(done, tmp_path) == [
-        f"pack/{damaged.name}: is damaged: its digest is not right",
+        f"pack/{damaged.name}: is damaged: its digest is wrong",
         f"{missing.name}: is missing",
         f"pack/{short.name}: is too short: 4095 bytes instead of 4096",
         f"pack/{long.name}: is too long: 4097 bytes instead of 4096",
-        "pack/foreign\\u001b[31m: is no part of this pack, or a damaged one",
+        "pack/foreign\\u001b[31m: is not part of this pack, or is damaged",
         f"4 of {len(whole) + 4} parts cannot be used: copy them again; nothing was unpacked",
     ]
 
@@ -166,7 +166,7 @@ def test_a_foreign_file_beside_a_whole_pack_is_named_and_no_hindrance(tmp_path: 
     (pack / "notes.txt").write_text("from the gateway")
     done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
     assert done.returncode == 0
-    assert "notes.txt: is no part of this pack, or a damaged one; ignored" in done.stderr
+    assert "notes.txt: is not part of this pack, or is damaged; ignored" in done.stderr
 
 
 def test_a_damaged_copy_is_no_hindrance_where_a_whole_one_is_found(tmp_path: Path, pack: Path) -> None:
@@ -186,17 +186,17 @@ def test_a_damaged_manifest_is_not_believed(tmp_path: Path, pack: Path, change: 
     )
     assert manifest.read_bytes() != text
     (line,) = refused(unpacker(pack / "unpack.py", "--no-install"), tmp_path)
-    assert line == "pack/manifest.json: is damaged, or no pack's manifest; copy it again"
+    assert line == "pack/manifest.json: is damaged, or not the manifest of a pack; copy it again"
 
 
 def test_a_pack_without_a_manifest_or_of_two_packs_is_refused(tmp_path: Path, pack: Path) -> None:
     (tmp_path / "other").mkdir()
     other = packed(tmp_path / "other", {"rows/x": b"x"})
     (line,) = refused(unpacker(pack / "unpack.py", pack, other), tmp_path)
-    assert line == "pack/manifest.json and other/pack/manifest.json differ: name the folders of one pack"
+    assert line == "pack/manifest.json and other/pack/manifest.json differ: give the folders of one pack"
     (pack / "manifest.json").unlink()
     (line,) = refused(unpacker(pack / "unpack.py"), tmp_path)
-    assert line == "no manifest.json in pack: bring it along, or name its folder"
+    assert line == "no manifest.json in pack: copy it here, or give its folder"
     (line,) = refused(unpacker(pack / "unpack.py", "nowhere"), tmp_path)
     assert line == "nowhere: no such folder"
 
@@ -214,7 +214,7 @@ def test_a_file_that_the_manifest_does_not_name_is_refused(tmp_path: Path) -> No
     entry = PackedFile(name="rows/a", size=1, sha256=hashlib.sha256(b"a").hexdigest())
     pack = packed(tmp_path, {"rows/a": b"a", "../escape": b"b"}, files=(entry,))
     (line,) = refused(unpacker(pack / "unpack.py", "--no-install", "--to", "out"), tmp_path)
-    assert line == "../escape: is in the parts, but no file of the manifest; nothing was kept"
+    assert line == "../escape: is in the parts, but not in the manifest; nothing was kept"
 
 
 def forged(tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]], size: int = 1) -> Path:
@@ -249,13 +249,13 @@ def test_a_small_part_that_stands_for_a_large_file_is_refused_before_anything_is
     small_disk = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))}
     done = unpacker(pack / "unpack.py", "--no-install", "--to", "out", **small_disk)
     (line,) = refused(done, tmp_path)
-    assert line == "rows/a: is in the parts, but no file of the manifest; nothing was kept"
+    assert line == "rows/a: is in the parts, but not in the manifest; nothing was kept"
 
 
 def test_a_file_of_another_size_or_that_comes_twice_is_refused(tmp_path: Path) -> None:
     for name, members, said in (
         ("long", [(tarfile.TarInfo("rows/a"), b"aa")], "has 2 bytes in the parts, but 1 in the manifest"),
-        ("twice", [(tarfile.TarInfo("rows/a"), b"a")] * 2, "is in the parts, but no file of the manifest"),
+        ("twice", [(tarfile.TarInfo("rows/a"), b"a")] * 2, "is in the parts, but not in the manifest"),
     ):
         (tmp_path / name).mkdir()
         pack = forged(tmp_path / name, members)
@@ -283,7 +283,7 @@ def test_a_manifest_of_another_shape_is_refused_whatever_its_digest(
     manifest["sha256"] = unpack.seal(manifest)
     (pack / "manifest.json").write_text(json.dumps(manifest))
     (line,) = refused(unpacker(pack / "unpack.py", "--no-install"), tmp_path)
-    assert line == "pack/manifest.json: is damaged, or no pack's manifest; copy it again"
+    assert line == "pack/manifest.json: is damaged, or not the manifest of a pack; copy it again"
 
 
 def test_a_link_among_the_files_is_refused(tmp_path: Path) -> None:
@@ -291,14 +291,14 @@ def test_a_link_among_the_files_is_refused(tmp_path: Path) -> None:
     link.type, link.linkname = tarfile.SYMTYPE, "/etc/hostname"
     pack = forged(tmp_path, [(link, b"")])
     (line,) = refused(unpacker(pack / "unpack.py", "--no-install", "--to", "out"), tmp_path)
-    assert line == "rows/a: is in the parts, but no file of the manifest; nothing was kept"
+    assert line == "rows/a: is in the parts, but not in the manifest; nothing was kept"
 
 
 def test_a_file_that_is_not_what_the_manifest_says_is_refused(tmp_path: Path) -> None:
     entry = PackedFile(name="rows/a", size=1, sha256="0" * 64)
     pack = packed(tmp_path, {"rows/a": b"a"}, files=(entry,))
     (line,) = refused(unpacker(pack / "unpack.py", "--no-install", "--to", "out"), tmp_path)
-    assert line == "rows/a: is not what the manifest says once written"
+    assert line == "rows/a: differs from the manifest after writing"
 
 
 def test_a_disk_that_fills_up_leaves_nothing_half(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_unpacking_again_checks_what_is_there_and_never_overwrites(tmp_path: Pat
         part.unlink()
     done = unpacker(*again)
     assert done.returncode == 0
-    assert "out: is unpacked already, and whole" in done.stderr
+    assert "out: is unpacked already, and complete" in done.stderr
     (tmp_path / "out" / "wheels" / "a.whl").write_bytes(b"a" * 2499 + b"b")
     done = unpacker(*again)
     assert done.returncode == 2
@@ -342,7 +342,7 @@ def test_what_a_killed_unpacker_left_is_named(tmp_path: Path, pack: Path) -> Non
     (tmp_path / "out.partial").mkdir()
     done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
     assert done.returncode == 2
-    assert "out.partial: another unpack.py is at work; if it was killed, remove this" in done.stderr
+    assert "out.partial: another unpack.py is running; if it was killed, remove this" in done.stderr
     assert not (tmp_path / "out").exists()
 
 
@@ -353,7 +353,7 @@ def test_an_environment_that_a_killed_unpacker_left_half_is_not_taken_for_whole(
     pack = packed(tmp_path, {"wheels/pip-1.whl": b""})
     done = unpacker(pack / "unpack.py", "--to", "out", "--venv", "half")
     assert done.returncode == 2
-    assert "half: another unpack.py is at work; if it was killed, remove this" in done.stderr
+    assert "half: another unpack.py is running; if it was killed, remove this" in done.stderr
     assert (tmp_path / "half" / "pyvenv.cfg").exists()
 
 
@@ -468,7 +468,7 @@ def test_a_pack_installs_with_no_index_what_a_pack_command_gathered(
     )
     assert (elsewhere.returncode, "--extra trust: the pack has cpu" in elsewhere.stderr) == (2, True)
     taken = unpacker(pack / "unpack.py", "--to", "here", "--venv", pack)
-    assert (taken.returncode, "is no virtual environment" in taken.stderr) == (2, True)
+    assert (taken.returncode, "is not a virtual environment" in taken.stderr) == (2, True)
 
 
 @pytest.mark.slow
@@ -509,7 +509,7 @@ def test_the_extras_are_those_asked_for_or_those_installed_here(index: Path) -> 
     assert choose_extras(wheel, None) == []
     wheel = tiny_wheel(index / "x", "y", "Provides-Extra: a", 'Requires-Dist: numpy>=1 ; extra == "a"')
     assert choose_extras(wheel, None) == ["a"]
-    with pytest.raises(UsageError, match="--extra gpu: there is a"):
+    with pytest.raises(UsageError, match="--extra gpu: the extras are a"):
         choose_extras(wheel, ["gpu"])
 
 
@@ -544,7 +544,7 @@ def test_an_installed_wheel_is_put_together_again_unless_it_was_changed(
         (["--rows", "nowhere.jsonl"], "--rows nowhere.jsonl: no such file"),
         (["--model", "./nowhere"], "model ./nowhere: no such directory"),
         (["--python", "3"], "--python 3: write it like 3.11"),
-        (["--extra", "gpu"], "--extra gpu: there is cpu, trust"),
+        (["--extra", "gpu"], "--extra gpu: the extras are cpu, trust"),
         (["--extra", "trust"], "ERROR: No matching distribution found for absent-here"),
     ],
 )
@@ -564,13 +564,13 @@ def test_a_pack_is_never_written_over_and_parts_are_not_too_many(cli: Cli, tmp_p
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "notes").touch()
     end = cli("pack", "--out", tmp_path / "there")
-    assert (end.code, "exists already; name a new folder" in end.err) == (2, True)
+    assert (end.code, "exists already; give a new folder" in end.err) == (2, True)
     with (tmp_path / "large.jsonl").open("wb") as stream:
         stream.truncate(20_000_000)
     end = cli("pack", "--out", tmp_path / "new", "--part-size", "2K", "--rows", tmp_path / "large.jsonl")
-    assert (end.code, "more than 9999 parts; write at least 2001" in end.err) == (2, True)
+    assert (end.code, "more than 9999 parts; give at least 2001" in end.err) == (2, True)
     with (tmp_path / "huge.jsonl").open("wb") as stream:
         stream.truncate(shutil.disk_usage(tmp_path).total)
     end = cli("pack", "--out", tmp_path / "new", "--part-size", "100G", "--rows", tmp_path / "huge.jsonl")
-    assert (end.code, "are needed and" in end.err) == (2, True)
+    assert (end.code, "not enough disk space" in end.err) == (2, True)
     assert not (tmp_path / "new").exists()

@@ -225,7 +225,7 @@ def test_a_text_on_which_the_tokenizer_gives_up_fails_its_row_and_no_other(
         "guilty": "failed",
         "fine too": "judged",
     }
-    assert f"{file}:2: the tokenizer gives up on the text: " in lines[1]["error"]
+    assert f"{file}:2: the tokenizer cannot encode the text: " in lines[1]["error"]
 
 
 def test_a_chat_template_on_which_the_tokenizer_gives_up_is_refused(model: Path) -> None:
@@ -238,7 +238,7 @@ def test_a_chat_template_on_which_the_tokenizer_gives_up_is_refused(model: Path)
     }
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(layout)))
     tokenizer.chat_template = "a" * 40 + "!{{ messages[0].content }}"
-    with pytest.raises(ModelError, match="chat template cannot be encoded: the tokenizer gives up"):
+    with pytest.raises(ModelError, match="chat template cannot be encoded: the tokenizer cannot encode"):
         PromptEncoder(tokenizer)
 
 

@@ -100,7 +100,7 @@ def test_the_numbers_of_the_page_are_those_of_the_run(page: Path, run: Path) -> 
     lines = {line["id"]: line for line in read_lines(run)}
     scores = np.frombuffer(data(page, "scores"), "<i2").reshape(2, -1)
     expected = np.frombuffer(data(page, "expected"), "<i4").reshape(2, -1)
-    sure = np.frombuffer(data(page, "sure"), "<i2").reshape(2, -1)
+    confidence = np.frombuffer(data(page, "confidence"), "<i2").reshape(2, -1)
     series = np.frombuffer(data(page, "series"), "<i2")
     group = np.frombuffer(data(page, "group"), "<i4")
     length = np.frombuffer(data(page, "length"), "<i4")
@@ -110,13 +110,13 @@ def test_the_numbers_of_the_page_are_those_of_the_run(page: Path, run: Path) -> 
         assert head["series"][series[place]]["label"] == line["system"]
         if line["status"] == "failed":
             assert data(page, "flags")[place] == FAILED
-            assert {*scores[:, place], *expected[:, place], *sure[:, place]} == {-1}
+            assert {*scores[:, place], *expected[:, place], *confidence[:, place]} == {-1}
             continue
         for rank, aspect in enumerate(("tact", "wit")):
             assert scores[rank, place] == line[aspect]
             assert expected[rank, place] == pytest.approx(line[f"{aspect}_expected"] * 1000, abs=0.6)
             given = line[f"{aspect}_probabilities"][line[aspect] - 1]
-            assert sure[rank, place] == pytest.approx(given * 1000, abs=0.6)
+            assert confidence[rank, place] == pytest.approx(given * 1000, abs=0.6)
     assert min(length) == 0
 
 
@@ -147,7 +147,7 @@ def test_every_chart_is_one_that_the_library_draws(run: Path) -> None:
         specs = [
             *(charts.distribution(judgements, aspect) for aspect in range(2)),
             *(charts.expected_against_integer(judgements, aspect) for aspect in range(2)),
-            charts.sureness(judgements),
+            charts.confidence(judgements),
             charts.length_against_score(judgements),
         ]
         profile = radar(judgements, means) | {"width": 400, "height": 400}

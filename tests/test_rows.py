@@ -127,8 +127,8 @@ def test_files_and_globs_are_read_in_order_and_a_file_named_like_a_glob_is_a_fil
     [
         (["none.jsonl"], "none.jsonl: No such file"),
         (["*.jsonl"], "no file matches"),
-        (["."], r"a folder; name its files, for instance ./\*.jsonl"),
-        (["rows.xlsx"], "of no known kind; rows come as .jsonl"),
+        (["."], r"is a folder; name its files, such as ./\*.jsonl"),
+        (["rows.xlsx"], "unknown format; use .jsonl"),
         (["-", "-"], "stdin can be read only once"),
     ],
 )
@@ -182,7 +182,8 @@ BAD_LINES: dict[str, tuple[Any, str]] = {
     "system of an object": ({**ROW, "system": {}}, "the system, is of type dict"),
     "two candidates": (
         {"instruction": "a", "output": "b", "response": "c"},
-        "'output' and 'response' may each be the candidate; say which with --column candidate=output",
+        "'output' and 'response' are both possible columns for the candidate; "
+        "choose one with --column candidate=output",
     ),
     "lone surrogate": ({**ROW, "candidate": "ab\ud800"}, "a lone surrogate (U+D800) at character 3"),
     "lone surrogate in the id": ({**ROW, "id": "\udfff"}, "a lone surrogate (U+DFFF) at character 1"),
@@ -191,9 +192,9 @@ BAD_LINES: dict[str, tuple[Any, str]] = {
     "not UTF-8": (b'{"a": "\xff"}', "not UTF-8 at byte 8 of the line"),
     "list": (["a"], "not a JSON object with named fields"),
     "bare number": (5, "not a JSON object"),
-    "huge integer": (b'{"id": ' + b"9" * 5000 + b"}", "not JSON that can be read"),
+    "huge integer": (b'{"id": ' + b"9" * 5000 + b"}", "JSON that Python cannot parse"),
     "nested too deep": (b'{"x": ' + b"[" * 300 + b"]" * 300 + b"}", "nested more than 100 deep"),
-    "nested beyond parsing": (b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "not JSON that can be read"),
+    "nested beyond parsing": (b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "Python cannot parse"),
 }  # fmt: skip
 
 

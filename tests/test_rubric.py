@@ -78,7 +78,7 @@ def test_a_field_stays_as_typed_whatever_it_holds(instruction: str, reference: s
 
 def test_a_missing_reference_is_refused_by_a_rubric_that_asks_for_one_and_only_by_it() -> None:
     row = Row(instruction="a", candidate="b")
-    with pytest.raises(ValueError, match="no reference, which the rubric just-eval asks for"):
+    with pytest.raises(ValueError, match="no reference, which the rubric just-eval needs"):
         Rubric.load().text(row)
     assert "b" in Rubric.load("no-reference").text(row)
 
@@ -97,12 +97,12 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     "empty file": ("", "name: Field required"),
     "unknown placeholder": (
         TONE.replace("/", "{$answer}"),
-        "unknown placeholder {$answer}; there are {$instruction}, {$reference}, {$candidate}",
+        "unknown placeholder {$answer}; use {$instruction}, {$reference}, {$candidate}",
     ),
     "misspelt placeholder": (TONE.replace("/", "{$ candidate }"), "unknown placeholder {$ candidate }"),
     "no candidate": (TONE.replace("{$candidate}", ""), "placeholder {$candidate} is missing"),
     "no instruction": (TONE.replace("{$instruction}", ""), "placeholder {$instruction} is missing"),
-    "doubled aspect": (TONE.replace('"tact"', '"warmth"'), "aspects: 'warmth' stands there twice"),
+    "doubled aspect": (TONE.replace('"tact"', '"warmth"'), "aspects: 'warmth' occurs twice"),
     "no aspects": (TONE.replace('["warmth", "tact"]', "[]"), "name at least one aspect"),
     "aspects no list": (TONE.replace('["warmth", "tact"]', '"tact"'), "aspects: "),
     "long aspect": (
@@ -119,20 +119,20 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     ),
     "many aspects": (
         TONE.replace('"tact"', ", ".join(f'"tact{n}"' for n in range(100))),
-        "103 keys and what is between them take 1222 bytes, more than 1000; use fewer aspects or shorter keys",
+        "103 keys and the text between them take 1222 bytes, more than 1000; use fewer aspects or shorter keys",
     ),
-    "empty scale": (TONE.replace("highest = 10", "highest = 0"), "scale: 1 to 0 leaves no choice"),
-    "scale of one": (TONE.replace("highest = 10", "highest = 1"), "scale: 1 to 1 leaves no choice"),
+    "empty scale": (TONE.replace("highest = 10", "highest = 0"), "scale: 1 to 0 has fewer than two values"),
+    "scale of one": (TONE.replace("highest = 10", "highest = 1"), "scale: 1 to 1 has fewer than two values"),
     "scale below zero": (TONE.replace("lowest = 1", "lowest = -1"), "whole numbers from 0 to 1000"),
     "scale of fractions": (TONE.replace("highest = 10", "highest = 9.5"), "scale.highest: "),
     "scale of text": (TONE.replace("highest = 10", 'highest = "10"'), "scale.highest: "),
-    "bad aspect name": (TONE.replace('"tact"', '"Good tact"'), "'Good tact' is no column name"),
+    "bad aspect name": (TONE.replace('"tact"', '"Good tact"'), "'Good tact' is not a column name"),
     "reserved name": (TONE.replace('"tact"', '"rationale"'), "'rationale' is the name of another column"),
     "reserved ending": (TONE.replace('"tact"', '"tact_expected"'), "'tact_expected' is the name of another"),
     "unknown key": (TONE + 'tempo = "fast"', "prompt.tempo: Extra inputs"),
-    "key of no aspect": (TONE.replace("warmth =", "wit ="), "answer.aspects: 'wit' is not among the aspects"),
-    "key clash": (TONE.replace('"Wärme"', '"tact"'), "answer.aspects: 'tact' stands there twice"),
-    "top key clash": (TONE.replace('"marks"', '"why"'), "answer: 'why' stands there twice"),
+    "key of no aspect": (TONE.replace("warmth =", "wit ="), "answer.aspects: 'wit' is not one of the aspects"),
+    "key clash": (TONE.replace('"Wärme"', '"tact"'), "answer.aspects: 'tact' occurs twice"),
+    "top key clash": (TONE.replace('"marks"', '"why"'), "answer: 'why' occurs twice"),
     "quote in a key": (TONE.replace('"marks"', "'a\"b'"), "must be text without quotes"),
     "unknown empty_candidate": (TONE + 'empty_candidate = "skip"', "prompt.empty_candidate: "),
 }

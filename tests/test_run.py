@@ -443,8 +443,9 @@ def test_another_model_in_the_same_folder_is_refused_and_the_same_model_elsewher
     [
         ("judgements.jsonl", "notes\n", "has judgements.jsonl but no run.json"),
         ("run.json", "{", "cannot be read"),
-        ("run.json", '{"format": 99}', "not of the format 2"),
-        ("run.json", "[]", "not of the format 2"),
+        ("run.json", '{"format": 2}', "has run format 2, and .* reads format 3; read it with the version"),
+        ("run.json", '{"format": 3}', "not a manifest of run format 3, or damaged; restore the file"),
+        ("run.json", "[]", "not a manifest of run format 3, or damaged; restore the file"),
     ],
 )
 def test_a_folder_that_holds_something_else_is_left_alone(
@@ -571,4 +572,4 @@ def test_a_compressed_input_that_breaks_off_is_judged_up_to_there(tmp_path: Path
     file.write_bytes(gzip.compress(plain)[:1500])
     lines = go(tmp_path / "out", make(max_rationale_tokens=1, engine_args={"batch_size": "32"}), file)
     assert {line["status"] for line in lines[:-1]} == {"judged"}
-    assert lines[-1]["error"].startswith(f"{file}:{len(lines)}: the file cannot be read on from here")
+    assert lines[-1]["error"].startswith(f"{file}:{len(lines)}: the rest of the file cannot be read")

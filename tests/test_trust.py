@@ -847,7 +847,7 @@ def test_scores_made_elsewhere_become_a_run(tmp_path: Path, cli: Cli) -> None:
     for bad, message in (
         (("--aspect", "wit", "--scale", "5"), "write LOWEST-HIGHEST"),
         (("--aspect", "wit", "--scale", "1-4"), "wit is 5, off the scale 1 to 4"),
-        (("--aspect", "Wit"), "is no column name"),
+        (("--aspect", "Wit"), "is not a column name"),
         (("--aspect", "tact"), "no row has a score of tact"),
     ):
         ended = cli("import", file, "--out", tmp_path / "bad", *bad)

@@ -75,7 +75,7 @@ def test_a_sound_directory_passes_and_gets_a_manifest_of_its_files(cli: Cli, fol
     assert {name: file.sha256 for name, file in manifest.files.items()} == Model.find(folder).files
     assert all(file.size == (folder / name).stat().st_size for name, file in manifest.files.items())
     again = cli("models", "verify", folder)
-    assert (again.code, "matches that of" in again.out) == (0, True)
+    assert (again.code, "matches the manifest of" in again.out) == (0, True)
 
 
 def test_a_model_in_shards_passes(cli: Cli, folder: Path) -> None:
@@ -258,29 +258,29 @@ DEFECTS: dict[Callable[[Path], None], str] = {
     cut_short: f"headers {SHARDS[1]} is cut short: its header asks for",
     cut_to_nothing: "headers model.safetensors is cut short: 1 bytes do not hold its header",
     append_bytes: "headers model.safetensors: 4 bytes follow the tensors that its header names",
-    lose_a_shard: f"shards {INDEX} asks for {SHARDS[0]}: not there",
-    leave_a_shard: "shards model-00003-of-00002.safetensors: no part of the model",
-    name_an_absent_tensor: f"headers {INDEX} names model.extra.weight in {SHARDS[0]}, where it is not",
-    hide_a_tensor: f"headers {SHARDS[0]} holds lm_head.weight, which {INDEX} does not put there",
-    climb_out: f"shards {INDEX}: its weight_map does not name a file of this directory",
+    lose_a_shard: f"shards {INDEX} needs {SHARDS[0]}: missing",
+    leave_a_shard: "shards model-00003-of-00002.safetensors: not part of the model",
+    name_an_absent_tensor: f"headers {INDEX} lists model.extra.weight in {SHARDS[0]}, which does not have it",
+    hide_a_tensor: f"headers {SHARDS[0]} has lm_head.weight, which {INDEX} does not list there",
+    climb_out: f"shards {INDEX}: its weight_map must name a file of this directory",
     scramble_the_index: f"shards {INDEX}: cannot be read: JSONDecodeError",
-    name_no_type: "headers model.safetensors: its header is broken: lm_head.weight is of no known type",
+    name_no_type: "headers model.safetensors: its header is broken: lm_head.weight has the unknown type",
     overlap: "headers model.safetensors: its header is broken: ",
     reshape: "headers model.safetensors: its header is broken: lm_head.weight does not take",
-    leave_a_pointer: "files model.safetensors: a Git LFS pointer, and not the file itself → git -C ",
+    leave_a_pointer: "files model.safetensors: a Git LFS pointer instead of the file → git -C ",
     pickle_only: "weights refused: only pickled weights, which can run code when loaded: pytorch_model.bin",
     ask_for_remote_code: "config refused: it needs remote code (modeling_own.py), and no *.py",
     break_the_template: "template the model's chat template cannot be rendered: only for cats",
     repeat_the_content: "template the model's chat template does not put the content in exactly one place",
-    lose_the_tokenizer: "tokenizer there is none: no tokenizer.json",
+    lose_the_tokenizer: "tokenizer no tokenizer: none of tokenizer.json",
     break_the_tokenizer: "tokenizer its tokenizer cannot be loaded: ",
-    decode_by_nothing: "vocabulary the tokenizer decodes by nothing, which does not say what bytes",
+    decode_by_nothing: "vocabulary the tokenizer decodes by nothing, which does not define the bytes",
     shrink_the_embedding: "embedding model.embed_tokens.weight has 300 rows, the tokenizer's ids go to 399",
     widen_the_vocabulary: "embedding model.embed_tokens.weight has 400 rows, config.json says vocab_size 500",
     shorten_the_context: "context 300 tokens: ",
     lose_the_config: "config ",
     scramble_the_config: "config config.json: not JSON",
-    list_in_the_config: "config config.json: no JSON object",
+    list_in_the_config: "config config.json: not a JSON object",
     unknown_architecture: "config ",
     forget_a_size: "config ",
     lose_the_letters: "table the tokenizer cannot spell",
@@ -289,7 +289,7 @@ DEFECTS: dict[Callable[[Path], None], str] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", DEFECTS, ids=lambda damage: damage.__name__)
-def test_each_defect_is_named_with_its_mend_and_leaves_no_manifest(
+def test_each_defect_is_named_with_its_fix_and_leaves_no_manifest(
     cli: Cli, folder: Path, damage: Callable[[Path], None]
 ) -> None:
     damage(folder)
@@ -320,8 +320,8 @@ def test_what_is_beside_the_weights_is_named_and_stops_nothing(cli: Cli, folder:
             "never run: helper.py",
             "not read: training_args.bin",
             "not read: consolidated",
-            "bytes in all",
-            "none",
+            "bytes in total",
+            "no chat template",
         ),
         strict=True,
     ):
@@ -364,7 +364,7 @@ def test_one_flipped_byte_of_the_weights_is_named_and_the_manifest_kept_unless_r
     assert (end.code, (folder / MANIFEST).read_bytes()) == (2, before)
     assert [line.split(" since ")[0] for line in lines(end, "wrong")] == [
         "manifest model.safetensors has changed",
-        "manifest generation_config.json is gone",
+        "manifest generation_config.json is missing",
         "manifest LICENSE is new",
     ]
     renewed = cli("models", "verify", folder, "--renew")
@@ -492,7 +492,7 @@ def test_a_run_with_weights_that_are_cut_short_is_one_line(
     rows = write_rows(tmp_path / "rows.jsonl", 1)
     end = cli("score", rows, "--out", tmp_path / "run", "--model", folder, "--rubric", short_rubric)
     assert end.code == 2
-    assert end.err.splitlines()[-1].endswith("; localjudge models verify says more")
+    assert end.err.splitlines()[-1].endswith("; run localjudge models verify")
 
 
 def test_a_changed_model_does_not_judge_unless_that_is_allowed(
@@ -512,13 +512,13 @@ def test_a_changed_model_does_not_judge_unless_that_is_allowed(
     edit(folder / "generation_config.json", temperature=0.5)
     end = cli("score", rows, "--out", tmp_path / "changed", *flags)
     assert end.code == 2
-    assert end.err.startswith(f"localjudge: model {folder}: not what was verified on ")
+    assert end.err.startswith(f"localjudge: model {folder}: changed since it was verified on ")
     assert (
-        "generation_config.json has changed; copy the model again; if that is meant: localjudge models verify "
-        f"{folder} --renew, or --allow-changed-model for this run\n" in end.err
+        "generation_config.json has changed; copy the model again, or accept the change: "
+        f"localjudge models verify {folder} --renew, or --allow-changed-model for this run\n" in end.err
     )
     assert not (tmp_path / "changed").exists()
-    with pytest.raises(ModelError, match="not what was verified"):
+    with pytest.raises(ModelError, match="changed since it was verified"):
         Judge(folder)
     assert cli("score", rows, "--out", tmp_path / "allowed", *flags, "--allow-changed-model").code == 0
     assert verified("allowed") is False
@@ -529,12 +529,10 @@ def test_a_changed_model_does_not_judge_unless_that_is_allowed(
     assert again.code == 0, "what a run was allowed, its repetition is"
 
 
-def test_a_manifest_that_cannot_be_read_is_refused_with_its_mend(
-    cli: Cli, tmp_path: Path, folder: Path
-) -> None:
+def test_a_manifest_that_cannot_be_read_is_refused_with_its_fix(cli: Cli, tmp_path: Path, folder: Path) -> None:
     (folder / MANIFEST).write_text('{"format": 1, "files": {}}')
     end = cli("models", "verify", folder)
-    assert (end.code, "no manifest that can be read: localjudge Field required" in end.out) == (2, True)
+    assert (end.code, "not a readable manifest: localjudge Field required" in end.out) == (2, True)
     end = cli("score", "examples", "--out", tmp_path / "out", "--model", folder)
     assert (end.code, f"models verify {folder} --renew" in end.err) == (2, True)
     assert cli("models", "verify", folder, "--renew").code == 0
@@ -564,7 +562,7 @@ def test_the_findings_come_as_json_too(cli: Cli, folder: Path) -> None:
     checks = json.loads(end.out)
     assert end.code == 2
     assert [check["name"] for check in checks if check["state"] == "wrong"] == ["tokenizer"]
-    assert all(set(check) == {"name", "state", "found", "mend"} for check in checks)
+    assert all(set(check) == {"name", "state", "found", "fix"} for check in checks)
 
 
 def test_a_name_of_a_file_cannot_steer_the_terminal(cli: Cli, folder: Path) -> None:

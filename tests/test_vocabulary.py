@@ -57,7 +57,7 @@ def test_end_tokens_beyond_the_logits_are_left_out() -> None:
 
 def test_text_that_becomes_tokens_beyond_the_logits_is_refused() -> None:
     assert read_vocabulary(tokenizer_of(byte_level()), size=4, ends=[3]).size == 4, "added tokens are no text"
-    with pytest.raises(ModelError, match=r"ids go to 3, and config\.json says vocab_size 3"):
+    with pytest.raises(ModelError, match=r"largest id is 3, and config\.json says vocab_size 3"):
         read_vocabulary(tokenizer_of(byte_level()), size=3, ends=[2])
 
 

@@ -118,7 +118,7 @@ def test_answers_to_abandoned_chunks_are_not_wanted_and_make_room_when_they_come
 def test_a_worker_that_would_judge_otherwise_is_turned_away(cluster: Cluster) -> None:
     cluster.start()
     other = REPORT | {"decisive": {"engine": "transformers", "dtype": "bfloat16"}}
-    with pytest.raises(EngineError, match=r"^dtype: bfloat16, and float32 elsewhere$"):
+    with pytest.raises(EngineError, match=r"^dtype: bfloat16, but float32 elsewhere$"):
         cluster.pool.started(cluster.place(), other)
 
 
@@ -142,7 +142,7 @@ def test_workers_that_only_die_end_the_run_with_the_reason(cluster: Cluster) -> 
         cluster.pool.lose(cluster.start(), "broke", EngineError("no memory"))
     with pytest.raises(EngineError) as caught:
         cluster.pool.lose(cluster.start(), "lost", "its process ended")
-    said = "workers ended 3 times with no row finished: worker on node 1: no memory; see engine.log"
+    said = "workers ended 3 times without finishing a row: worker on node 1: no memory; see engine.log"
     assert str(caught.value) == said
 
 
@@ -153,7 +153,7 @@ def test_a_worker_that_died_before_it_had_a_place_is_a_reason_too(cluster: Clust
     for _ in range(MOST_DEATHS - 1):
         lose()
     with pytest.raises(
-        EngineError, match="with no row finished: a new worker: no module named localjudge; see"
+        EngineError, match="without finishing a row: a new worker: no module named localjudge; see"
     ):
         lose()
 

@@ -1,1 +1,1 @@
-"""Everything for a machine without a network: pack it here, unpack it there."""
+"""Install on a machine without a network: pack everything here, unpack it there."""

@@ -1,8 +1,8 @@
-"""A pack: everything that a machine without a network needs, in parts no larger than a gateway lets through.
+"""Write a pack: everything that a machine without a network needs, in parts of limited size.
 
-The parts together are one plain tar file, cut anywhere, so a part may hold many files or a slice of one. Beside
-them lie `manifest.json`, with the SHA-256 of each part and file, and `unpack.py`, which needs Python alone. The
-same files and part size give the same bytes.
+The parts together are one plain tar file, cut at any byte, so a part may hold many files or a slice of one. The
+pack also has `manifest.json`, with the SHA-256 of each part and file, and `unpack.py`, which needs only Python.
+The same files and part size give the same bytes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ and installs into a virtual environment. It prints the digest of the manifest. W
 
 
 class PackedFile(BaseModel):
-    """A part or a file: its name, its size in bytes, its SHA-256 in hex."""
+    """A part or a file: its name, its size in bytes, and its SHA-256 in hex."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,8 +51,8 @@ class PackedFile(BaseModel):
     sha256: str
 
 
-class Manifest(BaseModel):
-    """What a pack is: `manifest.json`. `sha256` is over all the rest."""
+class PackManifest(BaseModel):
+    """The content of `manifest.json`. `sha256` is the digest of all other fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -66,18 +66,18 @@ class Manifest(BaseModel):
     files: tuple[PackedFile, ...]
     sha256: str = ""
 
-    def sealed(self) -> Manifest:
+    def sealed(self) -> PackManifest:
         return self.model_copy(update={"sha256": unpack.seal(self.model_dump(mode="json"))})
 
 
 def parse_size(text: str) -> int:
-    """Bytes. K, M and G go by thousands (so 60M passes wherever 60 MB do), KiB, MiB and GiB by 1024."""
+    """Return a size in bytes. K, M and G are powers of 1000; KiB, MiB and GiB are powers of 1024."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMG]I?|)B?", text.strip().upper())
     if not match:
         raise UsageError(f"--part-size {text}: write it like 60M, 1.5G or 512MiB")
     size = int(float(match[1]) * _UNITS[match[2]])
     if size < _SMALLEST:
-        raise UsageError(f"--part-size {text}: a part has at least {_SMALLEST} bytes")
+        raise UsageError(f"--part-size {text}: give at least {_SMALLEST} bytes")
     return size
 
 
@@ -90,37 +90,37 @@ def make_pack(
     rows: Iterable[Path] = (),
     pip_args: Sequence[str] = (),
     say: Say = print,
-) -> Manifest:
-    """Gather wheels, models and rows, and write them as a pack into `out`, a folder that is new or empty.
+) -> PackManifest:
+    """Collect wheels, models and rows, and write them as a pack into `out`, a folder that is new or empty.
 
     Raises:
-        UsageError: something asked for is not there, or the disk has no room.
+        UsageError: a requested file is missing, or there is not enough free disk space.
         LocalJudgeError: pip failed.
     """
     sources = {**_model_files(models), **_row_files(rows)}
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UsageError(f"--out {out}: exists already; name a new folder")
+        raise UsageError(f"--out {out}: exists already; give a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
     _check_room(out, sources, part_size)
     scratch = out.with_name(f"{out.name}.partial")
     try:
         scratch.mkdir()
     except FileExistsError:
-        raise UsageError(f"{scratch}: another pack is being made, or one was killed; then remove it") from None
+        raise UsageError(f"{scratch}: another pack is in progress; if it was killed, remove this") from None
     try:
         (scratch / "own").mkdir()
         own = own_wheel(scratch / "own", pip_args, say)
         version = own.name.split("-")[1]
         chosen = choose_extras(own, extras)
         wanted = f"{NAME}[{','.join(chosen)}]"
-        say(f"gathering {wanted} {version} for Python {target.python} on {target.platforms[0]}")
+        say(f"collecting {wanted} {version} for Python {target.python} on {target.platforms[0]}")
         gather_wheels(f"{own}[{','.join(chosen)}]", target, scratch / "wheels", pip_args, say)
         sources |= {f"wheels/{file.name}": file for file in (scratch / "wheels").iterdir()}
         _check_room(out, sources, part_size)
         say(f"writing {len(sources)} files, {sum(map(_size, sources.values())) / 1e6:.1f} MB")
         folder = scratch / "pack"
         parts, files = write_parts(sources, folder, part_size)
-        manifest = Manifest(
+        manifest = PackManifest(
             version=version,
             extras=tuple(chosen),
             python=target.python,
@@ -138,8 +138,8 @@ def make_pack(
 def write_parts(
     sources: Mapping[str, Path], folder: Path, part_size: int
 ) -> tuple[list[PackedFile], list[PackedFile]]:
-    """Write files, by the names they are to have, as a tar file in parts. Memory does not grow with them."""
-    bound = sum(map(_size, sources.values())) + 4096 * (len(sources) + 5)  # headers, padding, the end
+    """Write files under the given names as a tar file in parts, in constant memory."""
+    bound = sum(map(_size, sources.values())) + 4096 * (len(sources) + 5)  # headers, padding, end of archive
     count = -(-bound // part_size)
     folder.mkdir(parents=True)
     parts: Any = _Parts(folder, part_size, digits=max(3, len(str(count))))
@@ -154,15 +154,15 @@ def write_parts(
                 try:
                     archive.addfile(entry, hashed)
                 except OSError as error:
-                    if error.errno is not None:  # the disk's
+                    if error.errno is not None:  # an error of the disk
                         raise
                     raise UsageError(f"{sources[name]}: became shorter while it was packed") from None
             files.append(PackedFile(name=name, size=entry.size, sha256=hashed.digest.hexdigest()))
     return parts.close(), files
 
 
-def write_beside(manifest: Manifest, folder: Path) -> None:
-    """What lies beside the parts: the manifest, the unpacker, and the line that says how to run it."""
+def write_beside(manifest: PackManifest, folder: Path) -> None:
+    """Write the manifest, the unpacker and its instructions beside the parts."""
     (folder / unpack.MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
     shutil.copyfile(unpack.__file__, folder / "unpack.py")
     told = {"platform": manifest.platforms[0], **manifest.model_dump(include={"version", "python", "sha256"})}
@@ -170,7 +170,7 @@ def write_beside(manifest: Manifest, folder: Path) -> None:
 
 
 class _Parts:
-    """A stream that goes on in the next file when one is full."""
+    """A stream that continues in the next file when a part is full."""
 
     def __init__(self, folder: Path, size: int, digits: int) -> None:
         self._folder, self._size, self._digits = folder, size, digits
@@ -208,7 +208,7 @@ class _Parts:
 
 
 class _Hashed(io.RawIOBase):
-    """A stream whose digest is taken while it is read."""
+    """A stream that computes its digest while it is read."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -221,7 +221,7 @@ class _Hashed(io.RawIOBase):
 
 
 def _model_files(names: Iterable[str]) -> dict[str, Path]:
-    """All files of each model's directory but hidden ones, as `models/NAME/…`."""
+    """Return all files of each model's directory except hidden ones, as `models/NAME/…`."""
     files: dict[str, Path] = {}
     for name in names:
         model = Model.find(name)
@@ -250,7 +250,7 @@ def _row_files(rows: Iterable[Path]) -> dict[str, Path]:
 
 def _checked(name: str, file: Path) -> str:
     if not unpack.is_safe(name):
-        raise UsageError(f"{file}: cannot be unpacked on every system under this name; rename it")
+        raise UsageError(f"{file}: some systems cannot unpack this name; rename it")
     return name
 
 
@@ -258,10 +258,12 @@ def _check_room(out: Path, sources: Mapping[str, Path], part_size: int) -> None:
     size = sum(map(_size, sources.values()))
     if size > part_size * _MOST_PARTS:
         least = -(-size // _MOST_PARTS)
-        raise UsageError(f"--part-size {part_size}: more than {_MOST_PARTS} parts; write at least {least}")
+        raise UsageError(f"--part-size {part_size}: gives more than {_MOST_PARTS} parts; give at least {least}")
     free = shutil.disk_usage(out.parent).free
     if size > free:
-        raise UsageError(f"--out {out}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free")
+        raise UsageError(
+            f"--out {out}: not enough disk space: {size / 1e9:.1f} GB needed, {free / 1e9:.1f} free"
+        )
 
 
 def _size(file: Path) -> int:

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Check, unpack and install what `localjudge pack` made, on a machine with Python alone and no network.
+"""Check, unpack and install a pack of `localjudge pack`, on a machine with only Python and no network.
 
     python3 unpack.py [FOLDER ...] [--to DIR] [--venv DIR | --no-install] [--extra NAME ...]
 
-The parts may lie in any order, under any names, in any of the folders (this file's own, where none is given).
-They are known by their digests, which stand in `manifest.json`. Together they are one plain tar file.
-Exit codes: 0 done, 1 the disk failed, 2 something is damaged, missing or wrong, 130 or 143 stopped by a signal.
+The parts may have any names and be in any of the folders (default: the folder of this file). They are
+identified by their digests in `manifest.json`. Together they are one plain tar file. Exit codes: 0 done, 1 the
+disk failed, 2 something is damaged, missing or wrong, 130 or 143 stopped by a signal.
 """
 
 from __future__ import annotations
 
 import sys
 
-if sys.version_info < (3, 11):  # noqa: UP036 -- the sealed machine may have any Python
+if sys.version_info < (3, 11):  # noqa: UP036 -- the offline machine may have any Python
     sys.stderr.write("unpack.py: needs Python 3.11 or later; this is %d.%d\n" % sys.version_info[:2])  # noqa: UP031
     sys.exit(2)
 
@@ -37,11 +37,11 @@ _BLOCK = 1 << 20
 
 
 class PackError(Exception):
-    """Something that the user can mend: what and where, a line each."""
+    """A problem that the user can fix; the message says what and where, one line each."""
 
 
 def say(text: str, stream: Any = None) -> None:
-    """A line on stderr, without what could steer a terminal: names come from outside."""
+    """Print a line on stderr without control characters, because names come from outside."""
     shown = "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
     print(shown.encode("utf-8", "replace").decode(), file=stream or sys.stderr, flush=True)
 
@@ -52,25 +52,25 @@ def digest_of(file: Path) -> str:
 
 
 def seal(manifest: dict[str, Any]) -> str:
-    """SHA-256, in hex, of all that a manifest says besides this digest."""
+    """Return the SHA-256, in hex, of all fields of a manifest except this digest."""
     told = {key: value for key, value in manifest.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 def is_safe(name: str) -> bool:
-    """Whether a path is plain and stays within the folder that it is relative to, on any system."""
+    """Return whether a relative path is plain and stays within its folder, on any system."""
     path = PurePosixPath(name)
     plain = name == str(path) and not re.search(r"[\\:\0]", name)
     return plain and name != "." and not path.is_absolute() and ".." not in path.parts
 
 
-def read_manifest(folders: list[Path]) -> dict[str, Any]:
+def read_pack_manifest(folders: list[Path]) -> dict[str, Any]:
     files = [folder / MANIFEST for folder in folders if (folder / MANIFEST).is_file()]
     if not files:
-        raise PackError(f"no {MANIFEST} in {', '.join(map(str, folders))}: bring it along, or name its folder")
+        raise PackError(f"no {MANIFEST} in {', '.join(map(str, folders))}: copy it here, or give its folder")
     texts = {file.read_bytes(): file for file in files}
     if len(texts) > 1:
-        raise PackError(f"{' and '.join(map(str, texts.values()))} differ: name the folders of one pack")
+        raise PackError(f"{' and '.join(map(str, texts.values()))} differ: give the folders of one pack")
     try:
         manifest: dict[str, Any] = json.loads(next(iter(texts)))
         if manifest["format"] != FORMAT or manifest["sha256"] != seal(manifest):
@@ -78,17 +78,17 @@ def read_manifest(folders: list[Path]) -> dict[str, Any]:
         _check_shape(manifest)
         unsafe = [entry["name"] for entry in manifest["files"] if not is_safe(entry["name"])]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise PackError(f"{files[0]}: is damaged, or no pack's manifest; copy it again") from None
+        raise PackError(f"{files[0]}: is damaged, or not the manifest of a pack; copy it again") from None
     if unsafe:
         raise PackError(f"{files[0]}: {unsafe[0]} would be written outside of the folder; nothing was unpacked")
     return manifest
 
 
 def _check_shape(manifest: dict[str, Any]) -> None:
-    """See that everything that is read of a manifest is there and of its type.
+    """Check that all fields of a manifest are present and have their types.
 
     Raises:
-        ValueError, KeyError, TypeError: it is not.
+        ValueError, KeyError, TypeError: a field is missing or has another type.
     """
     texts = [manifest[name] for name in ("name", "version", "python", "sha256")]
     texts += [*manifest["extras"], *manifest["platforms"]]
@@ -98,14 +98,14 @@ def _check_shape(manifest: dict[str, Any]) -> None:
     if not all(isinstance(text, str) for text in texts) or not all(type(size) is int for size in sizes):
         raise TypeError
     if min(sizes, default=0) < 0 or not re.fullmatch(r"[\w.+!-]+", manifest["name"] + manifest["version"]):
-        raise ValueError  # name and version make the folder's name
+        raise ValueError  # name and version form the folder's name
 
 
 def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
-    """The file of each part, in the parts' order.
+    """Return the file of each part, in the order of the parts.
 
     Raises:
-        PackError: parts are damaged or missing. The message has a line for each.
+        PackError: parts are damaged or missing. The message has one line for each.
     """
     parts = manifest["parts"]
     sizes, digests = ({part[key] for part in parts} for key in ("size", "sha256"))
@@ -125,9 +125,9 @@ def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
         for file in copies:
             size, right = file.stat().st_size, part["size"]
             wrong = f"is too {'short' if size < right else 'long'}: {size} bytes instead of {right}"
-            lines.append(f"{file}: {wrong if size != right else 'is damaged: its digest is not right'}")
+            lines.append(f"{file}: {wrong if size != right else 'is damaged: its digest is wrong'}")
         lines += [] if copies else [f"{part['name']}: is missing"]
-    lines += [f"{file}: is no part of this pack, or a damaged one" for file in others]
+    lines += [f"{file}: is not part of this pack, or is damaged" for file in others]
     if lacking:
         end = f"{len(lacking)} of {len(parts)} parts cannot be used: copy them again; nothing was unpacked"
         raise PackError("\n".join([*lines, end]))
@@ -137,7 +137,7 @@ def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
 
 
 class _Joined:
-    """The bytes of several files, one after the other."""
+    """The concatenated bytes of several files."""
 
     def __init__(self, files: list[Path]) -> None:
         self._streams = (file.open("rb") for file in files)
@@ -156,35 +156,33 @@ class _Joined:
 
 
 def extract(parts: list[Path], manifest: dict[str, Any], folder: Path) -> None:
-    """Write the files that the manifest names, each once and of its size; read each again to check its digest.
+    """Write the files of the manifest, each once and with its size; read each again to check its digest.
 
-    A sparse file would be written out larger than it is in the parts, so there may be none.
+    Sparse files are refused, because they could be larger than the parts.
     """
     sizes = {entry["name"]: entry["size"] for entry in manifest["files"]}
     stream: Any = _Joined(parts)
     with closing(stream), tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
         for member in archive:
             if member.name not in sizes or not member.isreg() or member.issparse():
-                raise PackError(
-                    f"{member.name}: is in the parts, but no file of the manifest; nothing was kept"
-                )
+                raise PackError(f"{member.name}: is in the parts, but not in the manifest; nothing was kept")
             if member.size != (size := sizes.pop(member.name)):
                 raise PackError(
                     f"{member.name}: has {member.size} bytes in the parts, but {size} in the manifest; "
                     "nothing was kept"
                 )
-            if hasattr(tarfile, "data_filter"):  # from Python 3.11.4 on
+            if hasattr(tarfile, "data_filter"):  # since Python 3.11.4
                 tarfile.data_filter(member, str(folder))
             (folder / member.name).parent.mkdir(parents=True, exist_ok=True)
             source: Any = archive.extractfile(member)
             with (folder / member.name).open("xb") as target:
                 shutil.copyfileobj(source, target, _BLOCK)
     if wrong := differing(manifest, folder):
-        raise PackError("\n".join(f"{name}: is not what the manifest says once written" for name in wrong))
+        raise PackError("\n".join(f"{name}: differs from the manifest after writing" for name in wrong))
 
 
 def differing(manifest: dict[str, Any], folder: Path) -> list[str]:
-    """The names of files that are missing or not what the manifest says."""
+    """Return the names of files that are missing or differ from the manifest."""
     right = {entry["name"]: entry["sha256"] for entry in manifest["files"]}
     whole = {name for name in right if (folder / name).is_file() and digest_of(folder / name) == right[name]}
     return sorted(right.keys() - whole)
@@ -193,19 +191,21 @@ def differing(manifest: dict[str, Any], folder: Path) -> list[str]:
 def _need(size: int, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if (free := shutil.disk_usage(folder).free) < size:
-        raise PackError(f"{folder}: {size / 1e9:.1f} GB are needed and {free / 1e9:.1f} GB are free")
+        raise PackError(
+            f"{folder}: not enough disk space: {size / 1e9:.1f} GB needed, {free / 1e9:.1f} GB free"
+        )
 
 
 def unpack(manifest: dict[str, Any], folders: list[Path], to: Path) -> None:
-    """Fill the folder `to`, or leave it as it was: it gets its name when all is written and checked."""
+    """Unpack into the folder `to`, completely or not at all: it is renamed when everything is checked."""
     if (to / MANIFEST).is_file():
-        if read_manifest([to])["sha256"] != manifest["sha256"]:
-            raise PackError(f"{to}: holds another pack; name another folder with --to")
+        if read_pack_manifest([to])["sha256"] != manifest["sha256"]:
+            raise PackError(f"{to}: holds another pack; give another folder with --to")
         if wrong := [f"{to / name}: is missing or was changed" for name in differing(manifest, to)]:
-            raise PackError("\n".join([*wrong, f"{to}: remove it, or name another folder with --to"]))
-        return say(f"{to}: is unpacked already, and whole")
+            raise PackError("\n".join([*wrong, f"{to}: remove it, or give another folder with --to"]))
+        return say(f"{to}: is unpacked already, and complete")
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
-        raise PackError(f"{to}: holds something else; name another folder with --to")
+        raise PackError(f"{to}: holds something else; give another folder with --to")
     say(f"checking {len(manifest['parts'])} parts")
     parts = find_parts(manifest, folders)
     _need(sum(entry["size"] for entry in manifest["files"]), to.parent)
@@ -213,27 +213,27 @@ def unpack(manifest: dict[str, Any], folders: list[Path], to: Path) -> None:
     try:
         scratch.mkdir()
     except FileExistsError:
-        raise PackError(f"{scratch}: another unpack.py is at work; if it was killed, remove this") from None
+        raise PackError(f"{scratch}: another unpack.py is running; if it was killed, remove this") from None
     try:
         say(f"unpacking {len(manifest['files'])} files into {to}")
         extract(parts, manifest, scratch)
         (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
         scratch.replace(to)
     except tarfile.TarError as error:
-        raise PackError(f"the parts make no archive that can be unpacked: {error}") from None
+        raise PackError(f"the parts do not form a readable archive: {error}") from None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: list[str]) -> None:
-    """Make a virtual environment, unless there is one, and let pip install the wheels into it."""
+    """Create a virtual environment, if there is none, and install the wheels into it with pip."""
     try:
         import venv
     except ImportError:
-        raise PackError("this Python has no module venv: add it (python3-venv), or use --no-install") from None
+        raise PackError("this Python has no module venv: install python3-venv, or use --no-install") from None
     new = not environment.exists() or not any(environment.iterdir())
     if not new and not (environment / "pyvenv.cfg").is_file():
-        raise PackError(f"{environment}: is no virtual environment; name another folder with --venv")
+        raise PackError(f"{environment}: is not a virtual environment; give another folder with --venv")
     files = sorted(wheels.glob("*.whl"))
     if new:
         size = sum(each.file_size for file in files for each in zipfile.ZipFile(file).infolist())
@@ -241,17 +241,17 @@ def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: l
     pip = next(file for file in files if file.name.startswith("pip-")) / "pip"
     wanted = f"{manifest['name']}[{','.join(extras)}]=={manifest['version']}"
     say(f"installing {wanted} into {environment}")
-    # Even isolated, pip reads the machine's own configuration, which may name an index, so there is none.
+    # Even in isolated mode, pip reads the machine's configuration, which may name an index; so disable it.
     settings = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
     settings["PIP_CONFIG_FILE"] = os.devnull
     command = [program(environment, "python"), "-I", str(pip), "install", "--isolated", "--no-index"]
     command += ["--only-binary=:all:", "--find-links", str(wheels), "--", "pip", wanted]
-    half = environment / ".unpacking"  # there while pip is at work
+    half = environment / ".unpacking"  # exists while pip runs
     environment.mkdir(parents=True, exist_ok=True)
     try:
         half.touch(exist_ok=False)
     except FileExistsError:
-        raise PackError(f"{environment}: another unpack.py is at work; if it was killed, remove this") from None
+        raise PackError(f"{environment}: another unpack.py is running; if it was killed, remove this") from None
     try:
         if new:
             venv.EnvBuilder(symlinks=os.name != "nt").create(environment)
@@ -274,16 +274,16 @@ def program(environment: Path, name: str) -> str:
 
 def run(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Check, unpack and install a pack of localjudge.")
-    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="where the parts are")
+    parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="folders with the parts")
     parser.add_argument("--to", type=Path, metavar="DIR", help="where to unpack (default: NAME-VERSION)")
-    parser.add_argument("--venv", type=Path, metavar="DIR", help="where to install (default: venv in there)")
+    parser.add_argument("--venv", type=Path, metavar="DIR", help="where to install (default: venv in --to)")
     parser.add_argument("--no-install", action="store_true", help="only check and unpack")
     parser.add_argument("--extra", action="append", metavar="NAME", help="install only these extras")
     options = parser.parse_args(arguments)
     folders = options.folders or [Path(__file__).resolve().parent]
     if absent := [folder for folder in folders if not folder.is_dir()]:
         raise PackError(f"{absent[0]}: no such folder")
-    manifest = read_manifest(folders)
+    manifest = read_pack_manifest(folders)
     say(f"manifest {manifest['sha256']} (compare it with what `pack` printed)")
     extras = options.extra or manifest["extras"]
     if unknown := sorted(set(extras) - set(manifest["extras"])):
@@ -307,7 +307,7 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 def main() -> int:
-    """The program. A mistake, or damage, ends with its lines and an exit code, not with a traceback."""
+    """Run the program. A mistake or damage ends with a message and an exit code, not with a traceback."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         run()
@@ -315,9 +315,9 @@ def main() -> int:
         say("\n".join(f"unpack.py: {line}" for line in str(error).splitlines()))
         return 2
     except KeyboardInterrupt:
-        say("unpack.py: stopped; the same command begins again")
+        say("unpack.py: stopped; the same command starts again")
         return 130
-    except OSError as error:  # a full disk, a medium taken away
+    except OSError as error:  # a full disk, or a removed medium
         say(f"unpack.py: {error}")
         return 1
     return 0

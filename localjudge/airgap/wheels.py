@@ -1,6 +1,6 @@
-"""The wheels that an installation needs: localjudge's own, and those that pip finds for it.
+"""Collect the wheels of an installation: localjudge's own wheel, and those that pip finds for it.
 
-pip resolves, downloads and builds, with the user's own configuration. What is here says to it for whom.
+pip resolves, downloads and builds with the user's configuration. This module gives it the target machine.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ NAME = "localjudge"
 _LAST_LINES = 8
 # The names that glibc 2.5, 2.12 and 2.17 had before PEP 600.
 _OLD_NAMES = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
-# Written by an installer into what it installed; no wheel has them.
+# Files that an installer adds; no wheel has them.
 _INSTALLERS_OWN = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The machine that the wheels are for: its Python, such as 3.11, its platforms' tags, pip's options."""
+    """The target machine of the wheels: its Python, such as 3.11, its platform tags, and pip's options."""
 
     python: str
     platforms: tuple[str, ...]
@@ -47,7 +47,7 @@ class Target:
 
     @classmethod
     def of(cls, python: str | None = None, platforms: Sequence[str] = ()) -> Target:
-        """This machine, or another one, which gets wheels only: nothing can be built for it here."""
+        """Return this machine as the target, or another one, for which only existing wheels can be used."""
         here = "{}.{}".format(*sys.version_info[:2])
         if python is not None and not re.fullmatch(r"3\.\d+", python):
             raise UsageError(f"--python {python}: write it like 3.11")
@@ -62,7 +62,7 @@ class Target:
 
 
 def _with_older(platform: str) -> list[str]:
-    """A glibc platform with those of older glibc, whose wheels it runs too (PEP 600); any other alone."""
+    """Return a glibc platform and those of older glibc, whose wheels it also runs (PEP 600); others alone."""
     if not (match := re.fullmatch(r"manylinux_2_(\d+)_(\w+)", platform)):
         return [platform]
     minor, machine = int(match[1]), match[2]
@@ -75,10 +75,10 @@ def _with_older(platform: str) -> list[str]:
 
 
 def own_wheel(folder: Path, pip_args: Sequence[str], say: Say) -> Path:
-    """localjudge as it runs here, as a wheel in the folder.
+    """Write the running localjudge as a wheel into the folder.
 
-    A checkout is built by pip. What was installed from a wheel becomes that wheel again, file by file from its
-    `RECORD`, so that no index needs to have it and no other version can take its place.
+    pip builds a checkout. An installation from a wheel is turned back into that wheel, file by file from its
+    `RECORD`, so that no index is needed and no other version can replace it.
     """
     checkout = Path(__file__).parents[2]
     project = checkout / "pyproject.toml"
@@ -89,10 +89,10 @@ def own_wheel(folder: Path, pip_args: Sequence[str], say: Say) -> Path:
 
 
 def installed_wheel(name: str, folder: Path) -> Path:
-    """The wheel that a distribution was installed from, put together again.
+    """Return the wheel from which a distribution was installed, rebuilt from its files.
 
     Raises:
-        UsageError: it is not installed from a wheel, or a file of it is not as it was installed.
+        UsageError: it was not installed from a wheel, or one of its files has changed.
     """
     try:
         installed = distribution(name)
@@ -107,7 +107,7 @@ def installed_wheel(name: str, folder: Path) -> Path:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as wheel:
         for path in sorted(installed.files, key=str):
             if path.parts[0] == ".." or "__pycache__" in path.parts:
-                continue  # programs and compiled files: pip makes them anew
+                continue  # programs and compiled files: pip creates them again
             if path.parts[0].endswith(".dist-info") and path.name in _INSTALLERS_OWN:
                 continue
             content = path.read_binary()
@@ -123,7 +123,7 @@ def installed_wheel(name: str, folder: Path) -> Path:
 
 
 def _zipped(name: str) -> zipfile.ZipInfo:
-    """Without a time, so that the same files make the same wheel."""
+    """Return a zip entry without a time, so that the same files give the same wheel."""
     entry = zipfile.ZipInfo(name)
     entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = 0o644 << 16
@@ -131,7 +131,7 @@ def _zipped(name: str) -> zipfile.ZipInfo:
 
 
 def choose_extras(wheel: Path, given: Sequence[str] | None) -> list[str]:
-    """The extras to bring: those given or, where none is, those whose requirements are all installed here.
+    """Return the extras to pack: the given ones, or by default those that are fully installed here.
 
     Raises:
         UsageError: the wheel has no such extra.
@@ -142,7 +142,7 @@ def choose_extras(wheel: Path, given: Sequence[str] | None) -> list[str]:
     known = metadata.get_all("Provides-Extra") or []
     for extra in given or ():
         if extra not in known:
-            raise UsageError(f"--extra {extra}: there is {', '.join(known) or 'none'}")
+            raise UsageError(f"--extra {extra}: the extras are {', '.join(known) or 'none'}")
     if given:
         return sorted(set(given))
     requires: dict[str, list[str]] = {extra: [] for extra in known if extra not in ("test", "dev")}
@@ -162,7 +162,7 @@ def _is_installed(name: str) -> bool:
 
 
 def gather_wheels(requirement: str, target: Target, folder: Path, pip_args: Sequence[str], say: Say) -> None:
-    """All wheels of a requirement, and pip's own, into the folder.
+    """Collect all wheels of a requirement, and pip's own wheel, in the folder.
 
     Raises:
         LocalJudgeError: pip failed; the message has its last lines.
@@ -171,15 +171,15 @@ def gather_wheels(requirement: str, target: Target, folder: Path, pip_args: Sequ
         command = ["wheel", f"--wheel-dir={folder}"]
     else:
         command = ["download", f"--dest={folder}", *target.options]
-    # pip's own wheel: many a Python comes without the means to make one for a virtual environment.
+    # pip's own wheel: many Python installations cannot install pip into a virtual environment.
     run_pip([*command, *pip_args, requirement, "pip"], say)
 
 
 def run_pip(arguments: Sequence[str], say: Say) -> None:
-    """pip of this Python, with the user's configuration.
+    """Run pip of this Python with the user's configuration.
 
     Raises:
-        LocalJudgeError: it failed; the message has its last lines.
+        LocalJudgeError: pip failed; the message has its last lines.
     """
     command = [sys.executable, "-m", "pip", *arguments, "--disable-pip-version-check", "--progress-bar=off"]
     last: deque[str] = deque(maxlen=_LAST_LINES)
@@ -192,4 +192,4 @@ def run_pip(arguments: Sequence[str], say: Say) -> None:
                 say(f"pip: {line.strip()}")
     if pip.returncode:
         said = [line for line in last if line.startswith("ERROR")] or [line for line in last if line][-1:]
-        raise LocalJudgeError(f"pip {arguments[0]} failed: {' / '.join(said[-3:]) or 'without a word'}")
+        raise LocalJudgeError(f"pip {arguments[0]} failed: {' / '.join(said[-3:]) or 'without output'}")

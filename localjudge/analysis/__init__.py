@@ -1,4 +1,4 @@
-"""How far a judge can be trusted: agreement with people, systems compared, juries, calibration. Reads runs.
+"""Measure how far a judge can be trusted, from its runs: agreement, ranking, juries, calibration.
 
     scores → labels, texts → agreement, ranking, jury, calibration → tables and JSON
 

@@ -28,11 +28,11 @@ from localjudge.system.durable import replacing
 _DECISIVE = ("rubric", "model")
 
 
-class _Record(BaseModel):
+class _CalibrationRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Interval(_Record):
+class Interval(_CalibrationRecord):
     """A value and its 95 % interval, as `Estimate`."""
 
     value: float | None
@@ -40,7 +40,7 @@ class Interval(_Record):
     high: float | None
 
 
-class AspectMap(_Record):
+class AspectMap(_CalibrationRecord):
     """The map of one aspect: piecewise linear through the points, level beyond them; and what it was worth.
 
     `before` and `after` are the root mean squared errors on instructions that the map had not seen, and
@@ -72,11 +72,11 @@ class AspectMap(_Record):
 
     @property
     def has_gain(self) -> bool:
-        """Whether a gain is shown: the interval lies above 0."""
+        """Whether a gain is shown: the interval is above 0."""
         return self.gain.low is not None and self.gain.low > 0
 
 
-class Calibration(_Record):
+class Calibration(_CalibrationRecord):
     """A judge's calibration, as it stands in its file."""
 
     format: Literal[1] = 1
@@ -92,7 +92,7 @@ class Calibration(_Record):
 
     @classmethod
     def load(cls, file: Path) -> Self:
-        """Read a calibration.
+        """Return the calibration in a file.
 
         Raises:
             UsageError: the file cannot be read or is no calibration.
@@ -107,7 +107,7 @@ class Calibration(_Record):
             raise UsageError(f"--calibration {file}: no calibration: {place}: {first['msg']}") from None
 
     def save(self, file: Path) -> None:
-        """Write the file, whole or not at all."""
+        """Write the file, completely or not at all."""
         with replacing(file) as scratch:
             scratch.write_text(json.dumps(self.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
 
@@ -170,7 +170,7 @@ class Calibration(_Record):
 
 
 def judge_of(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """What a calibration belongs to: the digests of the rubric and of the model."""
+    """Return the digests of the rubric and the model to which a calibration belongs."""
     return {name: str(manifest["settings"].get(name)) for name in _DECISIVE}
 
 

@@ -1,4 +1,4 @@
-"""Scores that were made elsewhere, as a run: by a judge behind an API, by people, by another program."""
+"""Import scores from elsewhere as a run: from a judge behind an API, from people, from another program."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ def import_scores(
     mapping: Mapping[str, str] | None = None,
     columns: Columns | None = None,
 ) -> Summary:
-    """Write scores that stand in files of rows as a run.
+    """Write the scores in files of rows as a run.
 
-    A score is looked for as a label is (`localjudge.analysis.labels`), and of several in a list the first is
-    taken. Where numbers are not whole, they become the expected scores, and the nearest whole numbers the
-    integers. A row without a score of every aspect becomes a failure. Notices in the files, which are exported
-    runs then, become notices of the run.
+    A score is found as a label is (`localjudge.analysis.labels`); of a list, the first is used. Numbers that
+    are not whole become the expected scores, and the nearest whole numbers the integers. A row without a score
+    of every aspect becomes a failure. If the files are exported runs, their notices become the run's.
 
     Args:
         files: rows with their scores.
-        out: the run directory to make.
+        out: the run directory to create.
         aspects: what was judged.
         scale: its lowest and highest score.
-        judge: a name for who judged.
+        judge: a name for the judge.
         mapping: the aspect that a column of another name holds.
-        columns: the columns of fields that go by names of their own.
+        columns: the column of each field whose column has a custom name.
 
     Raises:
-        UsageError: a file cannot be read, a score is no number or off the scale, or no row has scores.
+        UsageError: a file cannot be read, a score is not a number or is outside the scale, or no row has
+            scores.
     """
     names = find_inputs(files)
     try:

@@ -16,7 +16,7 @@ class Estimate:
 
     @classmethod
     def of(cls, value: float, low: float = math.nan, high: float = math.nan) -> Estimate:
-        """From numbers of which NaN and infinity mean undefined; no interval without a value."""
+        """Return an estimate; NaN and infinity mean undefined, and without a value there is no interval."""
         if not math.isfinite(value):
             return cls()
         if not (math.isfinite(low) and math.isfinite(high)):

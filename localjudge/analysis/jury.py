@@ -1,4 +1,4 @@
-"""Several judges, or several samples of one, on the same rows: their agreement, and their scores together."""
+"""Compare several judges, or several samples of one judge, on the same rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from localjudge.analysis.scores import Floats, Integers, read_scores, run_names
 from localjudge.errors import UsageError
 
 SPLIT = 2
-"""Judges split on a row where the highest and the lowest score of an aspect lie this far apart."""
+"""Difference between the highest and the lowest score of an aspect from which judges are split on a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +65,11 @@ class SplitRow:
 
 @dataclass(frozen=True, slots=True)
 class Jury:
-    """What several judges make of the same rows.
+    """The agreement of several judges on the same rows.
 
     `odd` is the juror without whom the others agree most (ordinal alpha, the mean over the aspects), if their
-    agreeing better is more than chance, allowing for the choice among the jurors. None where nobody stands out,
-    and among two.
+    agreeing better is more than chance, allowing for the choice among the jurors. None if no juror stands out,
+    and for two jurors.
     """
 
     jurors: tuple[Juror, ...]
@@ -94,10 +94,10 @@ def compare_judges(
     """Compare several runs over the same rows.
 
     Args:
-        folders: the runs, a juror each.
+        folders: the runs, one per juror.
         splits: how many of the rows to name on which the jurors differ most.
-        resamples: for the intervals.
-        seed: of the resamples.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
 
     Raises:
         UsageError: fewer than two runs, or runs without a row that all have judged.
@@ -181,7 +181,7 @@ def _aspect(
 
 
 def majority(values: Sequence[int]) -> int | None:
-    """The score that more than half of the jurors gave; None where there is none."""
+    """Return the score that more than half of the jurors gave; None if there is none."""
     value, count = Counter(values).most_common(1)[0]
     return value if 2 * count > len(values) else None
 
@@ -226,7 +226,7 @@ def _jurors(
 
 
 def _odd(table: Integers, group: Integers, names: Sequence[str], resamples: int, seed: int) -> str | None:
-    """The juror that stands out."""
+    """Return the juror that stands out."""
     jurors = len(names)
     if jurors < 3:
         return None

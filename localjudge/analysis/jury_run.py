@@ -1,4 +1,4 @@
-"""A jury's scores together, as a run: what the jurors' medians and means say of each row."""
+"""Write a jury's scores as a run: the median and the mean of the jurors for each row."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from localjudge.runs.summary import Summary
 def write_jury(folders: Sequence[Path], out: Path) -> Summary:
     """Write the jury's scores as a run: the integer is the jurors' median, the expected score their mean.
 
-    A row that one of them has not judged is a failure: a mean over fewer would be another jury's.
+    A row that a juror has not judged is a failure, because a mean over fewer jurors is not comparable.
 
     Args:
-        folders: the runs, a juror each.
-        out: the run directory to make.
+        folders: the runs, one per juror.
+        out: the run directory to create.
 
     Raises:
         UsageError: the folder holds something, or the runs' aspects or scales differ.
@@ -76,7 +76,7 @@ def _outcomes(folders: Sequence[Path], names: Sequence[str], aspects: tuple[str,
 def _together(
     lines: Sequence[Mapping[str, Any]], names: Sequence[str], aspects: tuple[str, ...], common: dict[str, Any]
 ) -> Judgement:
-    """One judgement of several of the same row."""
+    """Return one judgement from several of the same row."""
     expected = {}
     for aspect in aspects:
         own = [line[f"{aspect}_expected"] for line in lines]
@@ -117,7 +117,7 @@ class _Lookup:
         self._waiting: dict[tuple[str, str | None], list[dict[str, Any]]] = {}
 
     def find(self, name: str, system: str | None) -> dict[str, Any] | None:
-        """The next line of this row."""
+        """Return the next line of this row."""
         if waiting := self._waiting.get((name, system)):
             return waiting.pop(0)
         for line in self._lines:
@@ -128,7 +128,7 @@ class _Lookup:
 
 
 def median(values: Sequence[int]) -> int:
-    """The middle score; of two middle ones the one nearer to the mean, and of equally near ones the lower."""
+    """Return the median; of two middle scores, the one closer to the mean, and on a tie the lower."""
     ranked = sorted(values)
     low, high = ranked[(len(ranked) - 1) // 2], ranked[len(ranked) // 2]
     mean = sum(ranked) / len(ranked)

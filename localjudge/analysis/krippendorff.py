@@ -11,7 +11,7 @@ from localjudge.analysis.scores import Floats, Integers
 
 
 def alphas(marks: Marks, group: Integers, resamples: int, seed: int) -> tuple[Estimate, Estimate]:
-    """Krippendorff's alpha, ordinal and interval, over rows that have two labels or more."""
+    """Return Krippendorff's alpha, ordinal and interval, over rows with at least two labels."""
     domain, value = np.unique(marks.value, return_inverse=True)
     rows, row = np.unique(marks.row, return_inverse=True)
     counts = np.zeros((len(rows), len(domain)))
@@ -32,12 +32,12 @@ def alphas(marks: Marks, group: Integers, resamples: int, seed: int) -> tuple[Es
 
 
 def alpha(counts: Floats, domain: Floats, level: str) -> float:
-    """Krippendorff's alpha (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
+    """Return Krippendorff's alpha (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
 
-    NaN where no label differs from another. It is computed here because the library for it is under the GPL.
+    NaN if all labels are equal. It is computed here because the library for it is under the GPL.
 
     Args:
-        counts: how many annotators gave each unit each value, [units, values].
+        counts: number of annotators who gave each unit each value, [units, values].
         domain: the values in their order.
         level: "ordinal" or "interval".
     """

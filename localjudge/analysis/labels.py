@@ -43,14 +43,14 @@ class Marks:
     value: Floats
 
     def means(self) -> tuple[Integers, Floats]:
-        """The rows that have labels, and the mean label of each."""
+        """Return the rows that have labels, and the mean label of each."""
         rows, place = np.unique(self.row, return_inverse=True)
         return rows, np.bincount(place, self.value) / np.bincount(place)
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Labels matched to scores. `digests` are the files' SHA-256; `notes`, what a reader has to know."""
+    """Labels matched to scores. `digests` are the SHA-256 of the files; `notes` are remarks for the reader."""
 
     marks: Mapping[str, Marks]
     annotators: tuple[str, ...]
@@ -62,7 +62,7 @@ class Labels:
         return tuple(self.marks)
 
     def means(self, aspect: str) -> tuple[Integers, Floats]:
-        """The rows that have labels of this aspect, and the mean label of each."""
+        """Return the rows that have labels of this aspect, and the mean label of each."""
         return self.marks[aspect].means()
 
 
@@ -70,7 +70,7 @@ def parse_mapping(assignments: Iterable[str], aspects: Sequence[str]) -> dict[st
     """`["overall=helpfulness"]` as `{"overall": "helpfulness"}`: their name for a column, and ours.
 
     Raises:
-        UsageError: an assignment to no aspect, or none at all.
+        UsageError: the aspect is unknown, or the text is not an assignment.
     """
     mapping: dict[str, str] = {}
     for assignment in assignments:
@@ -89,7 +89,7 @@ def read_labels(
     mapping: Mapping[str, str] | None = None,
     inputs: Sequence[str] = (),
 ) -> Labels:
-    """The labels of the rows that were judged.
+    """Return the labels of the rows that were judged.
 
     Args:
         files: label files, or globs of them.
@@ -111,18 +111,18 @@ def read_labels(
 
 
 def columns_of(aspects: Sequence[str], mapping: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
-    """The label columns to look for, each with its aspect: mapped ones, and aspects by their own name that no
-    mapped column stands for."""
+    """Return the label columns to read, each with its aspect: mapped columns, and columns named as the other
+    aspects."""
     mapping = mapping or {}
     own = [(aspect, aspect) for aspect in aspects if aspect not in mapping.values()]
     return [*mapping.items(), *own]
 
 
 def label_values(record: Mapping[str, Any], column: str, where: str) -> list[float | None]:
-    """The labels in a record's column: one, or one an annotator; none where there is no such column.
+    """Return the labels in a record's column: one, or one per annotator; none without such a column.
 
     Raises:
-        UsageError: a label is no number.
+        UsageError: a label is not a number.
     """
     found = _at(record, column)
     inner = record.get("scores")
@@ -136,7 +136,7 @@ def label_values(record: Mapping[str, Any], column: str, where: str) -> list[flo
 
 
 def _at(record: Mapping[str, Any], column: str) -> Any:
-    """What stands in a column, or further in: `scores.rubric`, `all_scores.0`."""
+    """Return the value of a column, or a nested value: `scores.rubric`, `all_scores.0`."""
     if column in record:
         return record[column]
     found: Any = record
@@ -167,7 +167,7 @@ def _number(value: Any, column: str, where: str) -> float | None:
 
 
 class _Matching:
-    """Records as they come, matched to rows."""
+    """Matches records to rows."""
 
     def __init__(self, scores: Scores, columns: list[tuple[str, str]], inputs: Sequence[str]) -> None:
         self._scores, self._columns, self._inputs = scores, columns, inputs
@@ -211,7 +211,7 @@ class _Matching:
         values.append(value)
 
     def _rows(self, record: Mapping[str, Any], where: str) -> list[int]:
-        """The rows that a record is about: several, if several runs judged it."""
+        """Return the rows of a record: several, if several runs judged it."""
         fields = {
             field: str(record[name])
             for field, names in COLUMN_NAMES.items()
@@ -273,4 +273,4 @@ class _Matching:
 
 
 def _digest(instruction: str, candidate: str) -> bytes:
-    return hashlib.blake2b(repr((instruction, candidate)).encode(errors="replace"), digest_size=16).digest()
+    return hashlib.sha256(repr((instruction, candidate)).encode(errors="replace")).digest()[:16]

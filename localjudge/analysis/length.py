@@ -1,4 +1,4 @@
-"""What length does to scores: how much of them it explains, and how systems stand when it is held equal."""
+"""The effect of length on scores: the share it explains, and the means of systems at equal length."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from localjudge.analysis.scores import Floats, Integers, Scores
 def held_equal(
     scores: Scores, values: Floats, measures: Measures | None, resamples: int, seed: int
 ) -> tuple[list[Estimate], float | None]:
-    """Each system's mean at the mean length of all, and the share of the variance that length explains.
+    """Return each system's mean at the mean length of all, and the share of the variance that length explains.
 
     The score of a row is taken as its instruction's level, its system's, and a slope times the logarithm of one
     more than the candidate's characters. The slope is thus one within instructions and within systems, so that

@@ -1,4 +1,4 @@
-"""The rows that a run judged, read again from its inputs: which text belongs to which score."""
+"""Read the rows of a run again from its inputs, and match their texts to scores."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What a judge should not be a mere echo of, for each of n rows.
+    """Trivial baselines for a judge: length and word overlap of each of n rows.
 
     `length` is the candidate's in characters; `overlap`, the F1 of its words with the reference's (None unless
     every known row has a reference). `known` says which rows' texts were found; elsewhere the numbers are 0.
@@ -32,7 +32,7 @@ class Measures:
 
 
 def judged_rows(scores: Scores, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
-    """The number of each judged row whose text is found, and the row.
+    """Yield the number of each judged row whose text is found, and the row.
 
     Args:
         inputs: the files to read; without them, those that the runs name, as far as they are still there.
@@ -51,7 +51,7 @@ def judged_rows(scores: Scores, inputs: Sequence[str] = ()) -> Iterator[tuple[in
 
 
 def measure(scores: Scores, inputs: Sequence[str] = ()) -> Measures | None:
-    """Length and overlap of the rows whose texts are found, or None where none is.
+    """Return length and overlap of the rows whose texts are found; None if none is found.
 
     Args:
         inputs: as for `judged_rows`.
@@ -73,7 +73,7 @@ def measure(scores: Scores, inputs: Sequence[str] = ()) -> Measures | None:
 
 
 def word_overlap(candidate: str, reference: str) -> float:
-    """The F1 of two texts' words, counted as often as they occur (as SQuAD's evaluation, arXiv:1606.05250)."""
+    """Return the F1 of two texts' words, with repetitions (as in SQuAD's evaluation, arXiv:1606.05250)."""
     ours, theirs = (Counter(_WORD.findall(text.lower())) for text in (candidate, reference))
     shared = (ours & theirs).total()
     return 2 * shared / (ours.total() + theirs.total()) if shared else 0.0

@@ -1,4 +1,4 @@
-"""Systems compared on the same instructions: means with intervals, what cannot be told apart, and why."""
+"""Compare systems on the same instructions: means with intervals, and systems that cannot be distinguished."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OVERALL = "overall"
 """The column of the mean over the aspects."""
 
 SURE = 0.05
-"""Two systems are told apart where the adjusted p lies below this."""
+"""Two systems differ if the adjusted p is below this level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class _Column:
         ]
 
     def groups(self, order: Sequence[int]) -> tuple[tuple[str, ...], ...]:
-        """The largest sets of systems of which no two are told apart, from the best down."""
+        """Return the largest sets of systems that cannot be distinguished, best first."""
         place = {system: number for number, system in enumerate(order)}
         sets = [sorted(members, key=place.__getitem__) for members in _cliques(~self._told_apart)]
         sets.sort(key=lambda members: [place[member] for member in members])
@@ -243,7 +243,7 @@ class _Column:
 
 
 def _means(scores: Scores, values: Floats) -> Contributions:
-    """Each system's mean."""
+    """Return each system's mean."""
     each = []
     for system in range(len(scores.systems)):
         rows = scores.system == system
@@ -252,7 +252,7 @@ def _means(scores: Scores, values: Floats) -> Contributions:
 
 
 def _human_means(scores: Scores, values: Floats, labelled: Integers, labels: Floats) -> Contributions:
-    """Each system's prediction-powered mean."""
+    """Return each system's prediction-powered mean."""
     label = np.full(len(values), np.nan)
     label[labelled] = labels
     each = []
@@ -340,7 +340,7 @@ def _cliques(joined: NDArray[np.bool_]) -> list[set[int]]:
 
 
 def _one_judge(scores: Scores) -> None:
-    """One judge's scores can be compared; those of several would compare the judges too."""
+    """Check that all scores are by one judge; otherwise the judges would be compared, too."""
     first = scores.manifests[0]["settings"]
     for folder, manifest in zip(scores.folders[1:], scores.manifests[1:], strict=True):
         for name in ("model", "rubric"):

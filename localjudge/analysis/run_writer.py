@@ -1,4 +1,4 @@
-"""Writing a run that no engine judged: a jury's, or scores that were made elsewhere."""
+"""Write a run without an engine: the scores of a jury, or imported scores."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def write_run(
     columns: Mapping[str, str],
     **told: Any,
 ) -> Summary:
-    """Write a run directory, whole or not at all.
+    """Write a run directory, completely or not at all.
 
     Args:
-        folder: made; it must not be there yet, or be empty.
+        folder: the directory to create; it must be missing or empty.
         outcomes: in the order of the lines.
         rubric: the aspects and the scale.
         settings: what two such runs must share to be one; `rubric` and `model` are digests.
-        model: a name for what judged.
+        model: a name for the judge.
         inputs: where the rows are.
         columns: the columns of fields that go by names of their own there.
-        told: what else `run.json` is to say.
+        told: further fields of `run.json`.
 
     Raises:
-        UsageError: the folder holds something.
+        UsageError: the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"--out {folder}: holds something already; choose another folder")

@@ -23,7 +23,7 @@ Of = Literal["integer", "expected"]
 """Which score: the integer that the judge gave, or the mean of the scale under its own probabilities."""
 
 UNNAMED = "(none)"
-"""The system of rows that name none."""
+"""System of rows without a system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +55,16 @@ class Scores:
 
     @property
     def groups(self) -> int:
-        """How many instructions there are."""
+        """Number of instructions."""
         return int(self.group.max()) + 1 if len(self.group) else 0
 
     @property
     def best(self) -> Of:
-        """The expected score where there is one: it says more than the integer."""
+        """The kind of score to prefer: expected scores if all rows have them, otherwise integers."""
         return "integer" if self.expected is None else "expected"
 
     def column(self, aspect: str, of: Of) -> Floats:
-        """The scores of an aspect, one a row.
+        """Return the scores of an aspect, one per row.
 
         Raises:
             UsageError: expected scores are asked for and not every row has one.
@@ -97,7 +97,7 @@ class Scores:
         )
 
     def take(self, rows: NDArray[Any]) -> Scores:
-        """Only these rows: their numbers, or a mask. Instructions keep their numbers."""
+        """Return only these rows, given by number or mask. Instructions keep their numbers."""
         chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
         return replace(
             self,
@@ -112,7 +112,7 @@ class Scores:
 
 
 def read_scores(folders: Sequence[Path], by_run: bool = True) -> Scores:
-    """The scores of these runs together.
+    """Return the scores of these runs in one `Scores`.
 
     Args:
         folders: run directories with the same aspects and scale.
@@ -135,7 +135,7 @@ def read_scores(folders: Sequence[Path], by_run: bool = True) -> Scores:
 
 
 def common_rubric(folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> Rubric:
-    """The first run's rubric.
+    """Return the rubric of the first run.
 
     Raises:
         UsageError: another run's has other aspects or another scale.
@@ -152,7 +152,7 @@ def common_rubric(folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
-    """The runs by the ends of their paths, as long as it takes to tell them apart."""
+    """Return names for the runs: the shortest path endings that differ."""
     paths = [folder.resolve() for folder in folders]
     for length in range(1, max(len(path.parts) for path in paths) + 1):
         names = ["/".join(path.parts[-length:]) for path in paths]
@@ -162,7 +162,7 @@ def run_names(folders: Sequence[Path]) -> list[str]:
 
 
 class _Reading:
-    """Lines as they come, kept as plain arrays."""
+    """Collects lines as plain arrays."""
 
     def __init__(self, aspects: tuple[str, ...]) -> None:
         self._aspects = aspects

@@ -1,6 +1,6 @@
-"""The judge on trial with the user's own rows: perturbed in ways whose effect is known, and judged again.
+"""Audit a judge with the user's own rows: perturb them in ways with a known effect, and judge them again.
 
-rows → sample, perturbations → trial (runs) → reading → findings
+rows → sample, perturbations → runs → results → findings
 """
 
 from __future__ import annotations

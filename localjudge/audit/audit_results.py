@@ -1,4 +1,4 @@
-"""What a trial came to: for each perturbation the share that did what a sound judge would, and the shift."""
+"""Results of an audit: for each perturbation, the share of scores that moved as expected, and the shift."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.resampling import averages, studentise
 from localjudge.audit.audit_run import RUNS, Sample, sampled_row
-from localjudge.audit.findings import NOISE, AspectReading, Audit, Trial
+from localjudge.audit.findings import NOISE, AspectReading, Audit, AuditCheck
 from localjudge.audit.perturbations import ORIGINAL, PERTURBATIONS, Direction, Perturbation
 from localjudge.errors import UsageError
 from localjudge.rubrics.rubric import Scale
@@ -28,16 +28,16 @@ _NEAR_THE_TOP = 1 / 4
 
 
 def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, float]) -> Audit:
-    """Read what the runs of a trial came to.
+    """Return the results of an audit's runs.
 
     Args:
-        out: the folder that `hold` filled.
-        sample: what it judged.
-        seed: of the sample, and of the intervals.
-        thresholds: the least share of each perturbation.
+        out: the folder that `run_audit` filled.
+        sample: the audited rows.
+        seed: the seed of the sample and of the intervals.
+        thresholds: the minimum share for each perturbation.
 
     Raises:
-        UsageError: the judge could not judge a single row as it was.
+        UsageError: the judge could not judge any unperturbed row.
     """
     manifest = read_manifest(out / RUNS[0])
     aspects, scale = list(manifest["rubric"]["aspects"]), Scale.model_validate(manifest["rubric"]["scale"])
@@ -49,12 +49,12 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
                 lines.setdefault(name, {})[sampled_row(line)] = line
     judged = [line for by_row in lines.values() for line in by_row.values() if line["status"] == "judged"]
     of = "expected" if all(line[f"{aspects[0]}_expected"] is not None for line in judged) else "integer"
-    reader = _Reader(aspects, scale, of, _groups(sample), seed)
+    reader = _AuditReader(aspects, scale, of, _groups(sample), seed)
     original = reader.scores(lines[ORIGINAL])
     if not original:
         raise UsageError(f"no row of the sample could be judged: {lines[ORIGINAL][0]['error']}")
-    trials = [
-        reader.trial(
+    checks = [
+        reader.check(
             each, original, lines.get(each.name, {}), sample.skipped[each.name], thresholds.get(each.name)
         )
         for each in PERTURBATIONS
@@ -67,15 +67,15 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
         seed=seed,
         of=of,
         scale=scale,
-        trials=trials,
+        checks=checks,
         aspects=aspects,
         halo=_correlations(np.array(list(original.values()))),
         notices=list(read_notices(out / RUNS[0])),
     )
 
 
-class _Reader:
-    """Reads trials of one judge: what they share."""
+class _AuditReader:
+    """Reads the checks of one judge."""
 
     def __init__(self, aspects: list[str], scale: Scale, of: str, groups: NDArray[np.int32], seed: int) -> None:
         self._aspects, self._scale, self._of, self._seed = aspects, scale, of, seed
@@ -83,7 +83,7 @@ class _Reader:
         self.groups = groups
 
     def scores(self, lines: Mapping[int, Mapping[str, Any]]) -> dict[int, Floats]:
-        """For each sampled row that was judged, its scores (A,)."""
+        """Return the scores (A,) of each sampled row that was judged."""
         names = [f"{aspect}_expected" if self._of == "expected" else aspect for aspect in self._aspects]
         return {
             row: np.array([line[name] for name in names], dtype=np.float64)
@@ -91,14 +91,14 @@ class _Reader:
             if line["status"] == "judged"
         }
 
-    def trial(
+    def check(
         self,
         perturbation: Perturbation,
         original: Mapping[int, Floats],
         lines: Mapping[int, Mapping[str, Any]],
         skipped: Counter[str],
         threshold: float | None,
-    ) -> Trial:
+    ) -> AuditCheck:
         perturbed = self.scores(lines)
         rows = np.array([row for row in perturbed if row in original], dtype=np.int64)
         before = np.array([original[row] for row in rows]).reshape(-1, len(self._aspects))
@@ -117,7 +117,7 @@ class _Reader:
             )
         places = [self._aspects.index(aspect) for aspect in decisive]
         tested = sum(readings[aspect].tested for aspect in decisive)
-        return Trial(
+        return AuditCheck(
             name=perturbation.name,
             does=perturbation.does,
             rows=len(rows),
@@ -131,14 +131,14 @@ class _Reader:
         )
 
     def _tested(self, direction: Direction, before: Floats, after: Floats) -> tuple[Any, Any]:
-        """Where there was room to do what is expected, and where it was done; two masks of the rows."""
+        """Return two masks of the rows: the score had room to move as expected, and it did."""
         low, high, shift = self._scale.lowest, self._scale.highest, after - before
         everywhere = np.ones(len(before), dtype=np.bool_)
         if direction == "lower":
             return before > low + NOISE * self._range, shift < -FELT * self._range
         if (
             direction == "higher"
-        ):  # judged worse than what it was held against, it is better than that the other way
+        ):  # a candidate that is worse than its reference must score higher after the swap
             return before <= (low + high) / 2, shift > FELT * self._range
         if direction == "not higher":
             return before < high - NOISE * self._range, shift <= NOISE * self._range
@@ -149,7 +149,7 @@ class _Reader:
         return ~everywhere, everywhere
 
     def _shift(self, before: Floats, after: Floats, rows: NDArray[np.int64]) -> Estimate:
-        """The mean change over rows and aspects, its interval by resampling instructions."""
+        """Return the mean change over rows and aspects, with an interval from resampling instructions."""
         if not before.size:
             return Estimate()
         change = (after - before).mean(axis=1, keepdims=True)
@@ -158,7 +158,7 @@ class _Reader:
 
 
 def _groups(sample: Sample) -> NDArray[np.int32]:
-    """For each sampled row the number of its instruction and reference."""
+    """Return the number of the instruction and reference of each sampled row."""
     numbers: dict[tuple[str, str | None], int] = {}
     return np.array(
         [numbers.setdefault((row.instruction, row.reference), len(numbers)) for row in sample.rows],
@@ -167,7 +167,7 @@ def _groups(sample: Sample) -> NDArray[np.int32]:
 
 
 def _correlations(scores: Floats) -> list[list[float | None]]:
-    """Pearson's correlation of each two columns, (A, A); None where one of them is constant."""
+    """Return Pearson's correlation of each pair of columns, (A, A); None if one of them is constant."""
     aspects = scores.shape[1]
     if len(scores) < 2:
         return [[None] * aspects for _ in range(aspects)]

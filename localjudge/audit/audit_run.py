@@ -1,11 +1,11 @@
-"""The trial: a sample of the user's rows, perturbed, through the machinery of `score`.
+"""The runs of an audit: judge a sample of the user's rows, original and perturbed.
 
-    DIR/rows.jsonl    the rows as they were and perturbed, as any input: `system` is the perturbation
+    DIR/rows.jsonl    the original and the perturbed rows, as an input; `system` is the perturbation
     DIR/rows/         their run
-    DIR/again/        the run of the same rows once more, in another order
-    DIR/reordered/    the run by the rubric with its aspects in another order
+    DIR/again/        the run of the same rows in another order
+    DIR/reordered/    the run with the aspects of the rubric in another order
 
-Each is a run directory like any other. The same command continues them, and `show` and `report` read them.
+Each is a normal run directory: the same command continues it, and `show` and `report` read it.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _SAMPLED = "sampled_row"
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Rows to audit with, and what becomes of them.
+    """The rows of an audit and their perturbed copies.
 
     Attributes:
         rows: the sampled rows.
-        perturbed: these rows as they were, and perturbed.
-        skipped: for each perturbation, why it could not be made of a row, and of how many.
+        perturbed: these rows, unchanged and perturbed.
+        skipped: for each perturbation, the reasons why it did not apply, with the number of rows.
     """
 
     rows: Sequence[Row]
@@ -59,15 +59,15 @@ class Sample:
 
 
 def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rubric) -> Sample:
-    """A sample of the rows that can be judged, in the input's order, each with its perturbations.
+    """Return a sample of the rows that can be judged, in input order, each with its perturbations.
 
     Args:
-        rows: of the input; read once, and never more than `size` of them kept.
-        size: how many to sample_rows, at most.
-        seed: of the sample and of what is random in the perturbations.
+        rows: the rows of the input; read once, with at most `size` of them in memory.
+        size: the largest number of rows to sample.
+        seed: the seed of the sample and of random perturbations.
 
     Raises:
-        UsageError: there is no row to sample_rows.
+        UsageError: there is no row to sample.
     """
     random = Random(seed)
     kept: list[tuple[int, Row]] = []
@@ -98,7 +98,7 @@ def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rub
             except DoesNotApply as reason:
                 skipped[each.name][str(reason)] += 1
     if reordered(rubric) is None:
-        skipped[REORDERED]["the rubric has but one aspect"] = len(chosen)
+        skipped[REORDERED]["the rubric has only one aspect"] = len(chosen)
     return Sample(chosen, perturbed, skipped)
 
 
@@ -180,7 +180,7 @@ def _is_of_audit(file: Path) -> bool:
 
 
 def sampled_row(line: Mapping[str, Any]) -> int:
-    """Which row of the sample a judged one was made of."""
+    """Return the number of the sampled row behind a judged row."""
     return int(line["columns"][_SAMPLED])
 
 

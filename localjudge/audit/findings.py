@@ -1,8 +1,9 @@
-"""What an audit found: each trial with its share and shift, as JSON, as words, and for a terminal."""
+"""The findings of an audit: each check with its share and shift, as JSON, text and terminal tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 from rich import box
@@ -15,24 +16,24 @@ from localjudge.rubrics.rubric import Scale
 from localjudge.runs.notices import headed, kinds
 
 NOISE = 1 / 16
-"""How far a score may move and still count as not moved, as a share of the scale's range: 0.25 from 1 to 5."""
+"""Largest change that counts as no change, as a share of the scale's range: 0.25 on a scale from 1 to 5."""
 SOUND, DOUBTFUL = 0.8, 0.5
-"""The shares from which a trial without a threshold is called so."""
+"""Minimum shares for these verdicts of a check without a threshold."""
 
 
-class _Record(BaseModel):
+class _AuditRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class AspectReading(_Record):
+class AspectReading(_AuditRecord):
     """One aspect under one perturbation.
 
     Attributes:
         direction: what a sound judge would do.
-        tested: rows where the score had room to do it.
-        held: how many of them did.
-        no_room: rows whose score was too near the end of the scale to tell.
-        shift: the score less that of the row as it was, over all rows.
+        tested: rows whose score had room to do it.
+        held: tested rows whose score did it.
+        no_room: rows whose score was too close to the end of the scale.
+        shift: the score minus the score of the original row, over all rows.
     """
 
     direction: Direction
@@ -42,9 +43,11 @@ class AspectReading(_Record):
     shift: Estimate
 
 
-class Trial(_Record):
-    """One perturbation. `share` and `shift` are over the `decisive` aspects, by which the trial is decided;
-    `skipped` says why it could not be made of how many rows, and `failed` counts rows that could then not be
+class AuditCheck(_AuditRecord):
+    """The result of one perturbation.
+
+    `share` and `shift` are over the `decisive` aspects, which decide the check. `skipped` has the reasons why
+    the perturbation did not apply, with the number of rows; `failed` counts perturbed rows that could not be
     judged."""
 
     name: str
@@ -70,14 +73,14 @@ class Trial(_Record):
 
     @property
     def passed(self) -> bool | None:
-        """Whether the share reaches the threshold; None where none is set. What is undefined reaches none."""
+        """Whether the share reaches the threshold; None without a threshold; False for an undefined share."""
         if self.threshold is None:
             return None
         return self.share is not None and self.share >= self.threshold
 
     @property
     def verdict(self) -> str:
-        """In a word; by convention, where no threshold is set."""
+        """The result in one word; without a threshold, by the limits `SOUND` and `DOUBTFUL`."""
         if self.share is None:
             return "untested"
         if self.threshold is not None:
@@ -90,7 +93,7 @@ class Trial(_Record):
 
     @property
     def not_tested(self) -> str:
-        """What could not be made or told, and of how many."""
+        """The reasons why rows were not tested, with their numbers."""
         no_room = sum(self.aspects[aspect].no_room for aspect in self.decisive)
         reasons = [f"{count} {reason}" for reason, count in self.skipped.items()]
         reasons += [f"{self.failed} failed"] * bool(self.failed)
@@ -98,14 +101,14 @@ class Trial(_Record):
         return "; ".join(reasons)
 
 
-class Audit(_Record):
-    """What `localjudge audit --json` prints.
+class Audit(_AuditRecord):
+    """The output of `localjudge audit --json`.
 
-    `halo` has for each two aspects, in the rubric's order, Pearson's correlation over the rows as they were;
-    None where a score never varies. `of` says which scores were compared.
+    `halo` has Pearson's correlation over the original rows for each pair of aspects, in the rubric's order;
+    None if a score never varies. `of` names the kind of scores that were compared.
     """
 
-    format: int = 1
+    format: Literal[2] = 2
     model: str
     rubric: str
     rows: int
@@ -113,7 +116,7 @@ class Audit(_Record):
     seed: int
     of: str
     scale: Scale
-    trials: list[Trial]
+    checks: list[AuditCheck]
     aspects: list[str]
     halo: list[list[float | None]]
     notices: list[str]
@@ -126,15 +129,15 @@ class Audit(_Record):
 
     @property
     def passed(self) -> bool:
-        return all(trial.passed is not False for trial in self.trials)
+        return all(check.passed is not False for check in self.checks)
 
     def leads(self) -> list[str]:
-        """What the tables need said before them."""
+        """Return the paragraphs above the tables."""
         still = NOISE * (self.scale.highest - self.scale.lowest)
         told = [
             *self.notices,
             f"{self.rows} rows on {self.instructions} instructions, perturbed and judged by {self.model}. "
-            "Held is the share of the scores that did what a sound judge would; the shift is their mean "
+            "Held is the share of scores that moved as those of a sound judge would; the shift is their mean "
             f"change, with its 95 % interval. A score that moves by {still:.2g} or less has not moved.",
         ]
         if self.mean_halo is not None:
@@ -145,14 +148,14 @@ class Audit(_Record):
         return told
 
     def tables(self) -> Iterator[RenderableType]:
-        """For a terminal: the trials, and the halo."""
+        """Yield the tables for a terminal: the checks, and the halo."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         right = {"held", "shift", "rows"}
-        for heading in ("trial", "a sound judge", "held", "verdict", "shift", "rows", "not tested"):
+        for heading in ("check", "a sound judge", "held", "verdict", "shift", "rows", "not tested"):
             table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
-        for trial in self.trials:
-            cells = (trial.held_text, trial.verdict, _shift(trial.shift), str(trial.rows), trial.not_tested)
-            table.add_row(trial.name, trial.expected, *cells)
+        for check in self.checks:
+            cells = (check.held_text, check.verdict, _shift(check.shift), str(check.rows), check.not_tested)
+            table.add_row(check.name, check.expected, *cells)
         yield headed(self.notices, table)
         if len(self.aspects) > 1:
             halo = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))

@@ -1,9 +1,9 @@
-"""What an audit does to a row, and what a sound judge would then do.
+"""The perturbations of an audit, and how the scores of a sound judge would move.
 
 Each perturbation changes one thing whose effect is known without knowing the answer: a candidate that loses
-half of itself has not gained depth, and one that asks for the highest score has not earned it. What is expected
-goes by aspect, for the aspects of the rubrics that ship; an aspect of another name is held to what is true of
-any.
+half of its text does not gain depth, and one that asks for the highest score does not deserve it. The expected
+change depends on the aspect, for the aspects of the included rubrics; other aspects have a default that is
+always true.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from localjudge.records import Row
 from localjudge.rubrics.rubric import Rubric
 
 Direction = Literal["lower", "higher", "not higher", "same", "near the top", "any"]
-"""What becomes of a score, beside the score of the row as it was."""
+"""Expected change of a score, compared with the score of the original row."""
 
 ORIGINAL, AGAIN, REORDERED = "original", "again", "reordered"
-"""The row as it was; once more, in other company; and by a rubric with its aspects in another order."""
+"""The original row; the same row in another batch; the same row with the aspects in another order."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -40,13 +40,13 @@ _FILLER = (
 )
 
 
-class DoesNotApply(Exception):  # noqa: N818 (no error: the row is counted with this reason)
-    """The perturbation cannot be made of this row; the message says why."""
+class DoesNotApply(Exception):  # noqa: N818 (not an error: the row is counted with this reason)
+    """The perturbation does not apply to this row; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a perturbation may draw on besides the row; `other` is a row of another instruction."""
+    """Inputs of a perturbation besides the row; `other` is a row with another instruction."""
 
     random: Random
     other: Row | None
@@ -55,9 +55,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Perturbation:
-    """One trial of the judge.
+    """One perturbation of rows.
 
-    `directions` holds what a sound judge would do on an aspect; `otherwise`, on one that is not named there.
+    `directions` has the expected change for each aspect; `otherwise` is the default for other aspects.
     """
 
     name: str
@@ -70,16 +70,19 @@ class Perturbation:
         return self.directions.get(aspect, self.otherwise)
 
     def decisive(self, aspects: Iterable[str]) -> list[str]:
-        """The aspects by which the trial is decided: those that must move, or stay, where some must; else those
-        that must not rise. A judge that does nothing at all must not pass for one that noticed."""
+        """Return the aspects that decide the check.
+
+        These are the aspects that must move or stay; if there are none, the aspects that must not rise. So a
+        judge whose scores never move does not pass."""
         directions = {aspect: self.direction(aspect) for aspect in aspects}
         strict = [aspect for aspect, is_ in directions.items() if is_ not in ("any", "not higher")]
         return strict or [aspect for aspect, is_ in directions.items() if is_ != "any"]
 
 
 def reordered(rubric: Rubric) -> Rubric | None:
-    """The rubric with its aspects in reverse: in the answer, and in the template where that spells the answer
-    out, a line an aspect. None where there is but one aspect."""
+    """Return the rubric with its aspects in reverse order; None if there is only one aspect.
+
+    The order changes in the answer, and in the template if it shows the answer with one line per aspect."""
     if len(rubric.aspects) < 2:
         return None
     keys = rubric.aspect_keys
@@ -154,7 +157,7 @@ def _wrong_fact(row: Row, setting: Setting) -> Row:
 
 def _swapped(row: Row, setting: Setting) -> Row:
     if not setting.rubric.needs_reference:
-        raise DoesNotApply("the rubric asks for no reference")
+        raise DoesNotApply("the rubric uses no reference")
     return replace(row, candidate=_needed(row), reference=row.candidate)
 
 

@@ -152,7 +152,7 @@ def audit(
     else:
         for table in found.tables():
             print_table(table)
-    for trial in found.trials:
+    for trial in found.checks:
         if trial.passed is False:
             progress.warn(
                 f"below its threshold: {trial.name} held {trial.held_text}, not {trial.threshold:.0%}"

@@ -196,7 +196,7 @@ def check_out(out: Path) -> None:
 
     check = storage.out(out, least=1 << 20)
     if check.state == "wrong":
-        raise UsageError(f"--out {check.found}; {check.mend}")
+        raise UsageError(f"--out {check.found}; {check.fix}")
 
 
 def settle_environment(

@@ -1,1 +1,1 @@
-"""The token table: what an answer may be, as a model's tokens, and how many are needed to finish it."""
+"""The token table: the answers that a rubric allows, as tokens of a model."""

@@ -1,17 +1,17 @@
-"""From an answer's schema to its token table: schema → expression → index → table.
+"""Compile an answer's schema into its token table: schema → expression → index → table.
 
 Outlines turns the schema into a regular expression, and the expression and the vocabulary into an index.
-`localjudge.constraint.token_table` says what a table adds to it and why its answers are whole.
+`localjudge.constraint.token_table` explains what the table adds to the index and why every answer is complete.
 
-Three things of the table are shaped beyond what the expression says:
+The table differs from the plain index in three ways:
 
-* **A score is its own token.** No token runs over the edge of a score, and a score that has a token of its
-  own is spelled by it alone. So at a score the allowed tokens are the values of the scale, one each, and the
-  model's probabilities over them are the probabilities of the scores. And no limit can favour the scores
-  that happen to have shorter spellings.
-* **A rationale closes at the end of a sentence** when one ends near its limit: past a sentence's end, going
-  on asks for `closing_margin` tokens more than it needs.
-* **No white space** outside strings: it would cost tokens and say nothing.
+* **A score is its own token.** No token combines a score with the text around it. A score that has a token of
+  its own can be written with that token only. So the allowed tokens at a score are the values of the scale, one
+  token each, and the model's probabilities of these tokens are the probabilities of the scores. No token limit
+  can favour scores with shorter spellings.
+* **A rationale closes at the end of a sentence** if a sentence ends near the limit: after a sentence,
+  continuing the rationale requires `closing_margin` tokens more than are strictly needed.
+* **No white space** outside strings: it would cost tokens and carry no information.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ _DIGITS = frozenset(b"0123456789")
 
 
 def closing_margin_for(max_rationale_tokens: int) -> int:
-    """How near its limit a rationale closes at the end of a sentence, in tokens."""
+    """Return how many tokens before its limit a rationale closes after a complete sentence."""
     return min(32, max_rationale_tokens // 4)
 
 
 def token_table(rubric: Rubric, vocabulary: Vocabulary, cache: Path | None = None) -> TokenTable:
-    """The table of a rubric's answers in a vocabulary, built or taken from the cache folder.
+    """Return the table of a rubric's answers in a vocabulary; build it, or load it from the cache folder.
 
     Raises:
         ModelError: the vocabulary cannot spell an answer.
     """
     if cache is None:
-        return _build(rubric, vocabulary)
+        return _build_table(rubric, vocabulary)
     decisive = (_FORMAT, version("outlines-core"), json.dumps(rubric.answer_schema), vocabulary.digest)
     key = hashlib.sha256("\n".join(decisive).encode()).hexdigest()
     file = cache / "tables" / f"{key[:32]}.npz"
-    table = _load(file, key)
+    table = _cached_table(file, key)
     if table is None:
-        table = _build(rubric, vocabulary)
+        table = _build_table(rubric, vocabulary)
         keep(file, lambda scratch: table.save(scratch, key))
     return table
 
 
-def _build(rubric: Rubric, vocabulary: Vocabulary) -> TokenTable:
+def _build_table(rubric: Rubric, vocabulary: Vocabulary) -> TokenTable:
     opening, separators, values = _literals(rubric)
     next_state, start, final = _index(rubric.answer_schema, vocabulary)
     tokens_of = _tokens_of(vocabulary)
@@ -97,9 +97,11 @@ def _build(rubric: Rubric, vocabulary: Vocabulary) -> TokenTable:
 
 
 def _index(schema: dict[str, Any], vocabulary: Vocabulary) -> tuple[NDArray[np.int16], int, list[int]]:
-    """Outlines' index as an array, with its states numbered from 0: transitions, start, final states."""
+    """Return Outlines' index with states numbered from 0: transitions as an array, start, final states."""
     expression = build_regex_from_schema(json.dumps(schema, ensure_ascii=False), whitespace_pattern="")
-    beyond = vocabulary.size  # Outlines wants one end token; ours are added where the table is complete.
+    beyond = (
+        vocabulary.size
+    )  # Outlines requires one end token; `_build_table` adds the model's end tokens last.
     try:
         index: Any = outlines_core.Index(expression, outlines_core.Vocabulary(beyond, _tokens_of(vocabulary)))
     except ValueError as error:
@@ -108,9 +110,7 @@ def _index(schema: dict[str, Any], vocabulary: Vocabulary) -> tuple[NDArray[np.i
     finals = index.get_final_states()
     names = {index.get_initial_state(), *transitions, *finals}
     names.update(state for targets in transitions.values() for state in targets.values())
-    if (
-        len(names) > UNREACHABLE - 3
-    ):  # further states are added for a sentence's end, thinking, and rows without an answer
+    if len(names) > UNREACHABLE - 3:  # three more states: sentence end, thinking, and rows without an answer
         raise ModelError(f"the answer's grammar has {len(names)} states, more than a table holds")
     number = {name: rank for rank, name in enumerate(sorted(names))}
     ranks = np.vectorize(number.__getitem__, otypes=[np.int16])
@@ -124,7 +124,7 @@ def _index(schema: dict[str, Any], vocabulary: Vocabulary) -> tuple[NDArray[np.i
 
 
 def _literals(rubric: Rubric) -> tuple[bytes, list[bytes], list[bytes]]:
-    """The fixed text of an answer: before the rationale, before each score, and the values themselves."""
+    """Return the fixed text of an answer: before the rationale, before each score, and the score values."""
     opening = f'{{"{rubric.answer.rationale}":"'
     keys = [f'"{key}":"' for key in rubric.aspect_keys.values()]
     separators = [f'","{rubric.answer.scores}":{{{keys[0]}', *(f'",{key}' for key in keys[1:])]
@@ -133,7 +133,7 @@ def _literals(rubric: Rubric) -> tuple[bytes, list[bytes], list[bytes]]:
 
 
 def _tokens_of(vocabulary: Vocabulary) -> dict[bytes, list[int]]:
-    """The tokens that stand for each piece of text."""
+    """Return the tokens that represent each piece of text."""
     tokens: dict[bytes, list[int]] = defaultdict(list)
     for token, piece in vocabulary.pieces.items():
         tokens[piece].append(token)
@@ -141,7 +141,7 @@ def _tokens_of(vocabulary: Vocabulary) -> dict[bytes, list[int]]:
 
 
 def _walk(next_state: NDArray[np.int16], tokens_of: Mapping[bytes, list[int]], state: int, text: bytes) -> int:
-    """The state that a text leads to, by any tokens that spell it."""
+    """Return the state after a text; any tokens that spell the text lead there."""
     reached = {0: state}
     for begin in range(len(text)):
         if begin not in reached:
@@ -152,8 +152,8 @@ def _walk(next_state: NDArray[np.int16], tokens_of: Mapping[bytes, list[int]], s
                     reached[end] = after
     if len(text) not in reached:
         raise ModelError(
-            f"the tokenizer cannot spell {text.decode()!r}, which answers contain: it has no token for it, or "
-            "eos_token_id names that token"
+            f"the tokenizer cannot spell {text.decode()!r}, which every answer contains: it has no "
+            "token for it, or eos_token_id names that token; use another model"
         )
     return reached[len(text)]
 
@@ -161,13 +161,13 @@ def _walk(next_state: NDArray[np.int16], tokens_of: Mapping[bytes, list[int]], s
 def _settle_scores(
     next_state: NDArray[np.int16], score_state: list[int], values: list[bytes], vocabulary: Vocabulary
 ) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
-    """Forbid, in place, each token that runs over the edge of a score and each second spelling of one.
+    """Forbid, in place, each token that combines a score with other text, and each second spelling of a score.
 
     Returns:
-        bool (S, S), whether a step from one state to another picks a score or a part of one; and the token
-        of each value at each aspect, int32 (A, K), or -1 throughout.
+        bool (S, S), True where a step between two states picks a score or a part of it; and int32 (A, K), the
+        token of each value for each aspect, all -1 if some value has no token of its own.
     """
-    # No token passes a score without stopping at it.
+    # No token may skip the state in which a score is picked.
     passed = ~_reachability(next_state)[:, score_state]
     level = passed.sum(axis=1)
     stop = np.array([*score_state, -1])
@@ -192,7 +192,8 @@ def _settle_scores(
             picks[state, picked] = True
             score_token[aspect] = own_tokens
             continue
-        # Some value takes several tokens: leave each token of digits alone, once, and nothing that mixes.
+        # Some value takes several tokens: allow one token for each string of digits, and no token that mixes
+        # digits with other text.
         parts = np.array(list(digits.values()))
         queue = [state]
         while queue:
@@ -209,14 +210,14 @@ def _settle_scores(
 def _mark_sentence_ends(
     next_state: NDArray[np.int16], rationale: int, vocabulary: Vocabulary
 ) -> tuple[NDArray[np.int16], NDArray[np.bool_]]:
-    """Give the end of a sentence a state of its own: a copy of the rationale's, entered by other tokens."""
+    """Add a state for the end of a sentence: a copy of the rationale's state, reached by other tokens."""
     ends, quotes = np.zeros(vocabulary.size, bool), np.zeros(vocabulary.size, bool)
     for token, piece in vocabulary.pieces.items():
         ends[token] = piece.endswith(_SENTENCE_ENDS)
         quotes[token] = piece.startswith(b'"')
     after = next_state[rationale].copy()
     closes = (after >= 0) & ~_reachability(next_state)[after, rationale]
-    after[closes & ~quotes] = -1  # not another word and the closing quote in one
+    after[closes & ~quotes] = -1  # no token that holds both another word and the closing quote
     next_state = np.vstack([next_state, after])
     states = len(next_state)
     next_state[(next_state == rationale) & ends] = states - 1
@@ -226,7 +227,7 @@ def _mark_sentence_ends(
 
 
 def _edges(next_state: NDArray[np.int16]) -> NDArray[np.bool_]:
-    """Whether some token leads from one state to another, bool (S, S)."""
+    """Return bool (S, S): True where some token leads from the first state to the second."""
     edges = np.zeros((len(next_state), len(next_state)), bool)
     for state, after in enumerate(next_state):
         edges[state, np.unique(after[after >= 0])] = True
@@ -234,7 +235,7 @@ def _edges(next_state: NDArray[np.int16]) -> NDArray[np.bool_]:
 
 
 def _reachability(next_state: NDArray[np.int16]) -> NDArray[np.bool_]:
-    """Whether one or more tokens lead from one state to another, bool (S, S)."""
+    """Return bool (S, S): True where a sequence of tokens leads from the first state to the second."""
     reach = _edges(next_state)
     while True:
         further = reach | (reach.astype(np.float32) @ reach.astype(np.float32) > 0)
@@ -250,10 +251,10 @@ def _distances(
     sentence_end: NDArray[np.bool_],
     in_rationale: NDArray[np.bool_],
 ) -> NDArray[np.int16]:
-    """Tokens that suffice from each state: the fewest where the choice is free, the most over a score."""
+    """Return the tokens that suffice from each state: the minimum over text, the maximum over scores."""
     edges = _edges(next_state)
-    # A way back into the rationale asks for `closing_margin` more than it needs: from a sentence's end only the
-    # ways out of it suffice, even if a token that joins a word and the quote makes the way back shorter.
+    # To continue the rationale after a sentence requires `closing_margin` extra tokens. So the distance from a
+    # sentence's end counts only the paths that leave the rationale, even if a path back into it is shorter.
     edges[np.ix_(sentence_end, in_rationale)] = False
     picked, free = edges & picks, edges & ~picks
     offers_score, offers_text = picked.any(axis=1), free.any(axis=1)
@@ -271,8 +272,8 @@ def _distances(
         distance = updated
 
 
-def _load(file: Path, key: str) -> TokenTable | None:
-    """The table in a cache file; None where there is none, or only a damaged or a foreign one."""
+def _cached_table(file: Path, key: str) -> TokenTable | None:
+    """Return the table in a cache file; None if the file is missing, damaged or holds another table."""
     try:
         return TokenTable.load(recalled(file), key)
     except (OSError, ValueError, KeyError, EOFError, TypeError, MemoryError, zipfile.BadZipFile):

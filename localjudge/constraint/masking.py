@@ -1,7 +1,7 @@
-"""The token table at work on logits: its rule as tensor operations, whichever engine drives them.
+"""Apply the token table to logits, as tensor operations that every engine shares.
 
-`HostTable` knows on the host where each row stands and writes few logits; it is for a CPU, and for engines
-that look at every token anyway. `DeviceTable` leaves everything on the device and never waits for it.
+`HostTable` tracks each row's state on the host and changes few logits; it suits CPUs, and engines that read
+every token on the host. `DeviceTable` keeps everything on the device and never waits for it.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ Rows = NDArray[np.int64]
 
 
 def _finite(logits: torch.Tensor) -> torch.Tensor:
-    """A broken model's NaNs and infinities as finite numbers, so that every allowed token can be picked."""
+    """Replace NaN and infinity by finite numbers, so that every allowed token can be picked."""
     largest = torch.finfo(logits.dtype).max / 8
     return torch.nan_to_num(logits, nan=-largest, posinf=largest, neginf=-largest)
 
 
 class ScoreBuffer:
-    """The probabilities of the scores, kept where the logits are until somebody asks for them.
+    """The probabilities of the scores, kept on the logits' device until the engine fetches them.
 
-    Each answer writes under a slot of its own, each aspect at its place, and the last write counts: an engine
-    may compute a position more than once, and only the last time is real. Probabilities are the model's own,
-    before temperature and top-p. Where one position does not hold them, it keeps a 1 for each score whose
-    logits are finite, and NaN for others.
+    Each answer has a slot, and each aspect a position in it. The last write counts, because an engine may
+    compute a position more than once and only the last computation is valid. Probabilities are the model's own,
+    before temperature and top-p. If the scores of the scale do not have one token each, the buffer holds 1 for
+    a score with finite logits and NaN for any other.
     """
 
     def __init__(self, table: TokenTable, slots: int, device: torch.device) -> None:
         self._has_probabilities = table.has_probabilities
         tokens = table.score_token
-        if not table.has_probabilities:  # the tokens that begin a score, the same for each aspect
+        if not table.has_probabilities:  # the tokens that begin a score are the same for each aspect
             begin = np.flatnonzero((table.next_state[table.score_state] >= 0).any(axis=0))
             tokens = np.tile(begin, (len(table.score_state), 1))
-        # One slot more: on a device, rows that stand at no score write there.
+        # One extra slot: on a device, rows that are not at a score write there.
         shape = (slots + 1, *table.kept_shape)
         self._kept = torch.full(shape, torch.nan, dtype=torch.float64, device=device)
         self._tokens = torch.from_numpy(tokens.astype(np.int64)).to(device)
@@ -51,19 +51,19 @@ class ScoreBuffer:
 
         Args:
             logits: (…, V), before they are masked.
-            rows: which of them to look at, (rows,).
-            slots: where each row writes, (rows,).
+            rows: indices of the rows to read, (rows,).
+            slots: the slot of each row, (rows,).
             aspects: the aspect whose score comes next, (rows,); -1 for none.
         """
         chosen = logits[rows[:, None], self._tokens[aspects]].double()
         slots = torch.where(aspects >= 0, slots, self._nowhere)
         weights = torch.softmax(chosen, dim=1)
         if not self._has_probabilities:
-            weights = weights.sum(dim=1, keepdim=True)  # 1 up to rounding; NaN or infinite where a logit is
+            weights = weights.sum(dim=1, keepdim=True)  # 1 up to rounding; NaN or infinite if a logit is
         self._kept[slots, aspects] = weights
 
     def take(self, slots: list[int]) -> NDArray[np.float64]:
-        """What was kept in these slots, (slots, *kept_shape); NaN where nothing was. Empty them."""
+        """Return and clear these slots, (slots, *kept_shape); NaN where nothing was kept."""
         kept: NDArray[np.float64] = self._kept[slots].cpu().numpy()
         self._kept[slots] = torch.nan
         return kept
@@ -71,18 +71,18 @@ class ScoreBuffer:
 
 @dataclass(frozen=True, slots=True)
 class _Mask:
-    """What may come next, as the shorter of two lists: the tokens that may, or those that may not."""
+    """The tokens that may come next, as the shorter of two lists: the allowed or the forbidden tokens."""
 
     tokens: torch.Tensor
     may: bool
 
 
 class HostTable:
-    """Masks logits by states that the host knows, and writes as few of them as it can.
+    """Mask logits by states that the host knows, and change as few logits as possible.
 
-    What a row may take depends on its state and on how many of the state's distinct needs its limit still
-    covers: nearly always all of them, and few in any state. So there are few masks; each is made once, and
-    written to all rows that share it.
+    The allowed tokens depend on the row's state and on how many of the state's distinct `tokens_required`
+    values fit the tokens left: almost always all of them, and a state has few. So there are few masks; each is
+    built once and applied to all rows that share it.
     """
 
     def __init__(self, table: TokenTable, closing_margin: int, device: torch.device, slots: int) -> None:
@@ -100,11 +100,11 @@ class HostTable:
 
         Args:
             logits: (rows, V), floating point.
-            states: where each row stands, (rows,).
-            left: the tokens left to each row, at least 1, (rows,).
-            slots: where each row's scores are kept, (rows,).
-            sampled: tokens are sampled, so a broken model's NaNs must be made finite everywhere. Where the
-                largest is taken, a NaN among many allowed tokens is as good as any of them.
+            states: the state of each row, (rows,).
+            left: the number of tokens left for each row, at least 1, (rows,).
+            slots: the slot that keeps each row's scores, (rows,).
+            sampled: whether tokens are sampled; then NaN must be replaced in every row. If the largest logit
+                is taken instead, a NaN among many allowed tokens does no harm.
         """
         aspects = self._aspect[states]
         if (scored := np.flatnonzero(aspects >= 0)).size:
@@ -127,9 +127,9 @@ class HostTable:
         logits[which, mask.tokens] = kept
 
     def _forbid(self, logits: torch.Tensor, rows: Rows, tokens: torch.Tensor | None) -> None:
-        """Forbid these tokens, or all, in these rows."""
+        """Forbid these tokens, or all tokens, in these rows."""
         if logits.device.type == "cpu" and logits.dtype == torch.float32:
-            # Row by row is by far the fastest here: memory is met in its order, and no threads are woken.
+            # Row by row is by far the fastest here: memory is read in order, and no threads are started.
             values, at = logits.numpy(), slice(None) if tokens is None else tokens.numpy()
             for row in rows:
                 values[row][at] = -np.inf
@@ -139,14 +139,14 @@ class HostTable:
             logits[self._tensor(rows)[:, None], tokens] = -torch.inf
 
     def _distinct_needs(self, state: int) -> NDArray[np.int32]:
-        """The needs of the tokens that a state allows, each once, smallest first."""
+        """Return the distinct `tokens_required` of the tokens that a state allows, smallest first."""
         if state not in self._needs:
             needs = np.unique(self.table.tokens_required(state, self._stretch))
             self._needs[state] = needs[needs < UNREACHABLE]
         return self._needs[state]
 
     def _mask(self, state: int, covered: int) -> _Mask:
-        """The mask of a state where the limit covers so many of its distinct needs."""
+        """Return the mask of a state when this many of its distinct needs fit the limit."""
         if (state, covered) not in self._masks:
             most = self._distinct_needs(state)[covered - 1] if covered else -1
             allowed = self.table.tokens_required(state, self._stretch) <= most
@@ -160,9 +160,9 @@ class HostTable:
 
 
 class DeviceTable:
-    """The same by gathers on the device: two tables of (S, V) int16, and nothing that waits for a result.
+    """Mask logits with gather operations on the device: two tables of (S, V) int16, and no wait for a result.
 
-    `free` is one state more, for a row that is no answer: everything is allowed there, and it never ends.
+    `free` is an extra state for a row that is not an answer: it allows every token and never ends.
     """
 
     def __init__(self, table: TokenTable, closing_margin: int, device: torch.device, slots: int) -> None:
@@ -191,7 +191,7 @@ class DeviceTable:
         *,
         sampled: bool,
     ) -> None:
-        """As `HostTable.constrain`, for int64 tensors on the device."""
+        """Do what `HostTable.constrain` does, for int64 tensors on the device."""
         rows = torch.arange(len(states), device=states.device)
         self.scores.keep(logits, rows, slots, self._aspect[states])
         if sampled:
@@ -200,6 +200,6 @@ class DeviceTable:
         logits.masked_fill_(self._need[states] > most[:, None], -torch.inf)
 
     def advance(self, states: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-        """The state after each row's token; where the table forbids it, the state stays."""
+        """Return the state after each row's token; a forbidden token leaves the state unchanged."""
         after = self._next_state[states, tokens].to(states.dtype)
         return torch.where(after >= 0, after, states)

@@ -1,19 +1,19 @@
-"""The token table: which tokens may come next, and how many are needed to finish.
+"""The token table: the tokens that may come next, and the number of tokens needed to finish.
 
 Outlines turns the answer's schema into a regular expression, and the expression and the vocabulary into an
-index: states, and for each state the tokens allowed and the state each leads to. An index alone does not
-keep an answer whole, because a model that never closes its rationale runs into the token limit. So the table
-knows how far each state is from the end:
+index: states, and for each state the allowed tokens and the state after each. An index alone does not
+guarantee a complete answer, because a model that never closes its rationale reaches the token limit. So the
+table also holds the distance of each state from the end:
 
-    next_state[s, t]   where token t leads from state s, -1 where it is not allowed
-    distance[s]        tokens that suffice from s to a complete answer, whatever scores are picked
+    next_state[s, t]   the state after token t in state s, -1 if t is not allowed
+    distance[s]        tokens that suffice to complete the answer from s, for any scores
     need[s, t]         distance[next_state[s, t]]
 
 With `left` tokens left, token t is allowed in state s exactly when `need[s, t] <= left - 1`. If
 `distance[start] <= limit`, some token is always allowed and the answer is complete within the limit: where
 the choice is free, `distance[s]` is one more than the smallest need, so the token with that need is allowed;
-where a score is picked, it is one more than the largest need, so every score is allowed. Either way the next
-state again satisfies `distance <= left`, and at `left = 0` only a complete answer has distance 0.
+where a score is picked, it is one more than the largest need, so every score is allowed. In both cases the
+next state satisfies `distance <= left`, and at `left = 0` only a complete answer has distance 0.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from numpy.typing import NDArray
 from localjudge.constraint.vocabulary import Vocabulary
 
 UNREACHABLE = int(np.iinfo(np.int16).max)
-"""The distance of a state from which no answer can be completed."""
+"""Distance of a state from which no answer can be completed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """The answers to one rubric as one model's tokens. S states, V the width of the logits, A aspects.
+    """The answers to one rubric, as tokens of one model. S states, V the width of the logits, A aspects.
 
     Attributes:
-        next_state: int16 (S, V), the state that a token leads to; -1 where the grammar forbids it.
-        distance: int16 (S,), tokens that suffice to complete the answer; `UNREACHABLE` where none do.
-        in_rationale: bool (S,), whether the rationale can still grow from here.
-        sentence_end: bool (S,), whether a sentence of the rationale has just ended.
+        next_state: int16 (S, V), the state after a token; -1 if the grammar forbids the token.
+        distance: int16 (S,), tokens that suffice to complete the answer; `UNREACHABLE` if no number does.
+        in_rationale: bool (S,), True where the rationale can still grow.
+        sentence_end: bool (S,), True where a sentence of the rationale has just ended.
         score_state: int16 (A,), the state in which each aspect's score is picked.
-        score_token: int32 (A, K), the token of each value of the scale, lowest first; -1 throughout where
-            some value has no token of its own, so that one position does not hold the distribution.
+        score_token: int32 (A, K), the token of each value of the scale, lowest first; all -1 if some
+            value has no token of its own, because one position then does not hold the distribution.
         start: the state of an empty answer.
-        thinking: the state of a model that thinks before it answers; None where it answers at once.
+        thinking: the state of a model that thinks before it answers; None if it answers at once.
     """
 
     next_state: NDArray[np.int16]
@@ -64,7 +64,7 @@ class TokenTable:
 
     @property
     def smallest_limit(self) -> int:
-        """The fewest tokens that can always hold an answer, with one token of rationale."""
+        """The smallest limit within which an answer always fits, with a rationale of one token."""
         return int(self.distance[self.start])
 
     @property
@@ -73,12 +73,12 @@ class TokenTable:
 
     @property
     def kept_shape(self) -> tuple[int, int]:
-        """What is kept of an answer's scores: (A, K) probabilities, or (A, 1) where one position holds none."""
+        """Shape of an answer's kept scores: (A, K) probabilities, or (A, 1) if there are no probabilities."""
         aspects, values = self.score_token.shape
         return aspects, values if self.has_probabilities else 1
 
     def limit(self, max_rationale_tokens: int) -> int:
-        """The most tokens of an answer whose rationale has at most this many.
+        """Return the largest number of tokens of an answer whose rationale has at most this many tokens.
 
         Raises:
             ValueError: no answer fits.
@@ -91,10 +91,10 @@ class TokenTable:
         return self.smallest_limit - 1 + max_rationale_tokens
 
     def after_thinking(self, vocabulary: Vocabulary, opens: int | None, ends: int, limit: int) -> TokenTable:
-        """The table of a model that thinks until the token `ends`, and then answers within `limit` tokens.
+        """Return the table of a model that thinks until the token `ends`, then answers in `limit` tokens.
 
-        Thoughts are text, and the token that opens them. They need `limit` tokens to be left for the answer, so
-        an engine that allows `budget + 1 + limit` tokens in all ends the thinking after `budget` of them.
+        Thoughts consist of text tokens and the token that opens them. They always leave `limit` tokens for the
+        answer, so an engine that allows `budget + 1 + limit` tokens in total ends the thinking after `budget`.
 
         Raises:
             ValueError: the limit is larger than a distance can be.
@@ -117,7 +117,7 @@ class TokenTable:
         )
 
     def split(self, tokens: Sequence[int]) -> tuple[list[int], list[int]]:
-        """The thoughts and the answer, without the token between them."""
+        """Split tokens into the thoughts and the answer, without the token between them."""
         if self.thinking is None:
             return [], list(tokens)
         end = next(
@@ -126,7 +126,7 @@ class TokenTable:
         return list(tokens[:end]), list(tokens[end + 1 :])
 
     def tokens_required(self, state: int, closing_margin: int = 0) -> NDArray[np.int32]:
-        """Tokens needed after each token, int32 (V,); `UNREACHABLE` or more where it is not allowed."""
+        """Tokens needed after each token, int32 (V,); `UNREACHABLE` or more if the token is not allowed."""
         after = self.next_state[state]
         need = np.where(after >= 0, self.distance[after], UNREACHABLE).astype(np.int32)
         if self.sentence_end[state]:
@@ -134,14 +134,14 @@ class TokenTable:
         return need
 
     def allowed(self, state: int, left: int, closing_margin: int = 0) -> NDArray[np.bool_]:
-        """Whether each token may come next with `left` tokens left, bool (V,): the rule, as it reads."""
+        """Return bool (V,): True for each token that may come next with `left` tokens left."""
         return self.tokens_required(state, closing_margin) <= min(left - 1, UNREACHABLE - 1)
 
     def states(self, tokens: Iterable[int]) -> list[int]:
-        """The states before each token of an answer and after the last.
+        """Return the states before each token of an answer and after the last token.
 
         Raises:
-            ValueError: a token is not allowed where it stands.
+            ValueError: a token is not allowed at its position.
         """
         path = [self.start]
         for token in tokens:
@@ -155,7 +155,7 @@ class TokenTable:
         return bool(self.distance[state] == 0)
 
     def save(self, file: Path, key: str = "") -> None:
-        """Write the table to a file, under a key that `load` must be given again."""
+        """Write the table to a file together with a key; `load` checks the key."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
         parts["thinking"] = -1 if self.thinking is None else self.thinking
         with file.open("wb") as stream:
@@ -163,10 +163,10 @@ class TokenTable:
 
     @classmethod
     def load(cls, file: Path, key: str = "") -> Self:
-        """The table in a file.
+        """Return the table in a file.
 
         Raises:
-            OSError, ValueError, KeyError, zipfile.BadZipFile …: the file holds no table under this key.
+            OSError, ValueError, KeyError, zipfile.BadZipFile …: the file holds no table with this key.
         """
         with file.open("rb") as stream, np.load(stream, allow_pickle=False) as stored:
             if str(stored["key"]) != key:
@@ -176,7 +176,7 @@ class TokenTable:
         return cls(**{**parts, "start": int(parts["start"]), "thinking": None if thinking < 0 else thinking})
 
     def was_cut(self, tokens: Sequence[int], limit: int, closing_margin: int = 0) -> bool:
-        """Whether the limit, and not the model, ended the rationale of this answer."""
+        """Return whether the limit, and not the model, ended the rationale of this answer."""
         path = self.states(tokens)
         closing = next(step for step in range(len(tokens)) if not self.in_rationale[path[step + 1]])
         state, left = path[closing], limit - closing

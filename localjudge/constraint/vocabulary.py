@@ -1,9 +1,8 @@
-"""What each token of a model stands for, as bytes: the one thing decoding needs to know of a tokenizer.
+"""The bytes that each token of a model represents: all that constrained decoding needs from a tokenizer.
 
 Two families of tokenizers cover the open-weights models. Byte-level BPE (Qwen, Llama 3, Falcon, Phi-4 …)
-writes every byte as one printable character; SentencePiece-like ones (Llama 2, Phi-3, Gemma …) write text
-with `▁` for a space, and bytes that have no token of their own as `<0xE4>`. A token may be part of a
-character in both.
+writes every byte as one printable character. SentencePiece-like tokenizers (Llama 2, Phi-3, Gemma …) write a
+space as `▁`, and a byte without a token of its own as `<0xE4>`. In both, a token may be part of a character.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ class Vocabulary:
     """The text tokens of a model.
 
     Attributes:
-        pieces: the bytes of each token id that stands for text. Ids that are absent (added tokens, special
-            or not, and the rows that pad an embedding to a round size) can never be part of an answer.
+        pieces: the bytes of each token id that represents text. Absent ids (added tokens, special or not, and
+            the rows that pad the embedding) can never be part of an answer.
         ends: the ids of the tokens that end an answer.
-        size: the width of the model's logits; at least one more than the largest id.
+        size: the width of the model's logits; greater than the largest id.
     """
 
     pieces: Mapping[int, bytes]
@@ -37,16 +36,16 @@ class Vocabulary:
     size: int
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of a complete answer; the tokens that end it are left out."""
+        """Return the text of a complete answer, without the tokens that end it."""
         return b"".join(self.pieces[token] for token in tokens if token not in self.ends).decode()
 
     def decode_text(self, tokens: Iterable[int]) -> str:
-        """The text of any tokens, those that stand for none left out and parts of characters marked."""
+        """Return the text of tokens; skip tokens without text and mark incomplete characters."""
         return b"".join(self.pieces.get(token, b"") for token in tokens).decode(errors="replace")
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all of it, in hex."""
+        """SHA-256 of the whole vocabulary, in hex."""
         digest = hashlib.sha256(f"{self.size} {sorted(self.ends)}".encode())
         for token, piece in sorted(self.pieces.items()):
             digest.update(f"{token} {len(piece)} ".encode() + piece)
@@ -54,7 +53,7 @@ class Vocabulary:
 
 
 def read_vocabulary(tokenizer: Any, size: int, ends: Iterable[int]) -> Vocabulary:
-    """The vocabulary of a Hugging Face tokenizer.
+    """Return the vocabulary of a Hugging Face tokenizer.
 
     Args:
         tokenizer: a fast tokenizer (it has a `backend_tokenizer`).
@@ -62,12 +61,12 @@ def read_vocabulary(tokenizer: Any, size: int, ends: Iterable[int]) -> Vocabular
         ends: the ids of the tokens that end an answer.
 
     Raises:
-        ModelError: the tokenizer is of a kind whose tokens cannot be read as bytes, or text can become tokens
+        ModelError: the tokens of this kind of tokenizer cannot be read as bytes, or the tokenizer produces ids
             that the model does not have.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        raise ModelError("the tokenizer has no tokenizer.json form; use a model that ships one")
+        raise ModelError("the tokenizer has no tokenizer.json form; use a model that includes one")
     if size > _LARGEST:
         raise ModelError(f"config.json says vocab_size {size:,}; no model has more than {_LARGEST:,} tokens")
     layout = json.loads(backend.to_str())
@@ -75,7 +74,7 @@ def read_vocabulary(tokenizer: Any, size: int, ends: Iterable[int]) -> Vocabular
     added = set(backend.get_added_tokens_decoder())
     ends = frozenset(ends)
     token_of: dict[bytes, int] = {}
-    # Bytes come last: one that repeats a character's own token is never written by the tokenizer.
+    # Bytes come last: the tokenizer never writes a byte token that repeats a character's own token.
     texts = sorted(
         backend.get_vocab(with_added_tokens=False).items(), key=lambda item: (is_byte(item[0]), item[1])
     )
@@ -85,20 +84,20 @@ def read_vocabulary(tokenizer: Any, size: int, ends: Iterable[int]) -> Vocabular
     largest = max((token for _, token in texts if token not in added), default=0)
     if largest >= size:
         raise ModelError(
-            f"the tokenizer's ids go to {largest:,}, and config.json says vocab_size {size:,}; they do not "
-            "belong together"
+            f"the tokenizer's largest id is {largest:,}, and config.json says vocab_size {size:,}; they do not "
+            "belong together: copy the tokenizer and config.json of one model"
         )
     pieces = {token: piece for piece, token in token_of.items()}
     return Vocabulary(pieces, frozenset(end for end in ends if 0 <= end < size), size)
 
 
 def is_byte(text: str) -> bool:
-    """Whether a token of this text stands for a single byte, `<0x0A>`."""
+    """Return whether a token of this text represents a single byte, such as `<0x0A>`."""
     return _BYTE_PIECE.fullmatch(text) is not None
 
 
 def _piece_reader(layout: Mapping[str, Any]) -> Any:
-    """How a token is written in this tokenizer, from its own decoder: a function from its text to bytes."""
+    """Return the function that turns a token's text into bytes, as the tokenizer's decoder defines it."""
     decoders = _flatten(layout.get("decoder"))
     kinds = {decoder["type"] for decoder in decoders}
     if "ByteLevel" in kinds:
@@ -123,8 +122,8 @@ def _piece_reader(layout: Mapping[str, Any]) -> Any:
 
         return from_pieces
     raise ModelError(
-        f"the tokenizer decodes by {', '.join(sorted(kinds)) or 'nothing'}, which does not say what bytes "
-        "a token stands for; byte-level and SentencePiece-like tokenizers do"
+        f"the tokenizer decodes by {', '.join(sorted(kinds)) or 'nothing'}, which does not define "
+        "the bytes of a token; use a model with a byte-level or SentencePiece-like tokenizer"
     )
 
 
@@ -137,7 +136,7 @@ def _flatten(decoder: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
 
 
 def _byte_alphabet() -> dict[int, str]:
-    """The printable character that byte-level BPE writes for each byte (Radford et al. 2019)."""
+    """Return the printable character that byte-level BPE writes for each byte (Radford et al. 2019)."""
     printable = [
         *range(ord("!"), ord("~") + 1),
         *range(ord("¡"), ord("¬") + 1),

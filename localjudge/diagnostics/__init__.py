@@ -1,1 +1,1 @@
-"""Whether a run would start here, and whether a model directory is whole."""
+"""Check whether a run can start on this machine, and whether a model directory is complete."""

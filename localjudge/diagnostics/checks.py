@@ -1,4 +1,4 @@
-"""What was looked at and found right or wrong, for a person and for a program."""
+"""Results of checks, for people and for programs."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _MARKS: dict[State, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        name: what it is.
-        state: `ok`; `note`, which stops nothing but should be known; or `wrong`.
+        name: what was checked.
+        state: `ok`; `note`, a remark that does not prevent a run; or `wrong`.
         found: what was found.
-        mend: what to do about it; empty where there is nothing to do.
+        fix: what to do about it; empty if nothing needs to be done.
     """
 
     name: str
     state: State
     found: str
-    mend: str = ""
+    fix: str = ""
 
     def as_dict(self) -> dict[str, str]:
         return asdict(self)
@@ -41,26 +41,26 @@ def ok(name: str, found: str) -> Check:
     return Check(name, "ok", found)
 
 
-def note(name: str, found: str, mend: str = "") -> Check:
-    return Check(name, "note", found, mend)
+def note(name: str, found: str, fix: str = "") -> Check:
+    return Check(name, "note", found, fix)
 
 
-def wrong(name: str, found: str, mend: str) -> Check:
-    return Check(name, "wrong", found, mend)
+def wrong(name: str, found: str, fix: str) -> Check:
+    return Check(name, "wrong", found, fix)
 
 
 def is_sound(checks: Sequence[Check]) -> bool:
-    """Whether nothing is wrong."""
+    """Return whether nothing is wrong."""
     return all(check.state != "wrong" for check in checks)
 
 
 def checklist(checks: Sequence[Check]) -> Text:
-    """A line a check, for a terminal: a mark and a word, its name, what was found, and what to do about it."""
+    """Return one terminal line per check: a mark, its state, its name, what was found, and the fix."""
     width = max((len(check.name) for check in checks), default=0)
     lines = []
     for check in checks:
         mark, colour = _MARKS[check.state]
-        said = f"{check.found} → {check.mend}" if check.mend else check.found
+        said = f"{check.found} → {check.fix}" if check.fix else check.found
         lines.append(
             Text.assemble(
                 (f"{mark} {check.state:<5}", colour),

@@ -1,7 +1,7 @@
-"""Whether a run would start on this machine: everything that it would need, looked at one by one.
+"""Check whether a run can start on this machine: everything that it needs, item by item.
 
-No check needs another's library: a machine on which half of them are missing is one to examine, too. So
-nothing is imported here before it is looked at. Nothing is sent anywhere but to the Ray cluster that is named.
+No check needs the library of another check, so a machine without some of the libraries can be checked, too.
+Each library is imported by its own check only. Nothing is sent anywhere except to the given Ray cluster.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from localjudge.system.requirements import install_command
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What is to be run.
+    """The run that a user intends to start.
 
     Attributes:
-        model: a model directory, the id of one in the local hub cache, or None for the bundled one.
+        model: a model directory, the id of one in the local hub cache, or None for the bundled model.
         engine: `auto`, `vllm` or `transformers`.
         cluster: the Ray cluster to judge on, if any.
-        out: the run directory; None for no particular one.
-        switched: variables that the user has set to another value than the command line would, with both.
+        out: the run directory; None to check none.
+        switched: environment variables that differ from what the command line sets: the user's value and ours.
     """
 
     model: str | None = None
@@ -37,7 +37,7 @@ class Intent:
 
 
 def examine(intent: Intent) -> list[Check]:
-    """Every check. None raises: one that breaks is found wrong."""
+    """Run every check and return the results. A check that raises is reported as wrong."""
     from localjudge.diagnostics import hardware, packages, storage, surroundings
 
     engine, why = _engine(intent.engine)
@@ -46,7 +46,7 @@ def examine(intent: Intent) -> list[Check]:
     shared = [name for name, used in (("vLLM", engine == "vllm"), ("Ray", cluster)) if used]
     looks: list[tuple[str, Callable[[], Check | list[Check]]]] = [
         ("python", packages.python),
-        ("packages", lambda: packages.installed(extras)),
+        ("packages", lambda: packages.required_packages(extras)),
         ("outlines", packages.outlines),
         ("torch", packages.torch_build),
         (
@@ -76,22 +76,24 @@ def _settled(name: str, look: Callable[[], Check | list[Check]]) -> list[Check]:
         return [wrong(name, f"cannot be checked: {error.name} is not installed", _libraries())]
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # an examination goes on; some libraries panic or exit as they are imported
+    except BaseException as error:  # the other checks still run; some libraries panic or exit on import
         said = (str(error).strip().splitlines() or ["no reason given"])[0]
         return [
             wrong(
-                name, f"{type(error).__name__}: {said}", f"mend or reinstall what is behind it: {_libraries()}"
+                name,
+                f"{type(error).__name__}: {said}",
+                f"repair or reinstall the package: {_libraries()}",
             )
         ]
     return found if isinstance(found, list) else [found]
 
 
 def _libraries() -> str:
-    return f"{install_command('cpu')}, or where there is a GPU {install_command('vllm')}"
+    return f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
 
 
 def _engine(asked: str) -> tuple[str, str]:
-    """The engine that a run would take, and why."""
+    """Return the engine that a run would use, and the reason."""
     if asked != "auto":
         return asked, "as asked"
     if find_spec("vllm") is None:
@@ -100,29 +102,29 @@ def _engine(asked: str) -> tuple[str, str]:
         import torch
 
         there = torch.cuda.is_available()
-    except Exception:  # found wrong where torch is looked at
+    except Exception:  # the torch check reports it
         there = False
     return ("vllm", "because there is a GPU") if there else ("transformers", "because there is no GPU for vLLM")
 
 
 def _model(intent: Intent) -> list[Check]:
-    """The model is there, whole, the one that was verified, and able to judge."""
+    """Check that the model exists, is complete, matches its manifest and can judge."""
     from localjudge.errors import ModelError
     from localjudge.models.model import Model
 
     try:
         model = Model.locate(intent.model)
     except ModelError as error:
-        found, _, mend = str(error).removeprefix("model ").partition("; ")
-        return [wrong("model", found, mend or "give --model a directory, or an id in the local cache")]
+        found, _, fix = str(error).removeprefix("model ").partition("; ")
+        return [wrong("model", found, fix or "give --model a directory, or an id in the local cache")]
     if find_spec("transformers") is None:
-        return [note("model", f"{model.name}: there, but not looked at without transformers")]
-    from localjudge.diagnostics.verification import examine as examine_model
+        return [note("model", f"{model.name}: found; not checked, because transformers is not installed")]
+    from localjudge.diagnostics.verification import check_model
     from localjudge.models.model_manifest import changes_since_verified
 
-    checks = examine_model(model)
+    checks = check_model(model)
     told = [
-        Check("model", check.state, f"{model.name}: {check.name}: {check.found}", check.mend)
+        Check("model", check.state, f"{model.name}: {check.name}: {check.found}", check.fix)
         for check in checks
         if check.state != "ok"
     ]
@@ -131,15 +133,15 @@ def _model(intent: Intent) -> list[Check]:
     try:
         verified = "no manifest" if changes_since_verified(model) is None else "as verified"
     except ModelError as error:
-        found, _, mend = str(error).removeprefix("model ").partition("; ")
-        return [*told, wrong("model", found, mend)]
+        found, _, fix = str(error).removeprefix("model ").partition("; ")
+        return [*told, wrong("model", found, fix)]
     about = {check.name: check.found for check in checks}
     context = about["context"].partition(":")[0]
     return [*told, ok("model", f"{model.name}: {about['files']}, context {context}, {verified}")]
 
 
 def _fit(name: str | None) -> list[Check]:
-    """The model and a row or more of its work fit the memory that is here."""
+    """Check that the model and at least one row fit this machine's memory."""
     from localjudge.errors import ModelError
     from localjudge.models.capacity import CapacityPlan, PlannedModel
     from localjudge.models.memory import GIB, Use
@@ -150,13 +152,13 @@ def _fit(name: str | None) -> list[Check]:
     try:
         plan = CapacityPlan.make(PlannedModel.find(name), Use(), machine, gpu_memory=80 * GIB)
     except ModelError:
-        return []  # found wrong where the model is looked at, or of a shape that says nothing
+        return []  # the model check reports it, or the shape of the model is not known
     fits, how = plan.fits_here
     if fits:
         return [ok("fit", how)]
     if machine.memory is None and not machine.gpus:
         return [note("fit", how)]
-    return [wrong("fit", how, f"take a smaller model, or more GPUs: localjudge models plan {quote(name)}")]
+    return [wrong("fit", how, f"use a smaller model or more GPUs: localjudge models plan {quote(name)}")]
 
 
 def _cluster(cluster: Cluster) -> list[Check]:

@@ -1,4 +1,4 @@
-"""GPUs and their driver, CPUs and memory."""
+"""Check GPUs and their driver, CPUs and memory."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from localjudge.diagnostics.checks import Check, note, ok, wrong
 from localjudge.system.requirements import install_command
 
 LEAST_MEMORY = 2**30
-"""Bytes below which Python, torch and the smallest model do not start."""
+"""Bytes that Python, torch and the smallest model need to start."""
 
 _SMI_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """What the driver and torch each say of the GPUs.
+    """GPUs as reported by the driver and by torch.
 
     Attributes:
-        driver: the driver's version; None where there is none.
-        driver_cuda: the newest CUDA that it can run.
-        named: what the driver says is there.
-        built_for: the CUDA that torch was built for; None for one built for something else.
-        usable: the names of those that torch can use, with the bytes of their memory, free and in all.
-        hidden: what CUDA_VISIBLE_DEVICES says, where it is set.
+        driver: the driver's version; None without a driver.
+        driver_cuda: the newest CUDA version that the driver can run.
+        named: the GPUs that the driver reports.
+        built_for: the CUDA version that torch was built for; None if torch was not built for CUDA.
+        usable: the GPUs that torch can use: name, free memory and total memory in bytes.
+        hidden: the value of CUDA_VISIBLE_DEVICES; None if it is not set.
     """
 
     driver: str | None = None
@@ -47,10 +47,10 @@ def gpus(engine: str) -> Check:
 
 
 def judge_gpus(found: Gpus, engine: str) -> Check:
-    """What this means for an engine.
+    """Return what the GPUs mean for an engine.
 
-    CUDA runs under a driver of the same major version or a later one; within one, an older driver lacks only
-    what is new. (https://docs.nvidia.com/deploy/cuda-compatibility)
+    CUDA needs a driver of the same major version or a later one. A driver with an older minor version lacks
+    only the newer features. (https://docs.nvidia.com/deploy/cuda-compatibility)
     """
     named = ", ".join(found.named)
     if found.driver_cuda and found.built_for and _major(found.driver_cuda) < _major(found.built_for):
@@ -66,21 +66,21 @@ def judge_gpus(found: Gpus, engine: str) -> Check:
         )
         driver = f"; driver {found.driver}, CUDA up to {found.driver_cuda}" if found.driver else ""
         if engine == "vllm" and any(free < all_ * 0.9 for _, free, all_ in found.usable):
-            mend = "end what else runs there, or give score a smaller --gpu-memory-utilization"
-            return note("gpus", f"{cards}{driver}; vLLM takes nine tenths of a GPU", mend)
+            fix = "stop other programs on the GPU, or give score a smaller --gpu-memory-utilization"
+            return note("gpus", f"{cards}{driver}; vLLM takes 90 % of a GPU by default", fix)
         return ok("gpus", f"{cards}{driver}")
     if found.named and found.hidden is not None:
-        said, mend = f"{named}, hidden by CUDA_VISIBLE_DEVICES={found.hidden!r}", "unset CUDA_VISIBLE_DEVICES"
+        said, fix = f"{named}, hidden by CUDA_VISIBLE_DEVICES={found.hidden!r}", "unset CUDA_VISIBLE_DEVICES"
     elif found.named and found.built_for is None:
-        said, mend = f"{named}, but this torch is built for CPUs", install_command("vllm")
+        said, fix = f"{named}, but this torch is built for CPUs", install_command("vllm")
     elif found.named:
-        said, mend = f"{named}, but torch cannot use it", "see what nvidia-smi says, and load the driver again"
-        return wrong("gpus", said, mend)
+        said, fix = f"{named}, but torch cannot use it", "check nvidia-smi, and load the driver again"
+        return wrong("gpus", said, fix)
     else:
-        said, mend = "no GPU", "give --engine transformers, or run this where there is a GPU"
+        said, fix = "no GPU", "give --engine transformers, or use a machine with a GPU"
     if engine == "vllm" and not _vllm_runs_on_cpus():
-        return wrong("gpus", f"{said}, and vLLM needs one", mend)
-    return note("gpus", said, mend) if found.named else ok("gpus", "none, so the model runs on CPUs")
+        return wrong("gpus", f"{said}, and vLLM needs one", fix)
+    return note("gpus", said, fix) if found.named else ok("gpus", "none; the model runs on the CPU")
 
 
 def _major(version: str) -> int:
@@ -98,7 +98,7 @@ def _vllm_runs_on_cpus() -> bool:
 
 
 def _driver() -> Gpus:
-    """What nvidia-smi says; nothing where it is not there or there is no driver."""
+    """Return what nvidia-smi reports; an empty `Gpus` without nvidia-smi or a driver."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if (smi := shutil.which("nvidia-smi")) is None:
         return Gpus(hidden=hidden)
@@ -139,21 +139,21 @@ def cpus() -> Check:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else there
     threads = os.environ.get("OMP_NUM_THREADS")
     told = f", OMP_NUM_THREADS={threads}" if threads else ""
-    return ok("cpus", f"{usable} of {there} may be used{told}")
+    return ok("cpus", f"{usable} of {there} usable{told}")
 
 
 def memory(least: int = LEAST_MEMORY) -> Check:
-    """Bytes of memory that are left, by the machine and by the limits that are set for this process."""
+    """Check the memory that is free on the machine and within the limits of this process."""
     left = min(_limits())
     said = f"{left / 2**30:.1f} GiB free"
     if left < least:
-        mend = "end what else runs here, or lift the limit of the job, container or shell (ulimit -v)"
-        return wrong("memory", f"{said}, and a run takes {least / 2**30:.1f} GiB or more", mend)
+        fix = "stop other programs, or raise the limit of the job, container or shell (ulimit -v)"
+        return wrong("memory", f"{said}; a run needs at least {least / 2**30:.1f} GiB", fix)
     return ok("memory", said)
 
 
 def _limits() -> Iterator[int]:
-    """What is left by each bound there is."""
+    """Yield the free bytes under each limit that applies."""
     yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     meminfo = _content("/proc/meminfo")
     if available := re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE):
@@ -163,7 +163,7 @@ def _limits() -> Iterator[int]:
         most, now = _content(folder / "memory.max").strip(), _content(folder / "memory.current").strip()
         if most.isdigit() and now.isdigit():
             stat = re.search(r"^inactive_file (\d+)", _content(folder / "memory.stat"), re.MULTILINE)
-            yield int(most) - int(now) + (int(stat[1]) if stat else 0)  # pages of files are given back
+            yield int(most) - int(now) + (int(stat[1]) if stat else 0)  # the kernel can free the pages of files
     if find_spec("resource"):
         import resource
 

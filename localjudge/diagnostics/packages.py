@@ -1,4 +1,4 @@
-"""Python and the packages that a run needs, against the versions that localjudge's own metadata asks for."""
+"""Check Python and the installed packages against the versions in localjudge's metadata."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ def python() -> Check:
     if SpecifierSet(asked).contains(here, prereleases=True):
         return ok("python", f"{here}, {platform.machine()}")
     return wrong(
-        "python", f"{here}, and localjudge needs {asked}", f"make a virtual environment with Python {asked}"
+        "python", f"{here}, and localjudge needs {asked}", f"create a virtual environment with Python {asked}"
     )
 
 
-def installed(extras: Collection[str]) -> list[Check]:
-    """The packages that localjudge asks for, and those of its extras with these names."""
+def required_packages(extras: Collection[str]) -> list[Check]:
+    """Check the packages that localjudge and these extras of it require."""
     found: dict[str, str] = {}
     faults = []
     for requirement in requirements.required(["", *extras], requirements.SELF):
-        mend = f"pip install {requirements.quoted(requirement)}"
+        fix = f"pip install {requirements.quoted(requirement)}"
         version = requirements.installed(requirement.name)
         if version is None:
-            faults.append(wrong("packages", f"{requirement.name} is not installed", mend))
+            faults.append(wrong("packages", f"{requirement.name} is not installed", fix))
         elif not requirement.specifier.contains(version, prereleases=True):
             said = f"{requirement.name} {version}, and localjudge needs {requirement.specifier}"
-            faults.append(wrong("packages", said, mend))
+            faults.append(wrong("packages", said, fix))
         else:
             found[requirement.name] = version
     return [
@@ -46,7 +46,7 @@ def installed(extras: Collection[str]) -> list[Check]:
 
 
 def outlines() -> Check:
-    """Outlines builds a table of answers, over a vocabulary of single bytes."""
+    """Check that Outlines can build a token table, with a vocabulary of single bytes."""
     from localjudge.constraint.compiler import token_table
     from localjudge.constraint.vocabulary import Vocabulary
     from localjudge.rubrics.rubric import Rubric
@@ -59,9 +59,9 @@ def outlines() -> Check:
 
 
 def torch_build() -> list[Check]:
-    """The torch that is installed can be imported, and what it was built for."""
+    """Check that torch can be imported, and report what it was built for."""
     if find_spec("torch") is None:
-        return []  # said among the packages
+        return []  # the packages check reports it
     import torch
 
     built = f"CUDA {torch.version.cuda}" if torch.version.cuda else "ROCm" if torch.version.hip else "CPUs"
@@ -69,7 +69,7 @@ def torch_build() -> list[Check]:
 
 
 def vllm_runner(why: str) -> Check:
-    """vLLM can be imported; the platform that it found, and which of its two runners it would take."""
+    """Check that vLLM can be imported; report its platform and the model runner that it would use."""
     if find_spec("vllm") is None:
         return wrong(
             "engine",
@@ -89,8 +89,8 @@ def vllm_runner(why: str) -> Check:
     if not platform_found:
         return wrong(
             "engine",
-            f"vLLM {vllm.__version__} finds no device that it was built for",
-            "mend the driver, or give --engine transformers",
+            f"vLLM {vllm.__version__} finds no device of the kind that it was built for",
+            "repair the driver, or give --engine transformers",
         )
     runner = "V2" if asked or (asked is None and HAS_TRITON) else "V1"
     return ok("engine", f"vllm {vllm.__version__} on {platform_found}, runner {runner}, {why}")

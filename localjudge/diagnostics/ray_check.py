@@ -1,4 +1,4 @@
-"""A Ray cluster: whether it answers, what is installed on its nodes, and what room there is."""
+"""Check a Ray cluster: its address, the versions on its nodes, and its free resources."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from localjudge.engines.ray.placement import connect
 from localjudge.errors import UsageError
 
 _ANSWER_SECONDS = 60.0
-"""How long a node may take to start a worker process and answer."""
+"""Seconds that a node may take to start a worker process and answer."""
 
 
 def examine_cluster(cluster: Cluster) -> list[Check]:
-    """The cluster that is asked for. One is started only where that is asked for: `local`."""
+    """Check the given cluster. Only the address `local` starts one."""
     was_connected = ray.is_initialized()
     try:
         with output_to(Path(os.devnull)):
@@ -32,9 +32,9 @@ def examine_cluster(cluster: Cluster) -> list[Check]:
             and isinstance(error.__context__, ConnectionError)
             and "RAY_ADDRESS" not in os.environ
         ):
-            return [ok("cluster", "none is running; a run would start one on this machine")]
+            return [ok("cluster", "none is running; a run starts one on this machine")]
         said = str(error).removeprefix("--ray ")
-        return [wrong("cluster", said, "ray status, on a node of the cluster; ray start --head makes one")]
+        return [wrong("cluster", said, "run ray status on a node of it; ray start --head starts one")]
     try:
         return _joined(address)
     finally:
@@ -51,7 +51,7 @@ def _joined(address: str) -> list[Check]:
     for name, reference in asked.items():
         if reference not in done:
             said = f"node {name} started no process in {_ANSWER_SECONDS:.0f} s"
-            checks.append(wrong("cluster", said, "see its raylet log, or take the node out: ray stop"))
+            checks.append(wrong("cluster", said, "read its raylet log, or remove the node: ray stop"))
             continue
         try:
             there = ray.get(reference)
@@ -60,11 +60,11 @@ def _joined(address: str) -> list[Check]:
             checks.append(wrong("cluster", f"node {name}: {said}", "restart that node: ray stop; ray start"))
             continue
         checks += [
-            wrong("cluster", f"node {name}: {what} {there[what]}, {here[what]} here", mend)
-            for what, mend in (
-                ("python", f"use Python {here['python']} there, too"),
+            wrong("cluster", f"node {name}: {what} {there[what]}, {here[what]} here", fix)
+            for what, fix in (
+                ("python", f"use Python {here['python']} on that node, too"),
                 ("ray", f'on that node: pip install "ray=={here["ray"]}"'),
-                ("localjudge", "install localjudge there from the same checkout or pack"),
+                ("localjudge", "install localjudge on that node from the same checkout or pack"),
             )
             if there[what] != here[what]
         ]
@@ -85,10 +85,10 @@ def _joined(address: str) -> list[Check]:
 
 
 def _ask(node: str) -> Any:
-    """The versions on a node, as a task there will tell."""
+    """Start a task on a node that returns the versions installed there."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    def versions() -> dict[str, str]:  # goes there by value: localjudge may be missing
+    def versions() -> dict[str, str]:  # sent by value, because localjudge may be missing on the node
         import platform
         from importlib import metadata
 

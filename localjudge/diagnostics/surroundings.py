@@ -1,4 +1,4 @@
-"""What the environment says: the switches that keep a run offline, and where models are kept."""
+"""Check the environment: the variables that keep a run offline, and the model cache."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from localjudge.diagnostics.checks import Check, note, ok
 
 
 def offline(switched: Mapping[str, tuple[str, str]]) -> Check:
-    """The switches of the libraries below are as the command line sets them.
+    """Check that the libraries' offline variables have the values that the command line sets.
 
     Args:
-        switched: those that the user has set to another value, with that value and the command line's.
+        switched: the variables with another value: the user's value and the command line's.
     """
     if not switched:
         return ok("offline", "no hub, no telemetry, no usage reports")
     said = ", ".join(f"{name}={theirs} (not {ours})" for name, (theirs, ours) in switched.items())
-    return note("offline", f"your environment says otherwise: {said}", f"unset {' '.join(switched)}")
+    return note("offline", f"your environment overrides it: {said}", f"unset {' '.join(switched)}")
 
 
 def hub_cache() -> list[Check]:
-    """Where models are looked for by their id."""
+    """Check the folder in which models are found by id."""
     if find_spec("huggingface_hub") is None:
         return []
     from huggingface_hub import constants
 
     folder = Path(constants.HF_HUB_CACHE)
     if not folder.is_dir():
-        return [ok("hub cache", f"{folder}: none yet, so --model takes directories only")]
+        return [ok("hub cache", f"{folder}: does not exist yet; --model accepts directories only")]
     return [ok("hub cache", f"{folder}: {len(list(folder.glob('models--*')))} model(s)")]

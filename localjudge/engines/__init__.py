@@ -1,1 +1,1 @@
-"""What completes prompts under the token table."""
+"""Engines: complete prompts under the constraint of the token table."""

@@ -8,20 +8,20 @@ from collections.abc import Iterable, Iterator
 
 from localjudge.prompts.prompt import Prompt, StopSubmitting
 
-# Prompts are padded to the next of these lengths, a quarter of an octave apart: at most 19 % of padding.
+# Prompts are padded to the next of these lengths, which grow by 2^(1/4): at most 19 % padding.
 _LENGTHS = [int(32 * 2 ** (step / 4)) for step in range(60)]
 
 
 def longest_prompt(context: int | None, max_tokens: int) -> int:
-    """The tokens of the longest prompt that leaves room for an answer."""
+    """Return the number of tokens of the longest prompt that leaves room for an answer."""
     return (context or _LENGTHS[-1]) - max_tokens
 
 
 def batches(prompts: Iterable[Prompt], size: int, longest: int) -> Iterator[tuple[int, list[Prompt]]]:
-    """The next `size` prompts of one padded length, in the order they came, with that length; whole batches
-    as soon as they are, what is left at the end; and nothing more at a halt.
+    """Yield batches of `size` prompts of one padded length, in input order, with that length.
 
-    What a batch holds does not change when whole batches have been taken away.
+    Full batches come as soon as they are complete, the rest at the end; `StopSubmitting` ends the batches. The
+    content of a batch does not change if complete batches are removed from the input.
     """
     waiting: dict[int, list[Prompt]] = defaultdict(list)
     try:

@@ -1,7 +1,7 @@
-"""The engine of dry runs and tests: it answers at once, and what it answers means nothing.
+"""Engine for dry runs and tests: it answers at once, and its scores mean nothing.
 
-It needs a model's configuration and tokenizer, not its weights. Answers are whole, within their limit and of
-the model's own tokens; which one a prompt gets follows from the prompt alone.
+It needs a model's configuration and tokenizer, not its weights. Its answers are complete, within the limit, and
+consist of the model's own tokens. The answer depends on the prompt only.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from localjudge.prompts.prompt import Prompt, until_stopped
 
 _POOL, _AT_ONCE = 48, 64
 _TYPICAL = 60
-"""Tokens of a rationale, as models write them when they are not told how long."""
+"""Tokens of a rationale that a model typically writes when no length is requested."""
 
 
 class DryRunEngine:
-    """Answers out of a small pool.
+    """Return answers from a small pool.
 
-    Options: `rate`, the rows/s of the engine that the dry run stands for, to say how long that would take. That
-    engine's own options are let through and do nothing.
+    Options: `rate`, the rows/s of the engine that the dry run represents, to estimate the time of the real run.
+    Options of that engine are accepted and ignored.
     """
 
     def __init__(self, model: Model, decoding: Decoding, options: Mapping[str, str]) -> None:
@@ -45,7 +45,7 @@ class DryRunEngine:
         return {"name": "dry-run", "versions": {}, "device": "none", "dtype": "none", "batch_size": _AT_ONCE}
 
     def headline(self) -> str:
-        return "engine dry-run · no model is asked; the scores mean nothing"
+        return "engine dry-run · no model runs; the scores mean nothing"
 
     def statistics(self) -> Mapping[str, Any]:
         return {"prompt_tokens": self._prompt_tokens, "rate": self._rate}
@@ -60,16 +60,16 @@ class DryRunEngine:
             yield [self._complete(prompt) for prompt in batch]
 
     def _complete(self, prompt: Prompt) -> Completion:
-        digest = hashlib.blake2b(array("i", prompt.tokens).tobytes(), digest_size=8).digest()
+        digest = hashlib.sha256(array("i", prompt.tokens).tobytes()).digest()[:8]
         chosen = int.from_bytes(digest) % _POOL
         return completion(prompt.tag, self._answers[chosen], self._probabilities[chosen])
 
 
 def parse_rate(options: Mapping[str, str]) -> float | None:
-    """Return the rows/s of the engine that is stood for, None where they are not told.
+    """Return the rows/s of the represented engine; None if they are not given.
 
     Raises:
-        UsageError: it is no positive number.
+        UsageError: it is not a positive number.
     """
     if "rate" not in options:
         return None
@@ -83,7 +83,7 @@ def parse_rate(options: Mapping[str, str]) -> float | None:
 
 
 def _answer(model: Model, decoding: Decoding, seed: int) -> list[int]:
-    """A walk through the table: words while the rationale lasts, then the shortest way out, any scores."""
+    """Return a path through the table: words for the rationale, then the shortest path with random scores."""
     random, table = np.random.default_rng(seed), decoding.table
     words = _words(model.vocabulary.pieces, len(table.next_state[0]))
     answer: list[int] = []
@@ -106,7 +106,7 @@ def _answer(model: Model, decoding: Decoding, seed: int) -> list[int]:
 
 
 def _words(pieces: Mapping[int, bytes], size: int) -> NDArray[np.bool_]:
-    """Whether each token is a word of plain letters after a space, bool (V,)."""
+    """Return bool (V,): True for each token that is a space and a word of plain letters."""
     are = np.zeros(size, bool)
     are[[token for token, piece in pieces.items() if piece[:1] == b" " and piece[1:].isalpha()]] = True
     return are

@@ -1,4 +1,4 @@
-"""Where an engine's libraries put what they have to say."""
+"""Redirect the output of an engine's libraries."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 
 @contextmanager
 def output_to(log: Path | None) -> Iterator[None]:
-    """What this process and those that it starts print, into a file; None leaves it alone.
+    """Redirect the output of this process and its children to a file; None changes nothing.
 
-    Processes that were started go on writing there, and so do vLLM's loggers in this one.
+    Child processes, and vLLM's loggers in this process, continue to write there after the block.
     """
     if log is None:
         yield

@@ -1,8 +1,8 @@
-"""Engines: what completes prompts under the token table.
+"""The interface of engines, which complete prompts under the constraint of the token table.
 
-The seam is one method: an iterator of prompts goes in, and completions come out in lists, each as its prompts
-finish together. An engine pulls prompts when it has room for them and holds only so many at a time. What it
-is told besides (`Decoding`) is the same for every row of a run.
+The interface is one method: it takes an iterator of prompts and yields lists of completions that finish
+together. An engine takes prompts when it has room for them and has a bounded number in flight. Its other
+settings (`Decoding`) are the same for every row of a run.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Decoding:
     Attributes:
         table: the token table.
         limit: the most tokens of an answer.
-        thinking_budget: the most tokens of thinking before it; None where the model answers at once.
-        closing_margin: how near the limit a rationale closes at the end of a sentence, in tokens.
-        temperature: 0 picks the likeliest token.
-        top_p: the share of the probability that sampling picks from, above 0 and up to 1.
+        thinking_budget: the most tokens of thinking before the answer; None if the model answers at once.
+        closing_margin: how many tokens before the limit a rationale closes after a complete sentence.
+        temperature: 0 picks the most likely token.
+        top_p: the share of the probability mass to sample from, above 0 and up to 1.
     """
 
     table: TokenTable
@@ -43,7 +43,7 @@ class Decoding:
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens in all: thoughts, the token that ends them, and the answer."""
+        """Limit of tokens in total: thoughts, the token that ends them, and the answer."""
         return self.limit if self.thinking_budget is None else self.thinking_budget + 1 + self.limit
 
 
@@ -52,7 +52,7 @@ class Completion:
     """A complete answer: token ids, thoughts included, without the end token.
 
     `probabilities` is float64 (A, K), the model's own probabilities of each value of the scale at each aspect,
-    before temperature and top-p; None where one position does not hold them. `error` is set instead where the
+    before temperature and top-p; None if one position does not hold them. `error` is set instead if the
     engine could not answer this prompt.
     """
 
@@ -63,7 +63,7 @@ class Completion:
 
 
 def completion(tag: int, tokens: list[int], kept: NDArray[np.float64]) -> Completion:
-    """A completion from its tokens and what was kept of its scores (`TokenTable.kept_shape`)."""
+    """Return a completion from its tokens and its kept scores (`TokenTable.kept_shape`)."""
     if not np.isfinite(kept).all():
         return Completion(tag, error="the model's probabilities of a score are not finite numbers")
     return Completion(tag, tuple(tokens), kept if kept.shape[1] > 1 else None)
@@ -73,25 +73,25 @@ class Engine(Protocol):
     """Completes prompts."""
 
     def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
-        """Answers to all prompts, each exactly once, in lists of those that finished together.
+        """Answer all prompts, each exactly once; yield lists of answers that finished together.
 
-        At a `Halt` of the prompts it finishes what it has begun, as it would have without one.
+        If the prompts raise `StopSubmitting`, finish the prompts in flight as if they had ended normally.
 
         Raises:
-            EngineError: the engine broke; the prompts not yet answered are lost to it.
+            EngineError: the engine failed; prompts that are not answered yet get no answer.
         """
         ...
 
     def describe(self) -> Mapping[str, Any]:
-        """Versions, device and settings, for the run's record of itself."""
+        """Return versions, device and settings, for the run's manifest."""
         ...
 
     def headline(self) -> str:
-        """One line on what it runs on and holds, for a person."""
+        """Return one line for people: the device and the capacity of the engine."""
         ...
 
     def statistics(self) -> Mapping[str, Any]:
-        """What it counted so far: prompt tokens, cached ones, restarts …"""
+        """Return the counts so far: prompt tokens, cached prompt tokens, restarts …"""
         ...
 
     def close(self) -> None:

@@ -18,10 +18,10 @@ def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
     """Return the extras that an engine needs in this process.
 
     Raises:
-        UsageError: no such engine.
+        UsageError: there is no such engine.
     """
     if name not in ENGINES:
-        raise SettingError("engine", name, f"there are {', '.join(ENGINES)}")
+        raise SettingError("engine", name, f"give one of {', '.join(ENGINES)}")
     if cluster is not None:
         return ["ray"]
     if name == "vllm":
@@ -30,15 +30,15 @@ def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
 
 
 def check_engine(name: str, options: Mapping[str, str], cluster: Cluster | None = None) -> None:
-    """Check what can be known of an engine before there is a model.
+    """Check an engine's name, packages and options before a model is loaded.
 
     Args:
         name: one of `ENGINES`.
         options: the engine's own options, normalized.
-        cluster: the cluster whose workers have such an engine each, if any.
+        cluster: the cluster whose workers each have such an engine, if any.
 
     Raises:
-        UsageError: no such engine, its packages are not installed, or an option that it does not know.
+        UsageError: there is no such engine, its packages are not installed, or it does not know an option.
     """
     extras = engine_extras(name, cluster)
     require("--ray" if cluster else f"--engine {name}", *extras)
@@ -64,12 +64,12 @@ def open_engine(
     """Open the engine of this name in this process, with the model loaded.
 
     Args:
-        name: one of `ENGINES`; `auto` is vLLM where it is installed and there is a GPU.
+        name: one of `ENGINES`; `auto` is vLLM if it is installed and there is a GPU.
         model: the model.
         decoding: how answers are decoded.
         options: the engine's own options, normalized.
-        context: the tokens that the longest prompt and its answer take, where that is known.
-        log: a file for what the engine's libraries have to say.
+        context: the tokens of the longest prompt and its answer, if known.
+        log: a file for the output of the engine's libraries.
 
     Raises:
         UsageError: the engine is not installed, or does not know an option.
@@ -83,7 +83,7 @@ def open_engine(
     if name == "vllm" or (name == "auto" and _has_vllm_and_gpu()):
         from localjudge.engines.output import output_to
 
-        with output_to(log):  # vLLM speaks up as soon as it is imported
+        with output_to(log):  # vLLM prints messages as soon as it is imported
             from localjudge.engines.vllm.vllm_engine import VllmEngine
 
         return VllmEngine(model, decoding, options, context=context, log=log)

@@ -1,4 +1,4 @@
-"""The embedded engine: plain transformers, on any machine."""
+"""The transformers engine: in this process, on any machine."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class TransformersOptions:
 
     Attributes:
         batch_size: prompts at a time.
-        device: where the model runs.
-        dtype: of its weights; `auto` is the model's own.
+        device: the device of the model.
+        dtype: the type of its weights; `auto` is the model's own.
     """
 
     batch_size: int
@@ -47,7 +47,7 @@ class TransformersOptions:
         """Read normalized options.
 
         Raises:
-            UsageError: there is no such option, or a value that it cannot have.
+            UsageError: an option or its value is unknown.
         """
         if unknown := set(options) - {"batch_size", "device", "dtype"}:
             raise UsageError(
@@ -56,9 +56,7 @@ class TransformersOptions:
         try:
             device = torch.device(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
         except RuntimeError:
-            raise UsageError(
-                f"--engine-arg device={options['device']}: there are cpu, cuda, cuda:1 …"
-            ) from None
+            raise UsageError(f"--engine-arg device={options['device']}: give cpu, cuda, cuda:1 …") from None
         try:
             batch_size = int(options.get("batch_size", 16 if device.type == "cpu" else 64))
         except ValueError:
@@ -67,20 +65,20 @@ class TransformersOptions:
             raise UsageError(f"--engine-arg batch_size={batch_size}: give 1 or more")
         dtype = options.get("dtype", "auto")
         if dtype not in ("auto", "float32", "bfloat16", "float16"):
-            raise UsageError(f"--engine-arg dtype={dtype}: there are auto, float32, bfloat16 and float16")
+            raise UsageError(f"--engine-arg dtype={dtype}: give auto, float32, bfloat16 or float16")
         return cls(batch_size, device, dtype)
 
 
 class TransformersEngine:
-    """Batches of prompts of about the same length through `model.generate`.
+    """Completes batches of prompts of similar length with `model.generate`.
 
-    A batch is the next `batch_size` prompts of one padded length, in the order they came. What a batch holds
-    therefore does not change when whole batches have been taken away, and a run that continues computes the
-    very same batches as one that was never broken.
+    A batch is the next `batch_size` prompts of one padded length, in input order. So its content does not
+    change if complete batches are removed, and a run that continues computes the same batches as an
+    uninterrupted run.
 
     Options: `batch_size` (16 on a CPU, 64 on a GPU), `device` (`cpu`, `cuda`, `cuda:1` …) and `dtype`
-    (the model's own, or `float32` …). A model of bfloat16 becomes one of float32 on a processor without
-    instructions for bfloat16, unless `dtype` is given.
+    (the model's own, or `float32` …). A bfloat16 model runs in float32 on a processor without bfloat16
+    instructions, unless `dtype` is given.
     """
 
     def __init__(self, model: Model, decoding: Decoding, options: Mapping[str, str]) -> None:
@@ -96,7 +94,7 @@ class TransformersEngine:
                 self._model = AutoModelForCausalLM.from_pretrained(
                     folder,
                     dtype=asked.dtype,
-                    # The defaults that ship with a model (temperature, penalties …) do not act.
+                    # The generation defaults of the model (temperature, penalties …) are not used.
                     generation_config=GenerationConfig(),
                     use_safetensors=True,
                     local_files_only=True,
@@ -109,7 +107,7 @@ class TransformersEngine:
             self._model = self._model.to(self._device).eval()
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise ModelError(
-                f"model {model.name}: {str(error).strip().splitlines()[0]}; localjudge models verify says more"
+                f"model {model.name}: {str(error).strip().splitlines()[0]}; run localjudge models verify"
             ) from None
         self._table = HostTable(decoding.table, decoding.closing_margin, self._device, self.batch_size)
 
@@ -128,7 +126,7 @@ class TransformersEngine:
         about = self.describe()
         dtype = about["dtype"]
         if self._widened:
-            dtype += " (the processor has no bfloat16 instructions; dtype=bfloat16 takes it anyway)"
+            dtype += " (the processor has no bfloat16 instructions; dtype=bfloat16 uses it anyway)"
         return f"engine transformers · {about['device']} · {dtype} · batches of {about['batch_size']}"
 
     def statistics(self) -> Mapping[str, Any]:
@@ -161,11 +159,11 @@ class TransformersEngine:
                 )
         except torch.OutOfMemoryError:
             raise EngineError(
-                f"the memory does not hold {len(batch)} prompts of {length} tokens; "
+                f"not enough memory for {len(batch)} prompts of {length} tokens; "
                 f"try --engine-arg batch_size={max(1, len(batch) // 2)}"
             ) from None
         except RuntimeError as error:
-            raise EngineError(f"the engine broke: {error}") from error
+            raise EngineError(f"the engine failed: {error}") from error
         self._prompt_tokens += int(attention.sum())
         probabilities = self._table.scores.take(list(range(len(batch))))
         return [
@@ -175,7 +173,7 @@ class TransformersEngine:
 
 
 def _has_bfloat16() -> bool:
-    """Whether the processor has instructions for bfloat16, or is of a kind that does not say."""
+    """Return whether the processor has bfloat16 instructions; True if that is unknown."""
     can = torch.cpu.get_capabilities()
     if can.get("architecture") == "x86_64":
         return bool(can.get("avx512_bf16") or can.get("amx_bf16"))
@@ -184,7 +182,7 @@ def _has_bfloat16() -> bool:
 
 @contextmanager
 def _loadable(folder: Path) -> Iterator[Path]:
-    """A directory that transformers can load: it insists on `metadata` in an index, which an index may lack."""
+    """Yield a directory that transformers can load: it requires `metadata` in an index, which may lack it."""
     index = folder / INDEX
     content = json.loads(index.read_bytes()) if index.is_file() else {"metadata": {}}
     if isinstance(content.get("metadata"), dict):
@@ -199,9 +197,9 @@ def _loadable(folder: Path) -> Iterator[Path]:
 
 
 class _BatchAnswers(LogitsProcessor):  # type: ignore[misc]
-    """The answers of a batch on their way: constrains the next tokens and picks them.
+    """The answers of a batch in progress: constrains the next tokens and picks them.
 
-    A sampled row draws from random numbers of its own, so what it draws does not depend on its neighbours.
+    Each sampled row has its own random numbers, so its tokens do not depend on the other rows of the batch.
     """
 
     def __init__(self, table: HostTable, decoding: Decoding, seeds: list[int]) -> None:
@@ -209,7 +207,7 @@ class _BatchAnswers(LogitsProcessor):  # type: ignore[misc]
         self._decoding = decoding
         self._random = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
         self._states = np.full(len(seeds), table.table.entry, np.int64)
-        # The step at which each row must be complete; thinking that ends early brings it forward.
+        # The step at which each row must be complete; it is earlier if thinking ends early.
         self._deadline = np.full(len(seeds), decoding.max_tokens)
         self._slots = np.arange(len(seeds))
         self._step = 0
@@ -222,7 +220,7 @@ class _BatchAnswers(LogitsProcessor):  # type: ignore[misc]
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         logits = scores.float().clone()
-        # The token after a complete answer is not read, but there must be one to pick.
+        # The token after a complete answer is ignored, but some token must be allowed.
         left = np.where(self.complete, 1, self._deadline - self._step)
         self._table.constrain(logits, self._states, left, self._slots, sampled=True)
         picked = logits.argmax(dim=-1) if self._decoding.temperature == 0 else self._sample(logits)
@@ -236,22 +234,22 @@ class _BatchAnswers(LogitsProcessor):  # type: ignore[misc]
         return torch.full_like(logits, -torch.inf).scatter_(1, picked[:, None], 0.0)
 
     def _sample(self, logits: torch.Tensor) -> torch.Tensor:
-        """One token a row, by inverting the cumulative distribution; (rows,)."""
+        """Return one token per row, (rows,), by inverting the cumulative distribution."""
         weights = torch.softmax(logits.double() / self._decoding.temperature, dim=-1)
         if self._decoding.top_p < 1:
-            # The nucleus (Holtzman et al. 2020): the likeliest tokens until their mass reaches top_p.
+            # The nucleus (Holtzman et al. 2020): the most likely tokens until their mass reaches top_p.
             ranked, order = weights.sort(dim=-1, descending=True, stable=True)
             outside = ranked.cumsum(dim=-1) - ranked >= self._decoding.top_p
             weights = weights.scatter(1, order, ranked.masked_fill(outside, 0.0))
         mass = weights.cumsum(dim=-1)
         draws = torch.tensor([[random.random()] for random in self._random], dtype=mass.dtype)
         picked = torch.searchsorted(mass, draws.to(mass.device) * mass[:, -1:], right=True)[:, 0]
-        # A draw that rounds up to the whole mass would fall behind the last token that has any.
+        # A draw that rounds up to the whole mass would select a token beyond the last one with any mass.
         return torch.where(picked < mass.shape[1], picked, weights.argmax(dim=-1))
 
 
 class _Completed(StoppingCriteria):  # type: ignore[misc]
-    """Stops each row where its answer is complete."""
+    """Stops each row when its answer is complete."""
 
     def __init__(self, answers: _BatchAnswers) -> None:
         self._answers = answers

@@ -1,1 +1,1 @@
-"""A run in the forms that other tools read."""
+"""Export runs to the formats of other tools."""

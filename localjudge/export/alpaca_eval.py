@@ -1,7 +1,7 @@
-"""A sweep as AlpacaEval's annotations: for each instruction, which of two systems is preferred.
+"""Export a run as AlpacaEval annotations: for each instruction, which of two systems is preferred.
 
-The preference is 1 for the baseline's answer, 2 for the other's and 1.5 for a tie, as AlpacaEval writes it; it
-follows from the means over all aspects of the expected scores, or of the scores where those are not known.
+As in AlpacaEval, the preference is 1 for the baseline's answer, 2 for the other answer and 1.5 for a tie. It is
+computed from the means over all aspects of the expected scores, or of the integers if those are not known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from localjudge.errors import UsageError
 Line = Mapping[str, Any]
 
 
-def write(
+def write_annotations(
     lines: Callable[[], Iterable[Line]],
     manifest: Mapping[str, Any],
     aspects: Sequence[str],
@@ -24,11 +24,11 @@ def write(
     baseline: str | None,
     origin: Mapping[str, Any],
 ) -> int:
-    """Write the annotations; how many there are. A row that failed, or has no counterpart, gives none."""
+    """Write the annotations and return their number. A failed row or one without a counterpart has none."""
     first = {line["group"]: line for line in lines() if line["system"] == baseline is not None}
     if not first:
         systems = sorted({str(line["system"]) for line in lines()})
-        raise UsageError(f"--baseline {baseline}: name the system to compare with, of {', '.join(systems)}")
+        raise UsageError(f"--baseline {baseline}: give one of the systems {', '.join(systems)}")
     annotator = f"localjudge {manifest['model']['name']} {manifest['rubric']['name']}"
     annotations = []
     for line in lines():

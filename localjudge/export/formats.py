@@ -1,4 +1,4 @@
-"""A run in the forms that other tools read."""
+"""Export a run to the formats of other tools."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ TABLES = {"jsonl": tables.write_jsonl, "csv": tables.write_csv, "parquet": table
 FORMS = (*TABLES, "alpaca-eval", "inspect")
 TEXTS = ("instruction", "reference", "candidate")
 MODEL, NOTICE = "model", "notice"
-"""What every record of an export says besides its line: who judged, and the notices of the run, or null."""
+"""Fields that an export adds to each line: the judge, and the notices of the run or null."""
 
 
 def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline: str | None = None) -> int:
-    """Write a run for other tools.
+    """Write a run in the format of another tool.
 
     Args:
         folder: the run directory.
         to: one of `FORMS`.
-        out: the file to write, or for `inspect` a folder; whole or not at all.
-        with_texts: of a table, with the instruction, the reference and the candidate of each row.
-        baseline: for `alpaca-eval`, the system that the others are compared with.
+        out: the file to write, or for `inspect` a folder; written completely or not at all.
+        with_texts: for a table, include the instruction, the reference and the candidate of each row.
+        baseline: for `alpaca-eval`, the system to compare the others with.
 
     Returns:
-        The rows written.
+        The number of rows written.
 
     Raises:
-        UsageError: no such form, no run, texts that are not where they were, or for `inspect` a folder that
-            holds anything but Inspect's logs.
+        UsageError: there is no such format or run, the texts of its rows cannot be found, or the folder for
+            `inspect` contains other files than Inspect's logs.
     """
     if to not in FORMS:
-        raise UsageError(f"--to {to}: there are {', '.join(FORMS)}")
+        raise UsageError(f"--to {to}: give one of {', '.join(FORMS)}")
     if to in ("parquet", "inspect"):
         require(f"--to {to}", to)
     if to == "inspect":
@@ -63,11 +63,11 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
                 names = [*to_line(Failure(id="", key="", error=""), aspects), *(TEXTS if with_texts else ())]
                 rows = TABLES[to](lines, names, aspects, scratch, origin)
             elif to == "alpaca-eval":
-                rows = alpaca_eval.write(
+                rows = alpaca_eval.write_annotations(
                     lambda: lines_with_texts(folder), manifest, aspects, scratch, baseline, origin
                 )
             else:
-                rows = inspect.write(lines_with_texts(folder), manifest, aspects, scratch, notices)
+                rows = inspect.write_logs(lines_with_texts(folder), manifest, aspects, scratch, notices)
             if to == "inspect" and out.is_dir():
                 refuse_other_files(out)
                 for log in out.iterdir():
@@ -106,10 +106,10 @@ def _is_log(file: Path) -> bool:
 
 
 def lines_with_texts(folder: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a run, each with the texts of its row (null for a row that could not be read).
+    """Yield the lines of a run, each with the texts of its row (null for a row that could not be read).
 
     Raises:
-        UsageError: the inputs are not there any more, or a row has changed.
+        UsageError: the inputs are missing, or a row has changed.
     """
     with Texts(read_manifest(folder), read_lines(folder)) as texts:
         if texts.problems:
@@ -117,5 +117,5 @@ def lines_with_texts(folder: Path) -> Iterator[dict[str, Any]]:
         for line in read_lines(folder):
             text = texts.get(line)
             if text is None and line["digest"]:
-                raise UsageError(f"{folder}: {line['source']} is not the row any more that was judged")
+                raise UsageError(f"{folder}: {line['source']} has changed since it was judged; restore it")
             yield line | {name: getattr(text, name, None) for name in TEXTS}

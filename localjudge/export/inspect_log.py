@@ -1,4 +1,4 @@
-"""A run as Inspect's logs, one a system, written by Inspect itself: open them with `inspect view`."""
+"""Export a run as Inspect logs, one per system, written by Inspect itself; open them with `inspect view`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Line = Mapping[str, Any]
 _LONGEST_STEM = 100
 
 
-def write(
+def write_logs(
     lines: Iterable[Line],
     manifest: Mapping[str, Any],
     aspects: Sequence[str],
     folder: Path,
     notices: Sequence[str],
 ) -> int:
-    """Write a log for each system into the folder; how many samples they have. Holds all texts in memory."""
+    """Write a log for each system and return the number of samples. All texts are held in memory."""
     from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalSpec, write_eval_log
 
     start = manifest["starts"][-1]

@@ -1,7 +1,7 @@
-"""A run as a table: JSON lines, CSV or Parquet, a row a judgement.
+"""Export a run as a table (JSON lines, CSV or Parquet) with one row per judgement.
 
-A line's columns keep their names and types: scores are integers, probabilities lists. What a row had besides
-(`columns`) stands as JSON where a table has no room for objects.
+The columns of a line keep their names and types: scores are integers, probabilities are lists. The other
+columns of the input (`columns`) are written as JSON text if the format has no objects.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from localjudge.line_format import arrow_schema, to_json
 
 Line = Mapping[str, Any]
 Origin = Mapping[str, str | None]
-"""What stands in every row besides its line's columns, each in a column of its own."""
-# A spreadsheet runs a cell that begins with one of these signs. Some programs split a cell at semicolons, tabs
-# and line breaks, and drop spaces and quotes in front of the sign.
+"""Columns that every row has besides the columns of its line."""
+# A spreadsheet evaluates a cell that begins with one of these signs. Some programs split a cell at semicolons,
+# tabs and line breaks, and drop spaces and quotes in front of the sign.
 _FORMULA = re.compile(
     r"""(\A|[;\t\r\n])((?:[^\S\t\r\n]|["\0\ufeff\u200b])*)([=+\-@\uff1d\uff0b\uff0d\uff20])"""
 )
@@ -58,7 +58,7 @@ def _cell(value: Any, line: Line) -> Any:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, list | dict):
-        # Only a string inside has such a sign after ; and JSON has another spelling for it.
+        # In JSON, only a string can have such a sign after ; and JSON has an escape for it.
         return _FORMULA.sub(lambda match: f"{match[1]}{match[2]}\\u{ord(match[3]):04x}", to_json(value, line))
     return value
 
@@ -66,7 +66,7 @@ def _cell(value: Any, line: Line) -> Any:
 def write_parquet(
     lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path, origin: Origin
 ) -> int:
-    """Write the rows; the file's metadata has the origin, too."""
+    """Write the rows and put the origin into the file's metadata."""
     import pyarrow
     import pyarrow.parquet
 
@@ -86,10 +86,10 @@ def _flat(line: Line, columns: Sequence[str], origin: Origin) -> dict[str, Any]:
 
 
 def _fields(line: Line, columns: Sequence[str], origin: Origin) -> dict[str, Any]:
-    """The columns of a row.
+    """Return the columns of a row.
 
     Raises:
-        UsageError: the line lacks one.
+        UsageError: the line lacks a column.
     """
     if lacking := [name for name in columns if name not in line]:
         where = line.get("source") or f"row {line.get('id')}"

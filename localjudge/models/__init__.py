@@ -1,1 +1,1 @@
-"""Models on this machine: finding one, its files and digests, what it needs."""
+"""Models on this machine: find one, read its files and digests, and compute what it needs."""

@@ -1,9 +1,9 @@
-"""The architecture that `config.json` names, and whether a directory's tensors are its own.
+"""Check that a directory's tensors match the architecture that `config.json` names.
 
-transformers builds the model on the meta device, where a tensor is a shape and takes no memory, and loads
-shapes into it by its own rules: prefixes, fused experts, tied embeddings, tensors that are left out on purpose.
-What is then missing, left over or of another shape would be made up or ignored by an engine. Only the headers
-of the weights are read.
+transformers builds the model on the meta device, where a tensor has a shape but takes no memory, and loads
+shapes into it by its own rules: prefixes, fused experts, tied embeddings, tensors that are omitted on purpose.
+An engine would invent or ignore tensors that are then missing, extra or of another shape. Only the headers of
+the weights are read.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from localjudge.models.weights import Tensor, read_tensors
 
 @dataclass(frozen=True, slots=True)
 class TensorCheck:
-    """What was checked of a model's tensors.
+    """The result of checking a model's tensors.
 
     Attributes:
-        complete: every tensor of the architecture was looked for, with its shape.
+        complete: True if every tensor of the architecture was checked with its shape.
         words: what was checked, for a person.
     """
 
@@ -33,7 +33,7 @@ class TensorCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Mismatch:
-    """How tensors differ from those of an architecture, by the architecture's names for them."""
+    """Differences between tensors and an architecture, by the architecture's names."""
 
     missing: frozenset[str]
     unexpected: frozenset[str]
@@ -56,25 +56,23 @@ class _Mismatch:
 
 
 def check_tensors(model: Model) -> TensorCheck:
-    """See that the weights hold each tensor of the model's architecture, in its shape, and no other.
+    """Check that the weights hold exactly the tensors of the model's architecture, with their shapes.
 
-    A quantized checkpoint stores packed layers under names and in shapes of its method. There, each layer must
-    have tensors of some kind, each tensor must belong to a layer, and a layer that is not packed must have its
-    shape.
+    A quantized checkpoint stores packed layers with names and shapes of its method. There, each layer must have
+    some tensors, each tensor must belong to a layer, and a layer that is not packed must have its shape.
 
     Raises:
-        ModelError: a tensor is missing, of another shape or not the architecture's own, or a file of weights is
-            damaged.
+        ModelError: a tensor is missing, extra or of another shape, or a file of weights is damaged.
     """
     try:
         tensors = read_tensors(model.path)
     except ModelError as error:
-        raise ModelError(f"model {model.name}: {error}; localjudge models verify says more") from None
-    network = _build(model)
+        raise ModelError(f"model {model.name}: {error}; run localjudge models verify") from None
+    network = _meta_model(model)
     if network is None:
         kind = model.configuration.model_type
-        return TensorCheck(False, f"not checked: transformers knows no language model of model_type {kind}")
-    found = _load(network, tensors)
+        return TensorCheck(False, f"not checked: transformers has no language model of model_type {kind}")
+    found = _load_shapes(network, tensors)
     method = _quantization(model.configuration)
     if method:
         found = _without_packed(found, _owners(network.state_dict()))
@@ -83,18 +81,16 @@ def check_tensors(model: Model) -> TensorCheck:
         found = replace(found, unexpected=frozenset())
     if found:
         raise ModelError(
-            f"model {model.name}: its weights are not those of the {about} that config.json describes: "
-            f"{found}; fetch the model again, whole"
+            f"model {model.name}: its weights do not match the {about} that config.json describes: "
+            f"{found}; download the whole model again"
         )
     if method:
-        return TensorCheck(
-            False, f"{about}, packed by {method}: every layer is there; packed shapes not checked"
-        )
-    return TensorCheck(True, f"{about}: {len(tensors)} tensors, each as it must be")
+        return TensorCheck(False, f"{about}, packed by {method}: every layer found; packed shapes not checked")
+    return TensorCheck(True, f"{about}: {len(tensors)} tensors, all as expected")
 
 
-def _build(model: Model) -> Any:
-    """The model without weights; None where transformers has none for this configuration.
+def _meta_model(model: Model) -> Any:
+    """Return the model without weights; None if transformers has no class for this configuration.
 
     Raises:
         ModelError: the configuration does not describe a model that can be built.
@@ -110,14 +106,14 @@ def _build(model: Model) -> Any:
         try:
             with torch.device("meta"), no_init_weights():
                 return kind.from_config(configuration, trust_remote_code=False, attn_implementation="eager")
-        except Exception as error:  # a stranger's numbers make the modelling code raise anything
+        except Exception as error:  # a stranger's numbers can make the modelling code raise anything
             said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise ModelError(f"model {model.name}: config.json describes no model: {said}") from None
+            raise ModelError(f"model {model.name}: config.json does not describe a model: {said}") from None
     return None
 
 
-def _load(network: Any, tensors: Mapping[str, Tensor]) -> _Mismatch:
-    """Load shapes into a model of shapes, as transformers loads tensors."""
+def _load_shapes(network: Any, tensors: Mapping[str, Tensor]) -> _Mismatch:
+    """Load shapes into a model on the meta device, as transformers loads tensors."""
     import torch
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import convert_and_load_state_dict_in_model
@@ -137,7 +133,7 @@ def _load(network: Any, tensors: Mapping[str, Tensor]) -> _Mismatch:
     network.tie_weights(missing_keys=loaded.missing_keys, recompute_mapping=False)
     network._adjust_missing_and_unexpected_keys(loaded)
     return _Mismatch(
-        # What cannot be converted is missing something that it is made of.
+        # A tensor that cannot be converted lacks one of its parts.
         frozenset(loaded.missing_keys) | frozenset(loaded.conversion_errors),
         frozenset(loaded.unexpected_keys),
         {name: f"{list(held)}, not {list(own)}" for name, held, own in sorted(loaded.mismatched_keys)},
@@ -145,7 +141,7 @@ def _load(network: Any, tensors: Mapping[str, Tensor]) -> _Mismatch:
 
 
 def _quantization(configuration: Any) -> str | None:
-    """The method by which a checkpoint is quantized; None where it is not."""
+    """Return the method by which a checkpoint is quantized; None if it is not."""
     for config in (configuration, configuration.get_text_config()):
         if named := getattr(config, "quantization_config", None):
             method = named.get("quant_method") if isinstance(named, dict) else named.quant_method
@@ -154,12 +150,12 @@ def _quantization(configuration: Any) -> str | None:
 
 
 def _owners(names: Iterable[str]) -> frozenset[str]:
-    """The layers that tensors of these names belong to."""
+    """Return the layers that own tensors with these names."""
     return frozenset(name.rpartition(".")[0] for name in names)
 
 
 def _without_packed(found: _Mismatch, layers: frozenset[str]) -> _Mismatch:
-    """What is wrong apart from packed layers, whose tensors have names and shapes of the method's own."""
+    """Return the mismatches outside packed layers, whose names and shapes depend on the method."""
     packed: set[str] = set()
     unexpected = set()
     for name in found.unexpected:

@@ -1,4 +1,4 @@
-"""The plan for a model: what it is, what it needs, and whether this machine has that."""
+"""The capacity plan for a model: what it is, what it needs, and whether this machine can run it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from localjudge.system.machine import Machine
 
 @dataclass(frozen=True, slots=True)
 class PlannedModel:
-    """A model that a plan is made for.
+    """A model for which a plan is made.
 
     Attributes:
-        name: as it was asked for.
-        source: where the facts came from.
-        shape: of the model.
-        weights: bytes of its weights, as they are stored.
-        counted: whether they are those of its files; otherwise they follow from its shape.
+        name: the requested name.
+        source: where the facts are from.
+        shape: the shape of the model.
+        weights: bytes of its stored weights.
+        counted: True if the bytes are counted in files, False if they are computed from the shape.
         profile: its profile; None without one.
     """
 
@@ -40,13 +40,13 @@ class PlannedModel:
 
     @classmethod
     def find(cls, name: str) -> PlannedModel:
-        """The model in a directory, the bundled one, one in the local cache, or one of a profile.
+        """Return the model of a directory, the bundled model, a model in the local cache, or one of a profile.
 
-        A directory needs no weights: its `config.json` is enough. What is on this machine goes before a
-        profile.
+        A directory needs no weights: its `config.json` is enough. A model on this machine takes precedence over
+        a profile.
 
         Raises:
-            ModelError: there is nothing of this name, or it does not say how large it is.
+            ModelError: there is no model of this name, or its size cannot be determined.
         """
         profile, folder = None, model_path(name)
         if name == BUNDLED or not folder.is_dir():
@@ -58,7 +58,7 @@ class PlannedModel:
                     said = str(error)
                     if isinstance(error, ImportError):
                         said = f"model {name}: no such directory, and no local cache without huggingface_hub"
-                    raise ModelError(f"{said}; `localjudge models` lists the profiles there are") from None
+                    raise ModelError(f"{said}; `localjudge models` lists all profiles") from None
                 shape = profile.shape
                 where = f"the profile {profile.name} (facts from {profile.checked})"
                 return cls(profile.id, where, shape, shape.weight_bytes, False, profile)
@@ -76,16 +76,16 @@ class PlannedModel:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPlan:
-    """What a model needs, on GPUs of a given size and here.
+    """What a model needs on GPUs of a given size, and on this machine.
 
     Attributes:
         subject: the model.
-        use: how it is to be used.
-        gpu_memory: bytes of each GPU that it is planned for.
-        needs: on those GPUs.
-        machine: this one.
-        here: what it needs on the GPUs of this machine; None without any.
-        cpu: what it needs on this machine's CPU, in batches as large as fit.
+        use: the intended use.
+        gpu_memory: bytes of each planned GPU.
+        needs: the needs on these GPUs.
+        machine: this machine.
+        here: the needs on the GPUs of this machine; None without GPUs.
+        cpu: the needs on this machine's CPU, with the largest batch that fits.
     """
 
     subject: PlannedModel
@@ -100,7 +100,7 @@ class CapacityPlan:
     def make(
         cls, subject: PlannedModel, use: Use, machine: Machine, *, gpu_memory: int, gpus: int = MOST_GPUS
     ) -> CapacityPlan:
-        """The plan for GPUs of this many bytes, at most `gpus` of them; and for this machine."""
+        """Return the plan for at most `gpus` GPUs of this many bytes, and for this machine."""
         about = (subject.shape, subject.weights, use)
         smallest = min((memory for _, memory in machine.gpus), default=0)
         cpu = cpu_needs(*about)
@@ -118,7 +118,7 @@ class CapacityPlan:
 
     @property
     def flags(self) -> list[str]:
-        """For `localjudge score`, to run it so; none where it does not fit."""
+        """Flags of `localjudge score` for this plan; empty if the model does not fit."""
         chosen, use, usual = self.needs.chosen, self.use, Use()
         if chosen is None or not self.fits_context:
             return []
@@ -136,13 +136,13 @@ class CapacityPlan:
 
     @property
     def fits_context(self) -> bool:
-        """Whether a typical row does."""
+        """True if a typical row fits the model's context."""
         context = self.subject.shape.context
         return context is None or self.use.row_tokens <= context
 
     @property
     def notes(self) -> list[str]:
-        """What the numbers leave open, and what to beware of."""
+        """Remarks on the uncertainty of the numbers and on known problems."""
         shape, notes = self.subject.shape, []
         if self.needs.problem:
             notes.append(self.needs.problem)
@@ -151,14 +151,14 @@ class CapacityPlan:
                 f"a row of {self.use.row_tokens:,} tokens does not fit its context of {shape.context:,}"
             )
         if shape.estimated and not self.subject.counted:
-            notes.append(f"weights are an estimate: no test holds the count of {shape.model_type}")
+            notes.append(f"weights are an estimate: no test confirms the parameter count of {shape.model_type}")
         if unknown := sum(layer.kind == "other" for layer in shape.layers):
-            notes.append(f"{unknown} of {len(shape.layers)} layers keep a state that is not known here")
+            notes.append(f"{unknown} of {len(shape.layers)} layers keep a state of unknown size")
         return [*notes, *(self.subject.profile.traps if self.subject.profile else ())]
 
     @property
     def fits_here(self) -> tuple[bool, str]:
-        """Whether this machine can run it, and how, in a sentence."""
+        """Whether this machine can run the model, and a sentence that says how."""
         memory = self.machine.memory
         if self.here is not None:
             count, name = len(self.machine.gpus), self.machine.gpus[0][0]
@@ -168,15 +168,21 @@ class CapacityPlan:
         if memory is None:
             return (
                 False,
-                f"no GPU; on the CPU it needs {_size(self.cpu.total)}, and the memory here is not known",
+                f"no GPU; on the CPU it needs {_in_gib(self.cpu.total)}, the memory here is not known",
             )
         if self.cpu.total > self.machine.usable_memory:
-            return False, f"no: no GPU, and on the CPU it needs {_size(self.cpu.total)} of {_size(memory)}"
+            return (
+                False,
+                f"no: no GPU, and on the CPU it needs {_in_gib(self.cpu.total)} of {_in_gib(memory)}",
+            )
         batch = "" if self.cpu.rows == CPU_BATCH else f" with --engine-arg batch_size={self.cpu.rows}"
-        return True, f"yes, on the CPU{batch}: {_size(self.cpu.total)} of {_size(memory)} (no GPU: slow)"
+        return (
+            True,
+            f"yes, on the CPU{batch}: {_in_gib(self.cpu.total)} of {_in_gib(memory)} (no GPU: slow)",
+        )
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs; sizes in bytes."""
+        """Return the plan for programs; sizes in bytes."""
         subject, shape = self.subject, self.subject.shape
         fits, how = self.fits_here
         return {
@@ -203,22 +209,22 @@ class CapacityPlan:
         }
 
     def text(self) -> str:
-        """What stands above the table of GPUs, for a terminal."""
+        """Return the lines above the table of GPUs, for a terminal."""
         subject, use = self.subject, self.use
         how = "its files" if subject.counted else "its shape"
         return "\n".join(
             (
-                f"{subject.name} · {_kind(subject.shape)}",
+                f"{subject.name} · {_description(subject.shape)}",
                 f"from {subject.source}",
-                f"weights           {_size(subject.weights)}, counted from {how}",
+                f"weights           {_in_gib(subject.weights)}, counted from {how}",
                 f"KV cache a token  {self.needs.token:,} bytes",
-                f"KV cache a row    {_size(self.needs.row)} for {use.row_tokens:,} tokens "
+                f"KV cache a row    {_in_gib(self.needs.row)} for {use.row_tokens:,} tokens "
                 f"({use.prompt_tokens:,} of the prompt, {use.answer_tokens:,} of the answer)",
             )
         )
 
     def table(self) -> Table:
-        """A row for each number of GPUs, for a terminal."""
+        """Return a table with a row for each number of GPUs, for a terminal."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for heading in ("GPUs", "weights", "overhead", "cache", "rows in flight"):
             table.add_column(heading, justify="right", no_wrap=True)
@@ -228,20 +234,20 @@ class CapacityPlan:
             chosen = self.needs.chosen is not None and each.gpus == self.needs.chosen.gpus
             table.add_row(
                 str(each.gpus),
-                _size(each.weights),
-                _size(each.overhead),
-                _size(max(0, each.cache)),
+                _in_gib(each.weights),
+                _in_gib(each.overhead),
+                _in_gib(max(0, each.cache)),
                 "–" if said else str(each.rows),  # noqa: RUF001
                 "← this" if chosen else said,
             )
         return table
 
 
-def _size(count: int) -> str:
+def _in_gib(count: int) -> str:
     return f"{count / GIB:,.1f} GiB" if count >= GIB // 10 else f"{count / 2**20:,.1f} MiB"
 
 
-def _kind(shape: Shape) -> str:
+def _description(shape: Shape) -> str:
     packed = shape.quantization.method if shape.quantization else shape.dtype
     try:
         size = f"{shape.parameters / 1e9:.3g} B parameters · "

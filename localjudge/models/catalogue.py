@@ -1,4 +1,4 @@
-"""The models that have a profile, with what each needs and whether it is in the local cache."""
+"""The models with a profile, what each needs, and whether it is in the local cache."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GPU_MEMORY = 80 * GIB
 
 @dataclass(frozen=True, slots=True)
 class CatalogueEntry:
-    """A model with what it needs on GPUs of 80 GiB, and whether it is on this machine."""
+    """A model, its needs on GPUs of 80 GiB, and whether it is on this machine."""
 
     profile: Profile
     needs: Needs
@@ -27,16 +27,16 @@ class CatalogueEntry:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All of them, smallest first."""
+    """All models with a profile, smallest first."""
 
     entries: tuple[CatalogueEntry, ...]
 
     @classmethod
     def here(cls) -> Catalogue:
-        """As this installation and its local cache have them.
+        """Return the catalogue of this installation and its local cache.
 
         Raises:
-            ModelError: a profile does not hold together.
+            ModelError: a profile is inconsistent.
         """
         return cls(
             tuple(
@@ -50,7 +50,7 @@ class Catalogue:
         )
 
     def as_list(self) -> list[dict[str, Any]]:
-        """For programs; sizes in bytes."""
+        """Return the catalogue for programs; sizes in bytes."""
         return [
             {
                 **entry.profile.model_dump(mode="json"),
@@ -63,7 +63,7 @@ class Catalogue:
         ]
 
     def table(self) -> Table:
-        """A row a model, for a terminal."""
+        """Return a table with one row per model, for a terminal."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         table.add_column("model", overflow="fold", min_width=22)
         table.add_column("licence", overflow="fold", max_width=18)
@@ -88,13 +88,13 @@ class Catalogue:
 
     @property
     def notes(self) -> list[str]:
-        """The gravest trap of each model, a line each."""
+        """Return the most serious known problem of each model, one line each."""
         return [f"{each.profile.name}: {each.profile.traps[0]}" for each in self.entries if each.profile.traps]
 
 
 def _is_cached(name: str) -> bool:
     try:
         Model.find(name)
-    except (ModelError, ImportError):  # without the hub's library there is no cache of its kind
+    except (ModelError, ImportError):  # without huggingface_hub there is no cache
         return False
     return True

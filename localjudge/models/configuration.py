@@ -1,7 +1,7 @@
-"""A model's shape from its own `config.json`.
+"""Read a model's shape from its `config.json`.
 
-Plain arithmetic on the configuration's numbers; nothing is loaded, and no library that knows the model is
-needed. Parameters are counted as the published modelling code lays them out: projections of attention
+This is plain arithmetic on the configuration's numbers; nothing is loaded, and no library for the model is
+needed. Parameters are counted as in the published modelling code: projections of attention
 (Vaswani et al. 2017, grouped heads after Ainslie et al. 2023, the latent of DeepSeek-V2, arXiv:2405.04434,
 section 2.1), gated feed-forward blocks (Shazeer 2020), experts, embeddings, norms.
 """
@@ -29,13 +29,13 @@ _ALIASES = {
     "dtype": ("torch_dtype",),
 }
 _MOST_LAYERS = 10_000
-# Types whose count of parameters a test holds against the modelling code itself.
+# Types whose parameter count a test compares with the modelling code.
 _COUNTED = {
     "cohere2", "deepseek_v3", "gemma2", "gemma3_text", "gemma4_text", "glm4_moe", "gpt_oss", "granite", "llama",
     "mistral", "mixtral", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_5_moe_text", "qwen3_5_text",
     "qwen3_moe", "smollm3",
 }  # fmt: skip
-# Configurations that leave out which layers have a window: every how many one has none.
+# For configurations that do not list the layers with a window: one layer in this many has none.
 _WINDOW_PATTERNS = {"gemma2": 2, "gemma3_text": 6, "gemma4_text": 6, "cohere2": 4, "gpt_oss": 2, "exaone4": 4}
 _KINDS = {
     "full_attention": "full",
@@ -54,26 +54,26 @@ def read_document(file: Path, name: str) -> dict[str, Any]:
         name: the model's name, for the message.
 
     Raises:
-        ModelError: it is not there, or holds no JSON object.
+        ModelError: the file is missing, or is not a JSON object.
     """
     try:
         document = json.loads(file.read_bytes())
     except FileNotFoundError:
-        raise ModelError(f"model {name}: {file.parent} holds no {file.name}") from None
+        raise ModelError(f"model {name}: {file.parent} has no {file.name}; give a model directory") from None
     except OSError as error:
         raise ModelError(f"model {name}: {file.name}: cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
         raise ModelError(f"model {name}: {file.name}: not JSON: {error}") from None
     if not isinstance(document, dict):
-        raise ModelError(f"model {name}: {file.name}: no JSON object")
+        raise ModelError(f"model {name}: {file.name}: not a JSON object")
     return document
 
 
 def remote_kernels(config: Mapping[str, Any]) -> list[str]:
-    """The repositories of compiled kernels that a configuration asks transformers to fetch from the hub.
+    """Return the repositories of compiled kernels that a configuration tells transformers to download.
 
-    They stand where an implementation is named: `"attn_implementation": "kernels-community/flash-attn3"`, also
-    in a configuration within it, or with a name for each part of the model.
+    They occur as the name of an implementation: `"attn_implementation": "kernels-community/flash-attn3"`, also
+    in a nested configuration, or in a mapping with a name for each part of the model.
     """
     found: set[str] = set()
     for key, value in config.items():
@@ -86,28 +86,33 @@ def remote_kernels(config: Mapping[str, Any]) -> list[str]:
 
 
 def read_shape(folder: Path, name: str) -> Shape:
-    """Of the model in this directory.
+    """Return the shape of the model in this directory.
 
     Raises:
-        ModelError: there is no configuration, or it does not say how large the model is.
+        ModelError: there is no configuration, or the size of the model cannot be computed from it.
     """
     return shape_of(read_document(folder / "config.json", name), name)
 
 
 def shape_of(config: Mapping[str, Any], name: str) -> Shape:
-    """Of a configuration; that of a model for several media is read for its text part.
+    """Return the shape that a configuration describes; of a multimodal model, the shape of its text part.
 
     Raises:
-        ModelError: it does not say how large the model is.
+        ModelError: the size of the model cannot be computed from it.
     """
     try:
-        return _Reader(config, name).shape()
-    except (ArithmeticError, AttributeError, TypeError, ValueError) as error:  # a number for a list, say
-        raise ModelError(f"model {name}: its config.json does not hold together: {error}") from None
+        return _ConfigurationReader(config, name).shape()
+    except (
+        ArithmeticError,
+        AttributeError,
+        TypeError,
+        ValueError,
+    ) as error:  # for example a number instead of a list
+        raise ModelError(f"model {name}: its config.json is inconsistent: {error}") from None
 
 
-class _Reader:
-    """Reads a configuration by the names that its family uses."""
+class _ConfigurationReader:
+    """Reads a configuration with the names that its model family uses."""
 
     def __init__(self, config: Mapping[str, Any], name: str) -> None:
         inner = config.get("text_config") or config.get("llm_config") or config.get("language_config")
@@ -173,7 +178,7 @@ class _Reader:
         if isinstance(value, list) and value and len(set(map(str, value))) == 1:
             value = value[0]
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            said = "does not name" if value is None else "names no whole number as"
+            said = "does not name" if value is None else "has no whole number for"
             raise ModelError(f"model {self._name}: its config.json {said} {name}")
         if value == 0 and default is None:
             raise ModelError(f"model {self._name}: its config.json says 0 for {name}")
@@ -183,7 +188,7 @@ class _Reader:
         dtype = str(self._get("dtype", "bfloat16")).removeprefix("torch.")
         if dtype not in BYTES:
             raise ModelError(
-                f"model {self._name}: its config.json names the dtype {dtype}; known are {', '.join(BYTES)}"
+                f"model {self._name}: config.json has the unknown dtype {dtype}; known are {', '.join(BYTES)}"
             )
         return dtype
 
@@ -191,7 +196,7 @@ class _Reader:
         named = self._get("layer_types")
         if isinstance(named, list) and len(named) >= self._count:
             return [_KINDS.get(str(kind), "other") for kind in named[: self._count]]
-        if self._get("block_configs"):  # a searched architecture: no two layers alike
+        if self._get("block_configs"):  # from architecture search: all layers differ
             return ["other"] * self._count
         hybrid = self._get("hybrid_override_pattern")
         if hybrid or self._get("mamba_d_state") or self._get("ssm_state_size"):
@@ -201,7 +206,7 @@ class _Reader:
             return ["full" if index % every == every - 1 else "linear" for index in range(self._count)]
         if not self._get("sliding_window") or self._get("use_sliding_window") is False:
             return ["full"] * self._count
-        if self._get("use_sliding_window"):  # Qwen: the first layers see everything
+        if self._get("use_sliding_window"):  # Qwen: the first layers have no window
             first = self._number("max_window_layers", 0)
             return ["full" if index < first else "sliding" for index in range(self._count)]
         every = self._get("sliding_window_pattern", _WINDOW_PATTERNS.get(self._type, 0))
@@ -228,9 +233,9 @@ class _Reader:
             experts, active = one * self._experts, one * self._per_token
             small += self._hidden * self._experts
             width = self._shared_inner
-            if self._get("enable_moe_block"):  # Gemma 4 has a block that every token meets beside the experts
+            if self._get("enable_moe_block"):  # Gemma 4 has a block for every token besides the experts
                 width = self._inner
-                small += 4 * self._hidden + self._experts  # with three norms and two scales more
+                small += 4 * self._hidden + self._experts  # with three more norms and two more scales
             if self._type.startswith(("qwen2_moe", "qwen3_next", "qwen3_5_moe")):
                 small += self._hidden  # the gate of the shared expert
         weights += 3 * self._hidden * width
@@ -239,7 +244,7 @@ class _Reader:
         return Layer(kind, kv_heads, values, state, weights, experts, active, small)
 
     def _layer_embedding(self) -> int:
-        """Of Gemma 3n and 4: an embedding a layer, with what leads it in and out."""
+        """Return the parameters of Gemma 3n's and 4's embedding per layer, with its projections."""
         width = self._number("hidden_size_per_layer_input", 0)
         if not width:
             return 0
@@ -256,14 +261,14 @@ class _Reader:
         return (index + 1) % step == 0
 
     def _grouped(self, index: int, kind: str) -> tuple[int, int, int, int]:
-        """Numbers cached a token, key-value heads, weights and small parameters of grouped-head attention."""
+        """Return numbers cached per token, key-value heads, weights and small parameters of grouped heads."""
         size = self._number("head_dim", self._hidden // self._heads)
         kv_heads = self._number("num_key_value_heads", 1 if self._get("multi_query") else self._heads)
         keys_are_values = kind == "full" and bool(self._get("attention_k_eq_v"))  # Gemma 4
         if kind == "full" and self._get("global_head_dim"):
             size = self._number("global_head_dim")
             kv_heads = self._number("num_global_key_value_heads", kv_heads)
-        own = (self._get("per_layer_config") or {}).get(str(index))  # the same, as transformers 5 writes it
+        own = (self._get("per_layer_config") or {}).get(str(index))  # the same setting in transformers 5
         if isinstance(own, Mapping):
             size, kv_heads = int(own.get("head_dim", size)), int(own.get("num_key_value_heads", kv_heads))
         queries, keys = self._heads * size, kv_heads * size
@@ -281,8 +286,8 @@ class _Reader:
         return 2 * keys, kv_heads, projections, small
 
     def _latent(self) -> tuple[int, int, int, int]:
-        """The same of multi-head latent attention: what is cached is one latent and one rotary key for all
-        heads (arXiv:2405.04434, section 2.1.3)."""
+        """Return the same numbers for multi-head latent attention, which caches one latent and one rotary key
+        for all heads (arXiv:2405.04434, section 2.1.3)."""
         latent, rotary = self._number("kv_lora_rank"), self._number("qk_rope_head_dim")
         plain, value = self._number("qk_nope_head_dim"), self._number("v_head_dim")
         rank = self._number("q_lora_rank", 0)
@@ -293,9 +298,9 @@ class _Reader:
         return latent + rotary, 1, projections, rank + latent
 
     def _linear(self) -> tuple[int, int, int]:
-        """Bytes of the state of a row, weights and small parameters of gated delta networks (arXiv:2412.06464),
-        as Qwen3-Next and Qwen3.5 have them: a matrix a head in float32, and the last inputs of a
-        convolution."""
+        """Return gated delta networks (arXiv:2412.06464): bytes of a row's state, weights, small parameters.
+
+        As in Qwen3-Next and Qwen3.5: one float32 matrix per head, and the last inputs of a convolution."""
         key_heads, key = self._number("linear_num_key_heads"), self._number("linear_key_head_dim")
         heads, value = self._number("linear_num_value_heads"), self._number("linear_value_head_dim")
         kernel = self._number("linear_conv_kernel_dim")

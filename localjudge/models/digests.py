@@ -1,4 +1,4 @@
-"""The files of a model directory, subfolders included, and the SHA-256 of each."""
+"""The files of a model directory and its subfolders, and the SHA-256 of each."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from pathlib import Path
 from localjudge.system.cache import cache_folder, keep, recalled
 
 MANIFEST = "localjudge-manifest.json"
-"""What `models verify` writes into a model directory; no file of the model's own."""
+"""The file that `models verify` writes into a model directory; not part of the model."""
 
 DECISIVE = (
     ".safetensors", ".json", ".jinja", ".model", ".txt", ".spm", ".tiktoken", ".bpe", ".vocab",
 )  # fmt: skip
-"""The endings of files that decide a model's answers: weights, configurations, chat templates, vocabularies."""
+"""Suffixes of files that decide a model's answers: weights, configurations, chat templates, vocabularies."""
 
 _LEGAL = ("license", "notice", "readme")
-"""How files begin that are text about the model, if they end with .txt."""
+"""Name prefixes of files that only describe the model, if they end with .txt."""
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 _PIECE = 8 * 2**20
-"""Bytes that are read at a time."""
+"""Bytes per read."""
 
 _SETTLED = 2 * 10**9
-"""Nanoseconds after its last change from which a file's timestamps tell a further change apart."""
+"""Nanoseconds after a change after which a further change is certain to alter the file's timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digests:
-    """SHA-256 of each file of a model directory, in hex, by its path within the directory.
+    """SHA-256 of each file of a model directory, in hex, by path within the directory.
 
     Attributes:
         sha256: the digests.
-        remembered: the files whose digest was taken from the cache; every byte of the others was read.
+        remembered: the files whose digest came from the cache; of the others, every byte was read.
     """
 
     sha256: dict[str, str]
@@ -47,9 +47,9 @@ class Digests:
 
 
 def paths_in(folder: Path) -> Iterator[Path]:
-    """Each file and broken link in a model directory and its subfolders, hidden ones left out.
+    """Yield each file and broken link in a model directory and its subfolders, except hidden ones.
 
-    Links to folders are followed, but not those to a folder that they lie in.
+    Links to folders are followed, except links to a folder that contains them.
     """
     for parent, folders, names in os.walk(folder, followlinks=True):
         here = Path(parent).resolve()
@@ -62,7 +62,7 @@ def paths_in(folder: Path) -> Iterator[Path]:
 
 
 def model_files(folder: Path) -> dict[str, Path]:
-    """The files of a model directory but its manifest, by their paths within it, `/` between folders."""
+    """Return the files of a model directory except its manifest, by path within it, with `/` as separator."""
     files = {path.relative_to(folder).as_posix(): path for path in paths_in(folder) if path.is_file()}
     files.pop(MANIFEST, None)
     return files
@@ -71,16 +71,16 @@ def model_files(folder: Path) -> dict[str, Path]:
 def read_digests(
     folder: Path, *, afresh: bool = False, read: Callable[[int], None] = lambda count: None
 ) -> Digests:
-    """Digest of each file. The cache remembers those of files that have not changed since.
+    """Return the digest of each file. The cache remembers the digests of unchanged files.
 
     A file counts as unchanged while its device, inode, size and both timestamps are the same. Writing to a file
-    sets its ctime, and no program sets it back. A file that changed a moment ago is not remembered: its next
-    change could fall into the same tick of the clock.
+    sets its ctime, and no program can set it back. A file that changed a moment ago is not remembered, because
+    its next change could have the same timestamp.
 
     Args:
         folder: the model directory.
-        afresh: read every byte again, whatever is remembered.
-        read: told how many bytes have been read, as they are.
+        afresh: read every byte again and ignore the cache.
+        read: called with the number of bytes of each read, for progress.
 
     Raises:
         OSError: a file cannot be read.
@@ -107,7 +107,7 @@ def read_digests(
 
 
 def decisive_digest(files: Mapping[str, str]) -> str:
-    """SHA-256 over the digests of the files that decide the answers: see `DECISIVE`."""
+    """Return the SHA-256 over the digests of the files that decide the answers: see `DECISIVE`."""
     decisive = {
         name: digest
         for name, digest in files.items()
@@ -121,7 +121,7 @@ def _is_legal(name: str) -> bool:
 
 
 def _stamp(file: Path) -> tuple[str, int]:
-    """Everything that tells a changed file apart without reading it, and the time of its last change, in ns."""
+    """Return what identifies an unchanged file without reading it, and the time of its last change, in ns."""
     status = file.stat()
     times = status.st_mtime_ns, status.st_ctime_ns
     return f"{file.resolve()} {status.st_dev} {status.st_ino} {status.st_size} {times}", max(times)

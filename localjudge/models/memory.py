@@ -1,6 +1,6 @@
-"""What a judge needs: weights, cache, rows in flight, and over how many GPUs to split it.
+"""Compute what a judge needs: weights, cache, rows in flight, and the number of GPUs to split it over.
 
-Arithmetic on a `Shape`; no GPU is asked. For vLLM, on each of `g` GPUs that share the model:
+This is arithmetic on a `Shape`; no GPU is queried. For vLLM, on each of `g` GPUs that share the model:
 
     weights   W / g
     overhead  2 GiB + T (3 I / g + 2 H) b + 12 S V
@@ -8,19 +8,19 @@ Arithmetic on a `Shape`; no GPU is asked. For vLLM, on each of `g` GPUs that sha
     row       its cached numbers times the bytes of one, in blocks of 16 tokens, and its fixed states
     rows      the whole rows that the cache holds, at most S
 
-with W the bytes of all weights, M those of a GPU, u `--gpu-memory-utilization` (vLLM gives itself that share
-of the GPU and what it does not need to the cache: `Worker.determine_available_memory`), I and H the widths of
+with W the bytes of all weights, M those of a GPU, u `--gpu-memory-utilization` (vLLM takes this share of
+the GPU and gives the unused rest to the cache: `Worker.determine_available_memory`), I and H the widths of
 a token in the widest feed-forward block and between layers, b the bytes of a number, V the vocabulary. T and
 S are vLLM's own `max_num_batched_tokens` and `max_num_seqs` for its offline engine
 (`EngineArgs.get_batch_defaults`): 16,384 and 1,024 on a GPU of 70 GiB or more, else 8,192 and 256. The middle
 term is the gate, the value and their product of one feed-forward block, with a layer's input and residual;
-the last is the logits of S rows in float32, three times (as they come, for the sampler, sorted). 2 GiB stand
+the last is the logits of S rows in float32, three times (raw, for the sampler, sorted). 2 GiB stand
 for the CUDA context, NCCL and the captured graphs: a round number that fits the one run measured (Qwen3-8B on
 an H200 with vLLM 0.24, `benchmarks/results/gpu.json`, 3.8 GiB of overhead). Weights in float32 count half:
-vLLM runs them in 16 bits unless it is told otherwise.
+vLLM runs them in 16 bits by default.
 
-A cached prefix that rows share makes more rows fit than this says; it is left out. So are a vision tower and
-layers that draft tokens, unless the weights are counted from files.
+A cached prefix that rows share is ignored; with it, more rows fit than computed here. A vision tower and layers
+that draft tokens are ignored, too, unless the weights are counted from files.
 
 For transformers on a CPU there is no paged cache: a batch of 16 rows, each padded to the length of the longest:
 
@@ -39,29 +39,29 @@ from localjudge.models.shape import Shape
 
 GIB = 2**30
 BLOCK = 16
-"""Tokens that vLLM's cache is given out by."""
+"""Tokens per block of vLLM's cache."""
 CPU_BATCH = 16
 """Rows in a batch of the transformers engine on a CPU."""
 USEFUL_ROWS = 64
-"""Rows in flight below which another GPU is worth having: each step reads all weights, for however few."""
+"""Rows in flight below which another GPU is useful: each step reads all weights, even for few rows."""
 MOST_GPUS = 8
-"""The GPUs of one host, over which tensor parallelism is sensible."""
+"""Limit of GPUs for tensor parallelism: those of one host."""
 PROMPT_TOKENS = 1500
-"""A typical prompt: some 550 of the default rubric, the rest an instruction, a reference and a response."""
+"""Tokens of a typical prompt: about 550 of the default rubric; the rest is the row."""
 ANSWER_TOKENS = 35
-"""Tokens of an answer of the default rubric besides those of its rationale: keys, quotes, scores."""
+"""Tokens of an answer to the default rubric without its rationale: keys, quotes, scores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """How a model is to be used; sizes in tokens of a typical row.
+    """The intended use of a model; sizes in tokens of a typical row.
 
     Attributes:
-        prompt_tokens: of its prompt.
-        rationale_tokens: the most of its rationale.
-        thinking_tokens: the most of its thoughts.
+        prompt_tokens: tokens of its prompt.
+        rationale_tokens: limit of its rationale.
+        thinking_tokens: limit of its thoughts.
         gpu_memory_utilization: the share of each GPU that vLLM takes.
-        kv_cache_dtype: `auto` for that of the model, or `fp8` for one byte a number.
+        kv_cache_dtype: `auto` for the model's dtype, or `fp8` for one byte per number.
     """
 
     prompt_tokens: int = PROMPT_TOKENS
@@ -81,14 +81,14 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class GpuSplit:
-    """The model over this many GPUs; bytes are of each GPU.
+    """The model split over this many GPUs; bytes are per GPU.
 
     Attributes:
-        cache: what is left for the cache; negative where nothing is.
-        row: of the cache, for a typical row.
-        rows: in flight at once.
+        cache: bytes left for the cache; negative if the model does not fit.
+        row: bytes of the cache for a typical row.
+        rows: rows in flight at once.
         longest: tokens of the longest row that fits.
-        refused: why vLLM would not split it so; empty if it would.
+        refused: why vLLM would refuse this split; empty if it accepts it.
     """
 
     gpus: int
@@ -107,12 +107,12 @@ class Needs:
 
     Attributes:
         weights: bytes of all weights.
-        token: bytes that a token adds to the cache, all GPUs together, while no window is full.
-        row: bytes of the cache for a typical row, all in one GPU's.
-        max_model_len: a bound that leaves room for rows twice as long.
-        tried: each number of GPUs, fewest first.
-        chosen: the sensible one of them; None where the model does not fit.
-        problem: why not, or why the chosen one is short of room; empty if all is well.
+        token: bytes that a token adds to the cache of all GPUs while no window is full.
+        row: bytes of the cache for a typical row on one GPU.
+        max_model_len: a limit that allows rows twice as long.
+        tried: the split for each number of GPUs, fewest first.
+        chosen: the recommended split; None if the model does not fit.
+        problem: why it does not fit, or why the chosen split has little room; empty if there is no problem.
     """
 
     weights: int
@@ -133,18 +133,18 @@ def needs(
     gpus: int = MOST_GPUS,
     max_num_seqs: int | None = None,
 ) -> Needs:
-    """What vLLM needs for this model.
+    """Return what vLLM needs for this model.
 
-    Tensor parallelism takes powers of two. Of those that vLLM accepts, the smallest with room for `USEFUL_ROWS`
-    is chosen, else the one with the most.
+    Tensor parallelism uses powers of two. The smallest number of GPUs that vLLM accepts and that has room for
+    `USEFUL_ROWS` is chosen; if there is none, the number with room for the most rows.
 
     Args:
-        shape: of the model.
-        weights: bytes of its weights, as they are stored.
-        use: how it is to be used.
+        shape: the shape of the model.
+        weights: bytes of its stored weights.
+        use: the intended use.
         gpu_memory: bytes of each GPU.
-        gpus: the most to use.
-        max_num_seqs: vLLM's; None for its own default.
+        gpus: the largest number of GPUs.
+        max_num_seqs: vLLM's option; None for its default.
     """
     if shape.quantization is None:
         weights = weights * min(2, shape.element) // shape.element
@@ -173,7 +173,7 @@ def needs(
     problem = ""
     if chosen is None and fitting:
         chosen = max(fitting, key=lambda each: each.rows)
-        problem = f"room for only {chosen.rows} rows at once: the GPUs will mostly wait for their memory"
+        problem = f"room for only {chosen.rows} rows at once: the GPUs will mostly wait for memory"
     elif chosen is None:
         problem = f"it does not fit {gpus} GPU{'s' if gpus > 1 else ''} of {gpu_memory / GIB:.0f} GiB"
         if why := next((each.refused for each in tried if each.refused), ""):
@@ -205,7 +205,7 @@ def _placement(
     overhead = 2 * GIB + batched_tokens * width * min(2, shape.element) + 12 * rows_at_once * shape.vocabulary
     cache = room - share - overhead
     states = shape.state_bytes // gpus
-    # Where no layer's cache is known here, only vLLM's own bound on rows is left.
+    # If no layer's cache size is known, only vLLM's own limit on rows remains.
     row = shape.cached_values(tokens, gpus, BLOCK) * number + states or 1
     block = shape.cached_values(BLOCK, gpus, BLOCK) * number or 1
     return GpuSplit(
@@ -221,25 +221,26 @@ def _placement(
 
 
 def refusal(shape: Shape, gpus: int) -> str:
-    """Why vLLM would not split this model over so many GPUs; empty if it would.
+    """Return why vLLM would refuse to split this model over so many GPUs; empty if it accepts.
 
-    Attention heads must divide evenly; key-value heads must too, or each be copied to equally many GPUs (vLLM,
-    `ParallelConfig` checks the first, its attention layers the second). Blocks that share a scale stay whole.
+    The number of attention heads must be divisible by the number of GPUs (vLLM's `ParallelConfig` checks this).
+    The same holds for key-value heads, or else each is copied to equally many GPUs (its attention layers check
+    this). Blocks that share a scale must not be divided.
     """
     if shape.heads % gpus:
-        return f"{shape.heads} attention heads are not divided by {gpus}"
+        return f"the number of attention heads, {shape.heads}, is not divisible by {gpus}"
     for heads in sorted({layer.kv_heads for layer in shape.layers if layer.values}):
         if heads % gpus and gpus % heads:
-            return f"{heads} key-value heads are not divided by {gpus}, nor {gpus} by them"
+            return f"the number of key-value heads, {heads}, is not divisible by {gpus}, nor the reverse"
     for width, block in shape.splits:
         if width % gpus or (width // gpus) % block:
-            return f"a width of {width} over {gpus} is no whole number of quantised blocks of {block}"
+            return f"a width of {width} over {gpus} GPUs is not a whole number of quantised blocks of {block}"
     return ""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuNeeds:
-    """Bytes that the transformers engine needs on a CPU for a batch of so many rows."""
+    """Bytes that the transformers engine needs on a CPU for a batch of this many rows."""
 
     weights: int
     cache: int
@@ -252,10 +253,10 @@ class CpuNeeds:
 
 
 def cpu_needs(shape: Shape, weights: int, use: Use, rows: int = CPU_BATCH) -> CpuNeeds:
-    """What a batch of this many rows needs with transformers on a CPU."""
+    """Return what a batch of this many rows needs with transformers on a CPU."""
     number = shape.element
     padded = int(use.prompt_tokens * 2**0.25)
-    # A window holds one token less than its width here, and memory is given out by the token.
+    # Here a window holds one token less than its width, and memory is allocated per token.
     row = shape.cached_values(padded + use.answer_tokens) * number + shape.state_bytes
     work = rows * padded * (3 * shape.intermediate + 2 * shape.hidden) * number
     return CpuNeeds(

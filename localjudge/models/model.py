@@ -1,4 +1,4 @@
-"""A model on this machine: where it is, what files it is made of, and how it reads and ends text."""
+"""A model on this machine: its directory, its files, its tokenizer and its end tokens."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from localjudge.system.offline import go_offline, online
 from localjudge.system.requirements import require
 
 BUNDLED = "bundled"
-# The tokens between which models think.
+# Token pairs that open and close a thought.
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
-# Of a model on the hub: what is read of it. Pickled weights and programs are not even fetched.
+# The files to download for a model on the hub. Pickled weights and programs are not downloaded.
 _FETCHED = [*(f"*{ending}" for ending in DECISIVE), "*.md", "LICENSE*"]
 BUNDLED_NOTICE = (
-    "These scores come from the small bundled model. They mean no more than this: which words of the reference "
-    "it finds kept, changed or missing in the response, and how that is written. It errs, and knows nothing.\n"
-    "Name a real judge with --model, a model directory or an id in the local cache, such as "
+    "These scores come from the small bundled model. It only compares words: which words of the reference "
+    "the response keeps, changes or omits, and how it is written. It makes mistakes and has no knowledge.\n"
+    "Give a real judge with --model, a model directory or an id in the local cache, such as "
     "--model Qwen/Qwen3-8B"
 )
 
@@ -39,24 +39,24 @@ class Model:
 
     @classmethod
     def find(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
-        """The model in a directory, in the local hub cache by its id, or the bundled one.
+        """Return the model in a directory, a model in the local hub cache by id, or the bundled model.
 
         Args:
-            name: a directory or an id; None is the bundled one.
-            allow_download: fetch a model that is not here from the hub. Otherwise nothing is ever fetched.
+            name: a directory or an id; None for the bundled model.
+            allow_download: download a model that is not on this machine. Otherwise nothing is downloaded.
 
         Raises:
-            ModelError: it is not there, or it is nothing that can be loaded safely.
+            ModelError: there is no such model, or it cannot be loaded safely.
         """
         model = cls.locate(name, allow_download=allow_download)
         return model if model.is_bundled else model._checked()
 
     @classmethod
     def locate(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
-        """The same, whatever the directory holds. From here on, the libraries below fetch nothing.
+        """Return the model without checking its directory. From now on, the libraries download nothing.
 
         Raises:
-            ModelError: it is not there.
+            ModelError: there is no such model.
         """
         go_offline()
         if name is None or str(name) == BUNDLED:
@@ -68,15 +68,15 @@ class Model:
 
     def _checked(self) -> Model:
         if not (self.path / "config.json").is_file():
-            raise ModelError(f"model {self.name}: {self.path} holds no config.json")
+            raise ModelError(f"model {self.name}: {self.path} has no config.json; give a model directory")
         if not list(self.path.glob("*.safetensors")):
             pickled = any(file.name.lower().endswith(PICKLED) for file in self.path.iterdir())
             what = "only pickled weights, which can run code when loaded" if pickled else "no weights"
-            raise ModelError(f"model {self.name}: {self.path} holds {what}; safetensors files are needed")
+            raise ModelError(f"model {self.name}: {self.path} has {what}; give a model with safetensors files")
         if (self.path / "adapter_config.json").exists():
             raise ModelError(
-                f"model {self.name}: {self.path} holds an adapter (adapter_config.json), which one engine "
-                "loads and another ignores; merge it into the weights, or take it away"
+                f"model {self.name}: {self.path} has an adapter (adapter_config.json), which one engine loads "
+                "and another ignores; merge it into the weights, or remove it"
             )
         return self
 
@@ -86,17 +86,17 @@ class Model:
 
     @cached_property
     def configuration(self) -> Any:
-        """The whole configuration, as transformers reads it.
+        """Return the whole configuration, as transformers reads it.
 
         Raises:
-            ModelError: it cannot be read, or it asks for programs from the hub.
+            ModelError: it cannot be read, or it requires programs from the hub.
         """
         from transformers import AutoConfig
 
         if kernels := remote_kernels(read_document(self.path / "config.json", self.name)):
             raise ModelError(
                 f"model {self.name}: config.json names kernels of the hub ({', '.join(kernels)}), which are "
-                "programs, and nothing is fetched; take them out of config.json"
+                "programs and are not downloaded; remove them from config.json"
             )
         if named := read_document(self.path / "config.json", self.name).get("transformers_weights"):
             raise ModelError(
@@ -106,12 +106,12 @@ class Model:
             )
         try:
             return AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
-        except Exception as error:  # a file of a stranger's: the library raises anything
+        except Exception as error:  # a file from a stranger can make the library raise anything
             raise ModelError(f"model {self.name}: {_first_line(error)}") from None
 
     @cached_property
     def config(self) -> Any:
-        """The configuration of the language model (of its text part, where it has several)."""
+        """Configuration of the language model; of a multimodal model, that of its text part."""
         return self.configuration.get_text_config()
 
     @cached_property
@@ -119,7 +119,8 @@ class Model:
         from transformers import AutoTokenizer
 
         try:
-            # Where mistral-common is installed, a tekken.json would be read by it: its tokenizer has no twin.
+            # If mistral-common is installed, it would read a tekken.json, and its tokenizer has no text-only
+            # twin.
             return AutoTokenizer.from_pretrained(
                 self.path, local_files_only=True, trust_remote_code=False, mistral_format=False
             )
@@ -130,7 +131,7 @@ class Model:
 
     @property
     def _missing_reader(self) -> str:
-        """What to install, where a tokenizer has only the SentencePiece form and its libraries are absent."""
+        """Installation hint if the tokenizer has only a SentencePiece form and its libraries are missing."""
         only_sentencepiece = (self.path / "tokenizer.model").is_file() and not (
             self.path / "tokenizer.json"
         ).is_file()
@@ -142,12 +143,12 @@ class Model:
 
     @cached_property
     def prompts(self) -> PromptEncoder:
-        """What puts the chat template around a text. A model that can do without thinking is asked to."""
+        """Encoder of prompts with the chat template; optional thinking is off."""
         return self._prompts(thinking=False)
 
     @cached_property
     def thinking_prompts(self) -> PromptEncoder:
-        """The same, but a model that can think is asked to."""
+        """Encoder of prompts with the chat template; optional thinking is on."""
         return self._prompts(thinking=True)
 
     def _prompts(self, *, thinking: bool) -> PromptEncoder:
@@ -159,13 +160,13 @@ class Model:
 
     @property
     def _controls(self) -> frozenset[int]:
-        """Tokens that end a turn or enclose a thought, whether or not the tokenizer declares them."""
+        """Tokens that end a turn or enclose a thought, declared by the tokenizer or not."""
         ids = (self.tokenizer.backend_tokenizer.token_to_id(text) for pair in _THOUGHTS for text in pair)
         return self.end_tokens.union(token for token in ids if token is not None)
 
     @cached_property
     def thinking_tokens(self) -> tuple[int | None, int] | None:
-        """The tokens that open and end a thought; None where the model has no token that ends one."""
+        """The tokens that open and end a thought; None if the model has no token that ends a thought."""
         ids = {
             added.content: token
             for token, added in self.tokenizer.backend_tokenizer.get_added_tokens_decoder().items()
@@ -177,7 +178,7 @@ class Model:
 
     @cached_property
     def always_thinks(self) -> bool:
-        """Whether the chat template leaves a thought open before the answer, even if asked not to think."""
+        """Whether the chat template opens a thought before the answer even when thinking is off."""
         if self.thinking_tokens is None or not self.tokenizer.chat_template:
             return False
         opens, ends = self.thinking_tokens
@@ -194,16 +195,16 @@ class Model:
 
     @property
     def context(self) -> int | None:
-        """The most tokens of a prompt and its answer together; None where the model names no bound."""
+        """Limit of tokens of a prompt and its answer together; None if the model has no limit."""
         length = getattr(self.config, "max_position_embeddings", None)
         return int(length) if length else None
 
     @cached_property
     def end_tokens(self) -> frozenset[int]:
-        """Every token that ends a turn: of the configurations, the tokenizer, and the chat template.
+        """Every token that ends a turn: from the configurations, the tokenizer and the chat template.
 
         Raises:
-            ModelError: nothing names one, or a file names something that is no token id.
+            ModelError: there is no such token, or a file has a value that is not a token id.
         """
         ends = self._end_ids("config.json", getattr(self.config, "eos_token_id", None))
         ends |= self._end_ids("tokenizer_config.json", self.tokenizer.eos_token_id)
@@ -219,7 +220,7 @@ class Model:
         return frozenset(ends)
 
     def _end_ids(self, file: str, named: Any) -> set[int]:
-        """The token ids that a file names as `eos_token_id`: one, a list, or none."""
+        """Return the token ids in a file's `eos_token_id`: one, a list, or none."""
         ids = named if isinstance(named, list) else [] if named is None else [named]
         if any(type(token) is not int for token in ids):
             raise ModelError(
@@ -229,7 +230,7 @@ class Model:
         return set(ids)
 
     def _end_of_turn(self) -> set[int]:
-        """The added token that the chat template puts after an answer, if it does."""
+        """Return the added token that the chat template puts after an answer, if any."""
         stand_in = "stand-in-for-the-answer"
         turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": stand_in}]
         try:
@@ -248,7 +249,7 @@ class Model:
 
     @cached_property
     def digests(self) -> Digests:
-        """SHA-256 of each file, and which of them the cache remembered."""
+        """SHA-256 of each file, and the files whose digest came from the cache."""
         return read_digests(self.path)
 
     @cached_property
@@ -258,12 +259,12 @@ class Model:
 
     @property
     def digest(self) -> str:
-        """SHA-256 over what decides the model's answers: weights, configuration, tokenizer, chat templates."""
+        """SHA-256 over the files that decide the model's answers, such as weights and chat templates."""
         return decisive_digest(self.files)
 
 
 def shipped_folder(name: str) -> Path | None:
-    """`models/NAME` of the checkout, or its copy inside an installed package; None where neither is there."""
+    """Return `models/NAME` of the checkout or its copy in the installed package; None if neither exists."""
     package = Path(__file__).parents[1]
     for folder in (package / "_models" / name, package.parent / "models" / name):
         if folder.is_dir():
@@ -272,20 +273,20 @@ def shipped_folder(name: str) -> Path | None:
 
 
 def model_path(name: str | Path) -> Path:
-    """Return the path that a model's name may be; a `~` stays where it stands for no known home."""
+    """Return a model's name as a path; `~` stays if there is no known home folder."""
     return Path(os.path.expanduser(name))
 
 
 def _bundled_folder() -> Path:
     folder = shipped_folder(BUNDLED)
     if folder is None or not (folder / "config.json").is_file():
-        raise ModelError("the bundled model is missing from this installation; name one with --model")
+        raise ModelError("the bundled model is missing from this installation; give another with --model")
     return folder
 
 
 def _cached_folder(name: str, allow_download: bool) -> Path:
     if model_path(name).is_file():
-        raise ModelError(f"model {name}: a file; name the directory that it is in")
+        raise ModelError(f"model {name}: is a file; give the directory that contains it")
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise ModelError(f"model {name}: no such directory")
     from huggingface_hub import constants, snapshot_download
@@ -294,20 +295,18 @@ def _cached_folder(name: str, allow_download: bool) -> Path:
     try:
         return Path(snapshot_download(name, local_files_only=True))
     except (LocalEntryNotFoundError, HFValidationError) as error:
-        # Fetched without its pickles or its originals, a model is whole enough.
+        # A model that was downloaded without pickles and original files is complete enough.
         if incomplete := getattr(error, "snapshot_path", None):
             return Path(incomplete)
         looked = f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}"
     if not allow_download:
-        raise ModelError(
-            f"{looked}; fetch it where there is a network: hf download {name}, or score with --allow-download"
-        )
+        raise ModelError(f"{looked}; download it: hf download {name}, or score with --allow-download")
     try:
         with online():
             return Path(snapshot_download(name, allow_patterns=_FETCHED))
-    except Exception as error:  # the hub's, the network's and the disk's errors have no root in common
+    except Exception as error:  # the errors of the hub, the network and the disk have no common base class
         raise ModelError(
-            f"{looked}; it cannot be fetched: {_first_line(error)}; a machine without a network gets a copy of "
+            f"{looked}; it cannot be downloaded: {_first_line(error)}; without a network, bring a copy of "
             "its directory, or a pack: localjudge pack --model"
         ) from None
 

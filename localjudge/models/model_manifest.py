@@ -1,4 +1,4 @@
-"""The manifest of a model directory: the files that it was verified with."""
+"""The manifest of a model directory: its files when it was verified."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from localjudge.models.model import Model
 from localjudge.system.durable import replacing
 
 _MOST_NAMED = 4
-"""Differences that a single line names."""
+"""Number of differences that a line names."""
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
-class _Record(BaseModel):
+class _ManifestRecord(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class FileRecord(_Record):
-    """A file as it was: its bytes and their SHA-256, in hex."""
+class FileRecord(_ManifestRecord):
+    """A verified file: its size in bytes and its SHA-256 in hex."""
 
     size: Annotated[int, Field(ge=0)]
     sha256: Sha256
 
 
-class ModelManifest(_Record):
-    """What `models verify` found in a model directory, as `localjudge-manifest.json` holds it.
+class ModelManifest(_ManifestRecord):
+    """The content of `localjudge-manifest.json`: the files that `models verify` found.
 
     Attributes:
-        digest: over what decides the model's answers, as runs record it.
+        digest: over the files that decide the model's answers, as runs record it.
         localjudge: the version that wrote it.
-        created: when, with the offset from UTC.
+        created: local time with the offset from UTC.
     """
 
     format: Literal[1] = 1
@@ -50,7 +50,7 @@ class ModelManifest(_Record):
 
     @classmethod
     def of(cls, folder: Path, digests: Mapping[str, str]) -> ModelManifest:
-        """Of a directory whose files have these digests."""
+        """Return the manifest of a directory whose files have these digests."""
         return cls(
             localjudge=version("localjudge"),
             created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -64,10 +64,10 @@ class ModelManifest(_Record):
 
     @classmethod
     def read(cls, folder: Path) -> ModelManifest | None:
-        """The manifest of a directory; None where it has none.
+        """Return the manifest of a directory; None if it has none.
 
         Raises:
-            ModelError: it is none that this version can read.
+            ModelError: this version cannot read the manifest.
         """
         file = folder / MANIFEST
         try:
@@ -80,10 +80,10 @@ class ModelManifest(_Record):
                 if isinstance(error, OSError)
                 else "; ".join(f"{'.'.join(map(str, e['loc']))} {e['msg']}".strip() for e in error.errors()[:2])
             )
-            raise ModelError(f"{file}: no manifest that can be read: {reason}") from None
+            raise ModelError(f"{file}: not a readable manifest: {reason}") from None
 
     def write(self, folder: Path) -> None:
-        """Write it into the directory, whole or not at all.
+        """Write the manifest into the directory, completely or not at all.
 
         Raises:
             ModelError: the directory cannot be written.
@@ -98,29 +98,29 @@ class ModelManifest(_Record):
             ) from None
 
     def differences(self, digests: Mapping[str, str]) -> list[str]:
-        """How files with these digests differ from it, a phrase a file."""
+        """Return how files with these digests differ from the manifest, one phrase per file."""
         was = {name: record.sha256 for name, record in self.files.items()}
-        gone = [f"{name} is gone" for name in sorted(was.keys() - digests.keys())]
+        gone = [f"{name} is missing" for name in sorted(was.keys() - digests.keys())]
         new = [f"{name} is new" for name in sorted(digests.keys() - was.keys())]
         shared = sorted(was.keys() & digests.keys())
         return [f"{name} has changed" for name in shared if was[name] != digests[name]] + gone + new
 
 
 def in_words(differences: list[str]) -> str:
-    """The first of them, and how many more there are."""
+    """Return the first names and the number of the others."""
     more = len(differences) - _MOST_NAMED
     return ", ".join(differences[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def changes_since_verified(model: Model, allow_changed: bool = False) -> list[str] | None:
-    """How the model's files differ from those of its manifest, a phrase a file; None where it has no manifest.
+    """Return how the model's files differ from its manifest, one phrase per file; None without a manifest.
 
     Args:
         model: the model.
-        allow_changed: take one that has changed, too.
+        allow_changed: accept a changed model, too.
 
     Raises:
-        ModelError: the files are others, or the manifest cannot be read.
+        ModelError: the files differ, or the manifest cannot be read.
     """
     try:
         manifest = ModelManifest.read(model.path)
@@ -129,13 +129,14 @@ def changes_since_verified(model: Model, allow_changed: bool = False) -> list[st
         if allow_changed:
             return [f"{MANIFEST} cannot be read"]
         raise ModelError(
-            f"model {model.name}: {error}; if its files are right: "
+            f"model {model.name}: {error}; if its files are right, run "
             f"localjudge models verify {quote(model.name)} --renew"
         ) from None
     if manifest and differences and not allow_changed:
         raise ModelError(
-            f"model {model.name}: not what was verified on {manifest.created[:10]}: {in_words(differences)}; "
-            f"copy the model again; if that is meant: localjudge models verify {quote(model.name)} --renew, "
+            f"model {model.name}: changed since it was verified on {manifest.created[:10]}: "
+            f"{in_words(differences)}; copy the model again, or accept the change: "
+            f"localjudge models verify {quote(model.name)} --renew, "
             "or --allow-changed-model for this run"
         )
     return differences if manifest else None

@@ -1,10 +1,9 @@
-"""Profiles of models that can judge: `models/profiles/NAME.toml`, one each.
+"""Profiles of models that can judge, one file each: `models/profiles/NAME.toml`.
 
-A profile says what one wants to know before a model is fetched: its licence, how large it is, whether it
-thinks and how it is told not to, what to beware of, and where these facts were found. Its `[config]` holds
-the numbers of the model's own `config.json` that say how large it is, under their own names, so that a
-profile and a directory are read by the same code. (`layer_types` may be written as `sliding_window_pattern`:
-every how many layers one has no window.)
+A profile lists the facts to know before a model is downloaded: its licence, its size, whether it thinks and how
+to switch that off, known problems, and the sources of these facts. Its `[config]` has the numbers of the
+model's `config.json` that determine its size, with the same names, so that the same code reads profiles and
+directories. (`layer_types` can be given as `sliding_window_pattern`: one layer in this many has no window.)
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ class Profile(BaseModel):
     """A model that can judge.
 
     Attributes:
-        name: of the profile; that of its file, and the last part of the id in small letters.
-        id: of the model's repository.
-        licence: of its weights.
-        parameters: in billions, as its model card has them, of its language model.
-        active_parameters: those that one token meets; None where it meets all.
+        name: name of the profile and of its file: the last part of the id in lower case.
+        id: id of the model's repository.
+        licence: licence of its weights.
+        parameters: billions of parameters of its language model, as in its model card.
+        active_parameters: billions that one token uses; None if it uses all.
         thinking: whether it thinks before it answers: `never`, `optional` or `always`.
-        thinking_switch: how its chat template is told not to think, or how much.
-        thinking_end: what ends its thoughts.
-        system_turn: whether its chat template has a turn for the system; where not, such text goes elsewhere.
-        traps: what to beware of, the gravest first; each one line.
-        checked: where these facts were found.
+        thinking_switch: how to switch thinking off, or limit it, in its chat template.
+        thinking_end: the text that ends its thoughts.
+        system_turn: whether its chat template has a system turn.
+        traps: known problems, the most serious first; one line each.
+        checked: the sources of these facts.
         config: numbers of its `config.json`.
     """
 
@@ -56,40 +55,40 @@ class Profile(BaseModel):
 
     @property
     def shape(self) -> Shape:
-        """What its weights and its cache are made of."""
+        """Shape of the model: the sizes of its weights and its cache."""
         return shape_of(self.config, self.name)
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
         if (self.thinking == "never") != (self.thinking_end == ""):
-            raise ValueError(
-                "a model that thinks ends its thoughts somehow, and only such a one (thinking_end)"
-            )
+            raise ValueError("give thinking_end for a model that thinks, and only then")
         if self.thinking == "optional" and not self.thinking_switch:
-            raise ValueError("thinking is optional, so say how it is switched off (thinking_switch)")
+            raise ValueError("thinking is optional, so give thinking_switch: how it is switched off")
         if self.name != self.id.rpartition("/")[2].lower():
-            raise ValueError(f"a profile of {self.id} is named {self.id.rpartition('/')[2].lower()}.toml")
+            raise ValueError(
+                f"the profile of {self.id} must be named {self.id.rpartition('/')[2].lower()}.toml"
+            )
         if any("\n" in trap or not trap for trap in self.traps):
-            raise ValueError("each of the traps is one line")
+            raise ValueError("each of the traps must be one line")
         try:
             shape = self.shape
         except ModelError as error:
             raise ValueError(str(error)) from None
         if shape.context is None:
-            raise ValueError("config names no max_position_embeddings")
+            raise ValueError("config has no max_position_embeddings")
         return self
 
 
 @cache
 def profiles() -> tuple[Profile, ...]:
-    """All profiles, smallest model first.
+    """Return all profiles, smallest model first.
 
     Raises:
-        ModelError: this installation has none, or one does not hold together.
+        ModelError: this installation has no profiles, or one is inconsistent.
     """
     folder = shipped_folder("profiles")
     if folder is None:
-        raise ModelError("the profiles of models are missing from this installation")
+        raise ModelError("the model profiles are missing from this installation; install localjudge again")
     found = []
     for file in folder.glob("*.toml"):
         try:
@@ -106,6 +105,6 @@ def profiles() -> tuple[Profile, ...]:
 
 
 def find_profile(name: str) -> Profile | None:
-    """The profile of this name or of the repository with this id, in any letter case; None without one."""
+    """Return the profile with this name or repository id, in any letter case; None if there is none."""
     wanted = name.lower()
     return next((each for each in profiles() if wanted in (each.name, each.id.lower())), None)

@@ -1,4 +1,4 @@
-"""How published weights are packed, from a configuration's `quantization_config`."""
+"""The quantization of published weights, from a configuration's `quantization_config`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from localjudge.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class Quantization:
-    """Of the weights of linear layers; embedding, head, norms and routers stay as they were.
+    """Quantization of the weights of linear layers; embedding, head, norms and routers are not quantized.
 
     Attributes:
         method: its name in the configuration.
-        packed_bits: bits a weight takes, with its share of scales and zero points; None where that is not
-            known.
-        block: weights that share a scale along the side that GPUs divide; 0 where nothing bars dividing.
+        packed_bits: bits per weight, with its share of scales and zero points; None if unknown.
+        block: weights that share a scale along the dimension that GPUs divide; 0 if any division is possible.
         experts_only: only the routed experts are packed.
     """
 
@@ -28,27 +27,28 @@ class Quantization:
 
     @classmethod
     def of(cls, config: Mapping[str, Any] | None, name: str) -> Quantization | None:
-        """Of a `quantization_config`; None without one.
+        """Return the quantization of a `quantization_config`; None without one.
 
-        Bits a weight, scales included:
+        Bits per weight, scales included:
 
-        * fp8 (DeepSeek-V3, arXiv:2412.19437, section 3.3): 8; a scale for each block of 128 by 128 is nothing.
+        * fp8 (DeepSeek-V3, arXiv:2412.19437, section 3.3): 8; the scale of each block of 128 by 128 is
+          negligible.
         * AWQ and GPTQ: the bits, and for each group a 16-bit scale and a zero point (AutoAWQ, GPTQModel).
         * mxfp4 (OCP Microscaling Formats 1.0, section 5): 4, and 8 for each 32. gpt-oss packs its experts
           alone.
         * nvfp4: 4, and 8 for each 16.
-        * bitsandbytes: 8, or 4 and a 32-bit scale for each 64, itself in 8 bits where it is quantised twice
+        * bitsandbytes: 8, or 4 and a 32-bit scale for each 64, itself in 8 bits with double quantization
           (QLoRA, arXiv:2305.14314, section 3).
         * compressed-tensors: the bits that its first group of weights names, with a 16-bit scale a group.
 
         Raises:
-            ModelError: it is no mapping, or names no method.
+            ModelError: it is not a mapping, or has no method.
         """
         if config is None:
             return None
         method = config.get("quant_method") if isinstance(config, Mapping) else None
         if not isinstance(method, str):
-            raise ModelError(f"model {name}: its quantization_config names no quant_method")
+            raise ModelError(f"model {name}: its quantization_config has no quant_method")
         if method in ("fp8", "fbgemm_fp8"):
             sides = config.get("weight_block_size")
             return cls(method, 8, int(sides[0]) if isinstance(sides, list) and sides else 0)
@@ -72,15 +72,15 @@ class Quantization:
 
     @property
     def bits(self) -> float:
-        """Bits a packed weight takes.
+        """Bits per packed weight.
 
         Raises:
-            ModelError: that is not known.
+            ModelError: the number is not known.
         """
         if self.packed_bits is None:
             raise ModelError(
-                f"weights quantised by {self.method} cannot be counted from a configuration; "
-                "give a directory that holds them"
+                f"the size of weights quantised by {self.method} cannot be computed from a configuration; "
+                "give a directory with the weights"
             )
         return self.packed_bits
 

@@ -1,4 +1,4 @@
-"""The shape of a model: what its weights and its cache are made of. `configuration` reads one."""
+"""The shape of a model: the sizes of its weights and its cache. `configuration` reads it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Layer:
     """One layer.
 
     Attributes:
-        kind: `full` attention to all tokens, `sliding` to a window of them, `linear` with a state of fixed
-            size, or `other`: one whose state is not known here.
-        kv_heads: key-value heads that tensor parallelism can split; 1 where all share one latent.
-        values: numbers cached a token.
-        state: bytes of the state of a row that does not grow with its tokens.
+        kind: `full` attention to all tokens, `sliding` attention to a window, `linear` with a state of fixed
+            size, or `other`, whose state is unknown.
+        kv_heads: key-value heads that tensor parallelism can split; 1 if all heads share one latent.
+        values: numbers cached per token.
+        state: bytes of a row's state of fixed size.
         dense: weights of attention, feed-forward block and shared experts.
         experts: weights of all routed experts.
-        active: those of the routed experts that one token meets.
+        active: weights of the routed experts that one token uses.
         small: norms, biases, routers.
     """
 
@@ -38,23 +38,23 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A model, as far as its memory is concerned.
+    """The numbers of a model that determine its memory.
 
     Attributes:
         model_type: as in `config.json`.
         dtype: of weights and activations that are not quantised.
-        hidden: numbers of a token between layers.
-        intermediate: numbers of a token within the widest feed-forward block, all its experts together.
-        heads: attention heads.
-        vocabulary: tokens.
-        context: most tokens of a prompt and its answer; None where no bound is named.
+        hidden: width of a token between layers.
+        intermediate: width of a token in the widest feed-forward block, all its experts together.
+        heads: number of attention heads.
+        vocabulary: number of tokens.
+        context: limit of tokens of a prompt and its answer; None without a limit.
         window: tokens that a sliding layer sees.
         tied: the embedding is also the head.
-        layer_embedding: parameters of embeddings that layers have of their own.
-        layers: in their order.
-        splits: widths that quantisation stores in blocks, with the block: each GPU needs whole ones.
+        layer_embedding: parameters of embeddings that belong to single layers.
+        layers: the layers in order.
+        splits: widths that quantisation stores in blocks, and the block size; each GPU needs whole blocks.
         quantization: how the weights are stored; None for `dtype`.
-        estimated: no test holds the count of parameters of this type against its modelling code.
+        estimated: no test compares the parameter count of this type with its modelling code.
     """
 
     model_type: str
@@ -79,15 +79,15 @@ class Shape:
 
     @property
     def embedding(self) -> int:
-        """Parameters of the embeddings, and of the head where that is not the same."""
+        """Parameters of the embeddings, and of the head if it is not tied."""
         return self.vocabulary * self.hidden * (1 if self.tied else 2) + self.layer_embedding
 
     @property
     def parameters(self) -> int:
-        """All of them.
+        """Number of all parameters.
 
         Raises:
-            ModelError: a layer is of a kind that is not known here.
+            ModelError: a layer is of an unknown kind.
         """
         self._known()
         return (
@@ -96,8 +96,9 @@ class Shape:
 
     @property
     def active_parameters(self) -> int:
-        """Those that one token meets, the embedding counted once: of that it reads one row. Model cards differ
-        in what they count; this is within a tenth of them.
+        """Number of parameters that one token uses, with the embedding counted once.
+
+        Model cards count differently; this number is within 10 % of theirs.
 
         Raises:
             ModelError: as `parameters`.
@@ -111,7 +112,7 @@ class Shape:
         """Bytes of the weights as they are published.
 
         Raises:
-            ModelError: as `parameters`, or the quantisation is not known here.
+            ModelError: as `parameters`, or the quantisation is unknown.
         """
         if self.quantization is None:
             return self.parameters * self.element
@@ -121,26 +122,26 @@ class Shape:
 
     @property
     def is_known(self) -> bool:
-        """Whether all its layers are of kinds that are known here, so that its parameters can be counted."""
+        """Whether all layers are of known kinds, so that the parameters can be counted."""
         return all(layer.kind != "other" for layer in self.layers)
 
     def _known(self) -> None:
         if not self.is_known:
             raise ModelError(
-                f"a model of the type {self.model_type} has layers that are not known here, so its parameters "
-                "cannot be counted; give a directory that holds its weights"
+                f"a model of the type {self.model_type} has layers of an unknown kind, so its parameters "
+                "cannot be counted; give a directory with its weights"
             )
 
     def cached_values(self, tokens: int, gpus: int = 1, block: int = 1) -> int:
-        """Numbers that one GPU of several keeps of a row of this many tokens.
+        """Return how many numbers each GPU caches for a row of this many tokens.
 
-        Key-value heads are split over the GPUs, and copied where there are fewer heads than GPUs; a latent that
+        Key-value heads are split over the GPUs, and copied if there are fewer heads than GPUs. A latent that
         all heads share is on every GPU (vLLM, `ModelConfig.get_num_kv_heads`).
 
         Args:
-            tokens: of the row.
-            gpus: over which attention heads are split.
-            block: tokens that memory is given out by. A window then reaches over one block more.
+            tokens: tokens of the row.
+            gpus: GPUs over which attention heads are split.
+            block: tokens per block of memory. A window can then extend over one more block.
         """
         held = -(-tokens // block) * block
         numbers = 0
@@ -156,10 +157,10 @@ class Shape:
 
     @property
     def token_values(self) -> int:
-        """Numbers cached for a token by all layers."""
+        """Numbers that all layers cache for a token."""
         return sum(layer.values for layer in self.layers)
 
     @property
     def state_bytes(self) -> int:
-        """Bytes a row keeps however many tokens it has."""
+        """Bytes that a row needs independent of its length."""
         return sum(layer.state for layer in self.layers)

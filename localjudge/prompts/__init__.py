@@ -1,1 +1,1 @@
-"""From a row to the token ids that the model reads."""
+"""Prompts: the token ids that the model reads for each row."""

@@ -1,8 +1,8 @@
-"""A chat template is a program that comes with a model: it runs in a process of its own, under limits.
+"""Render chat templates in a separate process with limits, because a template is a program from a stranger.
 
-The process starts at the first rendering and serves all later ones. It renders by transformers' own function.
-The kernel enforces its limits, because a template can spend its time and memory in a single operation, where no
-exception of Python arrives. Run as a program, this module is that process: lines of JSON in, lines of JSON out.
+The process starts at the first rendering and serves all later ones. It uses the function of transformers.
+The kernel enforces the limits, because a template can spend its time and memory in a single operation, which no
+Python exception interrupts. Run as a program, this module is that process: JSON lines in, JSON lines out.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 from localjudge.errors import ModelError
 
 SECONDS = 10.0
-"""The most time of one rendering."""
+"""Time limit of one rendering, in seconds."""
 CHARACTERS = 1_000_000
-"""The most characters of one rendered text."""
+"""Limit of characters in one rendered text."""
 _BYTES = 2**30
-# Templates that name the day get this one: a run that continues tomorrow sends the prompts of today.
+# Templates that print the date get this one, so that a run that continues tomorrow sends the same prompts.
 _TODAY = datetime.datetime(2026, 1, 1)
 
 _lock = threading.Lock()
@@ -37,7 +37,7 @@ def render_template(template: str, messages: list[dict[str, str]], variables: di
     Args:
         template: the template's source.
         messages: the turns, each with a role and a content.
-        variables: everything else that the template may ask for; it must fit into JSON.
+        variables: everything else that the template may read; values that JSON can hold.
 
     Raises:
         ModelError: the template cannot be rendered, takes more than `SECONDS` or 1 GiB of memory (which macOS
@@ -45,7 +45,7 @@ def render_template(template: str, messages: list[dict[str, str]], variables: di
     """
     limits = {"seconds": SECONDS, "characters": CHARACTERS}
     request = {"template": template, "messages": messages, "variables": variables, **limits}
-    reply, status = _ask(json.dumps(request).encode() + b"\n")
+    reply, status = _request(json.dumps(request).encode() + b"\n")
     if status == -signal.SIGALRM:
         raise ModelError(f"the model's chat template cannot be rendered: it takes more than {SECONDS:g} s")
     if not reply.endswith(b"\n"):
@@ -58,7 +58,7 @@ def render_template(template: str, messages: list[dict[str, str]], variables: di
     return str(answer["text"])
 
 
-def _ask(request: bytes) -> tuple[bytes, int | None]:
+def _request(request: bytes) -> tuple[bytes, int | None]:
     """Send one line to the renderer. Return its reply, and its exit status if it ended instead."""
     global _renderer
     with _lock:
@@ -69,8 +69,8 @@ def _ask(request: bytes) -> tuple[bytes, int | None]:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # an interrupt at the terminal is for this process
-                # It finds the same packages as this process, and needs no threads of numpy's.
+                start_new_session=True,  # an interrupt at the terminal must reach only the parent process
+                # It uses the same packages as this process, and no numpy threads.
                 env={
                     **os.environ,
                     "PYTHONPATH": os.pathsep.join(map(str, sys.path)),
@@ -86,7 +86,7 @@ def _ask(request: bytes) -> tuple[bytes, int | None]:
             return reply, None if reply.endswith(b"\n") else _renderer.wait()
         except BrokenPipeError:
             return b"", _renderer.wait()
-        except BaseException:  # an interrupt: the next request must not read the reply to this one
+        except BaseException:  # after an interrupt, the next request must not read the reply to this one
             _stop()
             raise
 
@@ -101,7 +101,7 @@ def _stop() -> None:
 
 
 def _serve() -> None:
-    """Render what stdin asks for, line by line, until it ends."""
+    """Render each request from stdin, one line each, until stdin ends."""
     import resource
 
     from transformers.utils.chat_template_utils import render_jinja_template
@@ -112,7 +112,7 @@ def _serve() -> None:
     most = _BYTES if hard == resource.RLIM_INFINITY else min(_BYTES, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     for line in sys.stdin.buffer:
-        # The default action of this signal ends the process, in whatever operation it is.
+        # The default action of this signal ends the process in the middle of any operation.
         request = json.loads(line)
         signal.setitimer(signal.ITIMER_REAL, request["seconds"])
         try:

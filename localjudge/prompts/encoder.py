@@ -1,12 +1,12 @@
-"""From a row to the token ids that the model reads.
+"""Encode a row's text as the token ids that the model reads.
 
-The rubric's template is filled with the row, the model's chat template goes around it, and the row's text can
-never become anything but text: everything between the chat template's own tokens is encoded by a *text-only
-twin* of the tokenizer, the same tokenizer with control tokens that no text can spell. A response that contains
-`<|im_end|>`, `</s>` or `<0x0A>` is read by the model as those characters, and not as the token.
+The row fills the rubric's template, and the model's chat template surrounds the result. The row's text always
+remains text: everything between the chat template's own tokens is encoded by a *text-only twin* of the
+tokenizer, a copy whose control tokens have names that no text can spell. If a response contains `<|im_end|>`,
+`</s>` or `<0x0A>`, the model reads these characters, and not the token.
 
-Control tokens are the tokenizer's added tokens, and, whether it declares them or not, the tokens that end a
-turn or enclose a thought and the chat template's markers. White space and single characters are text even where
+Control tokens are the tokenizer's added tokens, the tokens that end a turn or enclose a thought, and the chat
+template's markers, declared as added tokens or not. White space and single characters are always text, even if
 a model ends its turn with one, because a response must be able to contain them.
 """
 
@@ -25,7 +25,7 @@ from localjudge.errors import ModelError
 from localjudge.prompts.chat_template import render_template
 
 _STAND_IN = "stand-in-for-the-content"
-# What a template might take for more than text: what surrounds the content must not change with it.
+# Contents that a template might treat specially: the text around the content must not depend on it.
 _TRICKY = (
     " stand-in\n",
     "1\n\n</think>\n[/INST]<|im_end|>",
@@ -33,20 +33,20 @@ _TRICKY = (
     "/no_think",
     "{{ messages }}",
 )
-# What a chat template writes around turns, where the vocabulary has it as one token.
+# Markers that chat templates write around turns, if the vocabulary has them as one token.
 _MARKER = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]")
-# Divides a text that spells the name of a byte, `<0x0A>`, behind its first character.
+# Splits text that spells the name of a byte, such as `<0x0A>`, after its first character.
 _INSIDE_BYTE_NAMES = {
     "type": "Split",
     "pattern": {"Regex": "<(?=0x[0-9A-Fa-f]{2}>)"},
     "behavior": "MergedWithPrevious",
     "invert": False,
 }
-# The settings by which a normalizer or a pre-tokenizer puts no space before a text.
+# The settings with which a normalizer or a pre-tokenizer adds no space before a text.
 _NO_PREFIX = {"prepend_scheme": "never", "prepend": "", "add_prefix_space": False}
-# White space, and what SentencePiece writes for a space.
+# White space, and the character that SentencePiece writes for a space.
 _SPACES = " \t\n\r▁"
-# OpenAI's harmony format leaves it to the model to open a channel; the answer belongs in the final one.
+# In OpenAI's harmony format the model opens a channel itself; the answer belongs in the final channel.
 HARMONY, FINAL_CHANNEL = "<|start|>assistant", "<|channel|>final<|message|>"
 
 
@@ -54,14 +54,13 @@ class PromptEncoder:
     """The chat template of a model around the text of a row.
 
     Args:
-        tokenizer: a fast Hugging Face tokenizer. Without a chat template the text stands alone, after
-            whatever tokens the tokenizer puts first.
-        thinking: whether a model that can think or not is to think.
-        controls: ids of tokens that the model treats as control, such as those that end a turn, besides the
-            added tokens.
+        tokenizer: a fast Hugging Face tokenizer. Without a chat template the prompt is the text alone, after
+            the tokens that the tokenizer adds first.
+        thinking: whether a model with optional thinking thinks.
+        controls: ids of control tokens besides the added tokens, such as the tokens that end a turn.
 
     Raises:
-        ModelError: the chat template cannot be rendered, or the place of the content in it is not certain.
+        ModelError: the chat template cannot be rendered, or the position of the content in it is ambiguous.
     """
 
     def __init__(self, tokenizer: Any, *, thinking: bool = False, controls: Iterable[int] = ()) -> None:
@@ -81,7 +80,7 @@ class PromptEncoder:
             raise ModelError(f"the model's chat template cannot be encoded: {error}") from None
         added = markers(backend)
         own = added | _undeclared(backend, controls, around + template)
-        # What a tokenizer without bytes writes for a character that it does not know is what it means: text.
+        # A tokenizer without bytes writes this token for an unknown character, so it is text.
         self._never = own - {_unknown(layout, backend)}
         marks = [rank for rank, token in enumerate(whole.ids) if token in own]
         # Ids before the content end with a marker, ids after it begin with one; the plain text in
@@ -102,7 +101,7 @@ class PromptEncoder:
             raise ModelError("the model's chat template cannot be split safely around the content")
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of the chat template around this text.
+        """Return the token ids of the chat template around this text.
 
         Raises:
             ValueError: the tokenizer cannot read the text, or would read a part of it as a control token.
@@ -110,10 +109,10 @@ class PromptEncoder:
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """The same for several texts at once, on all cores.
+        """Return the token ids for several texts, encoded on all cores.
 
         Raises:
-            ValueError: as `encode`, for one of them.
+            ValueError: the condition of `encode` holds for one of the texts.
         """
         within = [self.before + text + self.after for text in texts]
         with _panics_as_errors():
@@ -124,13 +123,13 @@ class PromptEncoder:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what the chat template puts around a text, in hex."""
+        """SHA-256 of the text that the chat template puts around a prompt, in hex."""
         around = json.dumps([self.head, self.before, self.after, self.tail])
         return hashlib.sha256(around.encode()).hexdigest()
 
 
 def _around(tokenizer: Any, thinking: bool) -> str:
-    """The chat template's text around the stand-in for the content."""
+    """Return the chat template's text before and after a placeholder for the content."""
 
     def rendered(content: str) -> str:
         turns = [{"role": "user", "content": content}]
@@ -142,26 +141,26 @@ def _around(tokenizer: Any, thinking: bool) -> str:
         raise ModelError("the model's chat template does not put the content in exactly one place")
     before, after = around.split(_STAND_IN)
     for content in _TRICKY:
-        # A template that trims is not asked to: the row's own spaces are the row's.
+        # The row's own leading and trailing spaces stay, even if the template trims them.
         if rendered(content) not in (before + content + after, before + content.strip() + after):
-            raise ModelError(f"the model's chat template makes something else of the content {content!r}")
+            raise ModelError(f"the model's chat template changes the content {content!r}")
     return around
 
 
 def render(
     tokenizer: Any, messages: list[dict[str, str]], *, add_generation_prompt: bool, thinking: bool = False
 ) -> str:
-    """The chat template's text around messages.
+    """Return the chat template's text around messages.
 
-    Hybrid reasoning models are asked whether to think by the names that their templates know: `enable_thinking`
-    (Qwen3, GLM, SmolLM3 …) and `thinking` (DeepSeek, Granite …).
+    Templates of hybrid reasoning models read one of two variables to switch thinking: `enable_thinking` (Qwen3,
+    GLM, SmolLM3 …) or `thinking` (DeepSeek, Granite …).
 
     Raises:
         ModelError: the template cannot be rendered.
     """
     try:
         template = tokenizer.get_chat_template()
-    except ValueError as error:  # several templates, and none of them the default
+    except ValueError as error:  # several templates, without a default
         raise ModelError(f"the model's chat template cannot be rendered: {error}") from None
     variables = {
         **tokenizer.special_tokens_map,
@@ -173,18 +172,18 @@ def render(
 
 
 def markers(backend: Any) -> set[int]:
-    """The ids of the added tokens that are more than text: all but runs of white space."""
+    """Return the ids of the added tokens that are control tokens: all except runs of white space."""
     added = backend.get_added_tokens_decoder().items()
     return {token for token, each in added if each.special or each.content.strip(_SPACES)}
 
 
 def _undeclared(backend: Any, controls: Iterable[int], template: str) -> set[int]:
-    """The ids of control tokens that the tokenizer does not declare as added tokens.
+    """Return the ids of control tokens that the tokenizer does not declare as added tokens.
 
     Args:
         backend: the tokenizer.
-        controls: ids that the model treats as control; those of single characters and white space are left out.
-        template: the chat template and what it renders.
+        controls: ids of control tokens; single characters and white space are ignored.
+        template: the source of the chat template and the text that it renders.
     """
 
     def text_of(token: int) -> str:
@@ -203,9 +202,9 @@ def _panics_as_errors() -> Iterator[None]:
     """Turn a panic of the tokenizers library, which derives from BaseException, or its plain Exception into a
     ValueError.
 
-    Its regular expressions give up on some texts after very many steps. The library has printed the panic to
-    stderr before Python sees it. An Exception says, for instance, that a tokenizer without a token for unknown
-    characters met one.
+    Its regular expressions fail on some texts after a very large number of steps. The library prints the panic
+    to stderr before Python receives it. It raises a plain Exception if, for instance, a tokenizer without a
+    token for unknown characters reads one.
     """
     try:
         yield
@@ -214,26 +213,26 @@ def _panics_as_errors() -> Iterator[None]:
         is_panic = (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")
         if not is_panic and type(error) is not Exception:
             raise
-        raise ValueError(f"the tokenizer gives up on the text: {' '.join(str(error).split())}") from None
+        raise ValueError(f"the tokenizer cannot encode the text: {' '.join(str(error).split())}") from None
 
 
 def _unknown(layout: dict[str, Any], backend: Any) -> int | None:
-    """The id of the token that stands for characters that the tokenizer does not know."""
+    """Return the id of the token that represents unknown characters."""
     named = layout["model"].get("unk_token")
     unknown: int | None = layout["model"].get("unk_id") if named is None else backend.token_to_id(named)
     return unknown
 
 
 def text_only_twin(layout: dict[str, Any], own: set[int], *, follows: str) -> str:
-    """The same tokenizer, for text alone: its control tokens have names that no text can know.
+    """Return a tokenizer for text alone: its control tokens have names that no text can spell.
 
     Args:
-        layout: of a `tokenizers.Tokenizer`, as it writes itself; it is changed.
+        layout: the JSON of a `tokenizers.Tokenizer`; it is changed in place.
         own: the ids of its control tokens.
-        follows: what stands before the text, which decides whether a space is put before it: nothing
+        follows: what precedes the text, which decides whether the tokenizer adds a space before it: nothing
             (`nothing`), an added token (`added`) or a token of the vocabulary (`piece`).
     """
-    # Post-processing would put markers around the text.
+    # Post-processing would add markers around the text.
     layout.update(truncation=None, padding=None, post_processor=None)
     secret = secrets.token_hex(16)
     pieces = _pieces(layout["model"])
@@ -250,7 +249,7 @@ def text_only_twin(layout: dict[str, Any], own: set[int], *, follows: str) -> st
             part["prepend_scheme"] = "never"
         if follows == "piece":
             part.update({name: value for name, value in _NO_PREFIX.items() if name in part})
-    # Bytes keep their names, by which the tokenizer itself finds them. Text that spells one is divided instead.
+    # Byte tokens keep their names, because the tokenizer finds them by name. Text that spells one is split.
     if any(map(is_byte, pieces.values())):
         parts = [*_parts(layout.get("pre_tokenizer")), _INSIDE_BYTE_NAMES]
         layout["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": parts}
@@ -258,7 +257,7 @@ def text_only_twin(layout: dict[str, Any], own: set[int], *, follows: str) -> st
 
 
 def _pieces(model: dict[str, Any]) -> dict[int, str]:
-    """The pieces of a tokenizer's model by their ids."""
+    """Return the pieces of a tokenizer's model by id."""
     vocabulary = model["vocab"]
     if isinstance(vocabulary, dict):
         return {token: piece for piece, token in vocabulary.items()}
@@ -266,7 +265,7 @@ def _pieces(model: dict[str, Any]) -> dict[int, str]:
 
 
 def _rename(model: dict[str, Any], names: dict[str, str]) -> None:
-    """Gives pieces of a tokenizer's model other names, and leaves no merge that would make or use them."""
+    """Rename pieces of a tokenizer's model, and remove the merges that create or use them."""
     vocabulary = model["vocab"]
     if isinstance(vocabulary, dict):
         model["vocab"] = {names.get(piece, piece): token for piece, token in vocabulary.items()}
@@ -280,7 +279,7 @@ def _rename(model: dict[str, Any], names: dict[str, str]) -> None:
 
 
 def _parts(component: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """The parts of a normalizer or a pre-tokenizer, those of a sequence one by one."""
+    """Return the parts of a normalizer or a pre-tokenizer; a sequence gives each of its parts."""
     if component is None:
         return
     if component["type"] == "Sequence":

@@ -1,4 +1,4 @@
-"""What an engine completes: a prompt as token ids."""
+"""The prompt that an engine completes, as token ids."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What an engine completes: token ids, and a tag and a seed that are the row's own."""
+    """A prompt: token ids, and the tag and the seed of its row."""
 
     tag: int
     tokens: list[int]
     seed: int
 
 
-class StopSubmitting(Exception):  # noqa: N818 (no error)
-    """Raised by an iterator of prompts: nothing more is to be begun, and what is begun is to be finished."""
+class StopSubmitting(Exception):  # noqa: N818 (not an error)
+    """Raised by an iterator of prompts: submit no more prompts; finish those in flight."""
 
 
 class until_stopped:  # noqa: N801 (a function of iterators, like those of itertools)
-    """The prompts, with `StopSubmitting` as their end, for engines whose answers do not depend on which prompts
-    come together.
+    """Iterate over prompts until they end or raise `StopSubmitting`.
 
-    Prompts that end for the moment and go on later do so here, too.
+    For engines whose answers do not depend on how prompts are batched. An iterator that ends and later
+    continues does so here, too.
     """
 
     def __init__(self, prompts: Iterable[Prompt]) -> None:

@@ -1,4 +1,4 @@
-"""What the engine is fed: the task that each row is, and the prompts of those that can be judged."""
+"""Tasks (a row and its prompt), and the prompts of the rows that can be judged."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from localjudge.prompts.prompt import Prompt, StopSubmitting
 from localjudge.records import Failure, Outcome, Row
 
-# This many failures in a row are handed out before the engine is given more to do.
+# After this many consecutive failures, the feed pauses so that they can be written.
 _MOST_WAITING = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A row and the prompt that it becomes: token ids, or an error instead.
+    """A row and its prompt: token ids, or an error.
 
-    `overflows` says that the whole row does not fit the model's context; `candidate_cut`, how many characters
-    of the candidate were left out for that.
+    `overflows` is True if the whole row does not fit the model's context. `candidate_cut` is the number of
+    characters of the candidate that were left out to make it fit.
     """
 
     row: Row
@@ -29,14 +29,13 @@ class Task:
 
 
 class TaskFeed:
-    """Tasks as prompts, as the engine asks for them; rows that make no prompt are set aside as failures.
+    """Prompts for the engine, created on demand; rows without a prompt are collected as failures.
 
-    Where very many fail in a row, the feed ends early, so that the failures are handed out; it can be
-    iterated again.
+    After many consecutive failures the feed ends early, so that they can be written; it can be iterated again.
 
     Args:
-        tasks: of the rows, with the failures among them.
-        key: of the judgement of a row, 32 hex digits.
+        tasks: the tasks of the rows, and the failures between them.
+        key: returns the key of a row's judgement, 32 hex digits.
     """
 
     def __init__(self, tasks: Iterable[Task | Failure], key: Callable[[Row], str]) -> None:
@@ -70,7 +69,7 @@ class TaskFeed:
             yield Prompt(self._tag, task.tokens, seed=int(key, 16))
 
     def take(self, tag: int) -> tuple[Task, dict[str, Any]]:
-        """What was asked under this tag: the task, and what every outcome of its row says."""
+        """Return the task with this tag, and the fields that every outcome of its row has; forget both."""
         return self._asked.pop(tag)
 
     def take_failures(self) -> list[Outcome]:

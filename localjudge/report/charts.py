@@ -1,8 +1,8 @@
-"""The charts of a report: Vega-Lite specifications, their data counted and averaged beforehand.
+"""The charts of a report: Vega-Lite specifications with aggregated data.
 
-Colours of text and lines are the page's (`currentColor`), so that the same chart serves a light page, a dark
-one and print; widths are the page's too. A datum that carries `series`, `aspect` and `score`, or `row`, can be
-clicked: the page then shows those judgements.
+Text and lines have the colour of the page (`currentColor`), so that the same chart works on a light page, a
+dark page and in print. A datum with `series`, `aspect` and `score`, or with `row`, can be clicked: the page
+then shows the judgements behind it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ SERIES_COLOURS = (
     "#3b7ea1", "#d1743f", "#5a9367", "#a6588f", "#c2a03a", "#6a6fb3", "#8a6d56", "#4aa0a0",
 )  # fmt: skip
 SCORE_COLOURS = ("#b5533c", "#dd9b6b", "#b9b4a6", "#78a5b8", "#2f6f95")
-"""From the lowest score to the highest; between them the colours between them."""
+"""Colours from the lowest score to the highest, interpolated between them."""
 MOST_POINTS = 1500
-_SURENESS = (0.5, 0.7, 0.9, 0.99)
+_CONFIDENCE_LEVELS = (0.5, 0.7, 0.9, 0.99)
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 Spec = dict[str, Any]
@@ -31,7 +31,7 @@ def series_colour(index: int) -> str:
 
 
 def distribution(judgements: Judgements, aspect: int) -> Spec:
-    """How often each system got each score on one aspect, as shares of its judgements."""
+    """Return the chart of score shares per system for one aspect."""
     columns, scale = judgements.columns, judgements.rubric.scale
     values = []
     for index, series in enumerate(judgements.series):
@@ -70,7 +70,7 @@ def distribution(judgements: Judgements, aspect: int) -> Spec:
 
 
 def expected_against_integer(judgements: Judgements, aspect: int) -> Spec:
-    """Where the expected scores lie of the judgements that gave each integer: the middle half, and 90 %."""
+    """Return the chart of expected scores for each integer score: the middle 50 % and 90 %."""
     columns, scale = judgements.columns, judgements.rubric.scale
     scores, expected = columns.scores[aspect], columns.expected[aspect]
     values = []
@@ -117,27 +117,27 @@ def expected_against_integer(judgements: Judgements, aspect: int) -> Spec:
     }
 
 
-def sureness(judgements: Judgements) -> Spec:
-    """How probable the score was that the judge gave, by the judge's own account."""
-    names = [f"below {_SURENESS[0]:.0%}"]
-    names += [f"{low:.0%} to {high:.0%}" for low, high in pairwise(_SURENESS)]
-    names += [f"{_SURENESS[-1]:.0%} or more"]
+def confidence(judgements: Judgements) -> Spec:
+    """Return the chart of the judge's confidence: its own probability of the score that it gave."""
+    names = [f"below {_CONFIDENCE_LEVELS[0]:.0%}"]
+    names += [f"{low:.0%} to {high:.0%}" for low, high in pairwise(_CONFIDENCE_LEVELS)]
+    names += [f"{_CONFIDENCE_LEVELS[-1]:.0%} or more"]
     values = []
     for place, aspect in enumerate(judgements.rubric.aspects):
-        sure = judgements.columns.sure[place]
-        sure = sure[~np.isnan(sure)]
-        classes = np.searchsorted(_SURENESS, sure, side="right")
+        confidence = judgements.columns.confidence[place]
+        confidence = confidence[~np.isnan(confidence)]
+        classes = np.searchsorted(_CONFIDENCE_LEVELS, confidence, side="right")
         for rank, name in enumerate(names):
             count = int((classes == rank).sum())
             if count:
                 values.append(
                     {
                         "aspect": aspect, "rank": rank, "class": name, "n": count,
-                        "share": round(count / len(sure), 4),
+                        "share": round(count / len(confidence), 4),
                     }
                 )  # fmt: skip
     return {
-        "description": "How sure the judge was of the scores it gave, for each aspect",
+        "description": "Confidence of the judge in its scores, for each aspect",
         "height": 24 * len({each["aspect"] for each in values}),
         "data": {"values": values},
         "mark": {"type": "bar"},
@@ -165,8 +165,9 @@ def sureness(judgements: Judgements) -> Spec:
 
 
 def length_against_score(judgements: Judgements) -> Spec:
-    """The overall score of judgements against the length of their candidate: a sample of them as points, and
-    the mean of all, in twelve parts by length (fewer, where there are few)."""
+    """Return the chart of overall score against candidate length.
+
+    Points are a sample of the judgements; the line is the mean of all, in up to twelve groups by length."""
     columns, scale = judgements.columns, judgements.rubric.scale
     overall = columns.overall
     known = np.flatnonzero((columns.length >= 0) & ~np.isnan(overall))

@@ -179,17 +179,18 @@ def _length_lead(rankings: Sequence[Ranking]) -> str:
 
 def _figures(judgements: Judgements, means: Any) -> dict[str, list[dict[str, Any]]]:
     columns, aspects = judgements.columns, judgements.rubric.aspects
-    figures: dict[str, list[dict[str, Any]]] = {"radar": [], "distribution": [], "expected": [], "sureness": []}
+    sections = ("radar", "distribution", "expected", "confidence")
+    figures: dict[str, list[dict[str, Any]]] = {section: [] for section in sections}
     if means and sum(all(aspect in own for own in means.values()) for aspect in aspects) > 2:
         figures["radar"].append(_figure(None, radar(judgements, means), mode="vega"))
     if means:
         for place, aspect in enumerate(aspects):
             figures["distribution"].append(_figure(aspect, charts.distribution(judgements, place)))
-    if not np.isnan(columns.sure).all():
+    if not np.isnan(columns.confidence).all():
         for place, aspect in enumerate(aspects):
             figures["expected"].append(_figure(aspect, charts.expected_against_integer(judgements, place)))
         title = "Probability of the score that was given"
-        figures["sureness"].append(_figure(title, charts.sureness(judgements)))
+        figures["confidence"].append(_figure(title, charts.confidence(judgements)))
     if ((columns.length >= 0) & ~np.isnan(columns.overall)).any():
         figures["length"] = [_figure(None, charts.length_against_score(judgements))]
     return figures
@@ -249,23 +250,23 @@ def _audit_tables(file: Path | None) -> dict[str, Any] | None:
         raise UsageError(f"--audit {file}: {error.strerror}") from None
     except ValueError:
         raise UsageError(f"--audit {file}: not what `localjudge audit --json` prints") from None
-    columns = [("trial", "text"), ("a sound judge", "word"), ("held", "number"), ("verdict", "word")]
+    columns = [("check", "text"), ("a sound judge", "word"), ("held", "number"), ("verdict", "word")]
     columns += [("shift", "estimate"), ("rows", "number"), ("not tested", "word")]
     rows: list[list[Any]] = [
         [
-            f"{trial.name}: {trial.does}",
-            trial.expected,
-            trial.held_text,
-            trial.verdict,
-            _estimate(trial.shift),
-            trial.rows,
-            trial.not_tested,
+            f"{check.name}: {check.does}",
+            check.expected,
+            check.held_text,
+            check.verdict,
+            _estimate(check.shift),
+            check.rows,
+            check.not_tested,
         ]
-        for trial in audit.trials
+        for check in audit.checks
     ]
     moved = [
-        [trial.name, *(_estimate(trial.aspects[aspect].shift) for aspect in audit.aspects)]
-        for trial in audit.trials
+        [check.name, *(_estimate(check.aspects[aspect].shift) for aspect in audit.aspects)]
+        for check in audit.checks
     ]
     halo = [
         [aspect, *(None if each is None else f"{each:.2f}" for each in audit.halo[place])]
@@ -275,8 +276,8 @@ def _audit_tables(file: Path | None) -> dict[str, Any] | None:
     return {
         "leads": audit.leads(),
         "tables": [
-            _table("Trials", columns, rows),
-            _table("Shift of each aspect", [("trial", "text"), *shifts], moved, folded=True),
+            _table("Checks", columns, rows),
+            _table("Shift of each aspect", [("check", "text"), *shifts], moved, folded=True),
             _table("Correlation of the aspects", [("aspect", "text"), *numbers], halo),
         ],
     }

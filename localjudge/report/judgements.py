@@ -48,7 +48,7 @@ class Columns:
         group: int32 (N,), the instruction; equal for rows of equal instruction and reference.
         scores: int16 (A, N), -1 where the row failed.
         expected: float64 (A, N), NaN where it is not known.
-        sure: float64 (A, N), the probability of the score that was given; NaN where it is not known.
+        confidence: float64 (A, N), the probability of the score that was given; NaN where it is not known.
         length: int32 (N,), characters of the candidate; -1 where its text was not found.
         flags: uint8 (N,), `FAILED` and so on.
     """
@@ -57,7 +57,7 @@ class Columns:
     group: NDArray[np.int32]
     scores: NDArray[np.int16]
     expected: NDArray[np.float64]
-    sure: NDArray[np.float64]
+    confidence: NDArray[np.float64]
     length: NDArray[np.int32]
     flags: NDArray[np.uint8]
 
@@ -129,7 +129,7 @@ class Judgements(AbstractContextManager["Judgements"]):
         groups: dict[str, int] = {}
         ids, snippets = [], []
         runs, offsets, series, group = array("h"), array("q"), array("h"), array("i")
-        scores, expected, sure = array("h"), array("d"), array("d")
+        scores, expected, confidence = array("h"), array("d"), array("d")
         length, flags = array("i"), array("B")
         lowest = self.rubric.scale.lowest
         for run, folder in enumerate(self.folders):
@@ -156,7 +156,7 @@ class Judgements(AbstractContextManager["Judgements"]):
                     weights = line[f"{aspect}_probabilities"]
                     scores.append(-1 if failed else score)
                     expected.append(np.nan if mean is None else mean)
-                    sure.append(weights[score - lowest] if weights else np.nan)
+                    confidence.append(weights[score - lowest] if weights else np.nan)
         order = np.argsort(np.asarray(group), kind="stable") if ids else np.array([], np.int64)
         rank, self.series = _by_name(names, run_names(self.folders))
         wide = (-1, len(aspects))
@@ -169,7 +169,7 @@ class Judgements(AbstractContextManager["Judgements"]):
             group=np.asarray(group, np.int32)[order],
             scores=np.asarray(scores, np.int16).reshape(wide)[order].T,
             expected=np.asarray(expected).reshape(wide)[order].T,
-            sure=np.asarray(sure).reshape(wide)[order].T,
+            confidence=np.asarray(confidence).reshape(wide)[order].T,
             length=np.asarray(length, np.int32)[order],
             flags=np.asarray(flags, np.uint8)[order],
         )

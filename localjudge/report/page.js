@@ -41,9 +41,9 @@
     return;
   }
   const head = JSON.parse(await text("head"));
-  const [series, group, scores, expected, sure, length, flags] = await Promise.all([
+  const [series, group, scores, expected, confidence, length, flags] = await Promise.all([
     ["series", Int16Array], ["group", Int32Array], ["scores", Int16Array], ["expected", Int32Array],
-    ["sure", Int16Array], ["length", Int32Array], ["flags", Uint8Array],
+    ["confidence", Int16Array], ["length", Int32Array], ["flags", Uint8Array],
   ].map(async ([name, Kind]) => new Kind(await bytes(name))));
   const N = head.ids.length, A = head.aspects.length;
   const [lowest, highest] = head.scale;
@@ -88,16 +88,16 @@
     return Array.from({ length: end - begin + 1 }, (_, place) => begin + place);
   }
 
-  const overall = new Float64Array(N), leastSure = new Float64Array(N), spread = new Float64Array(N);
+  const overall = new Float64Array(N), leastConfidence = new Float64Array(N), spread = new Float64Array(N);
   for (let row = 0; row < N; row++) {
     let sum = 0, least = Infinity;
     for (let aspect = 0; aspect < A; aspect++) {
       const mean = ofAspect(expected, aspect, row);
       sum += mean >= 0 ? mean / 1000 : ofAspect(scores, aspect, row);
-      least = Math.min(least, ofAspect(sure, aspect, row));
+      least = Math.min(least, ofAspect(confidence, aspect, row));
     }
     overall[row] = flags[row] & FAILED ? NaN : sum / A;
-    leastSure[row] = least < 0 || flags[row] & FAILED ? NaN : least / 1000;
+    leastConfidence[row] = least < 0 || flags[row] & FAILED ? NaN : least / 1000;
   }
   for (let row = 0; row < N;) {
     const rows = together(row), known = rows.map((each) => overall[each]).filter((value) => !Number.isNaN(value));
@@ -297,7 +297,7 @@
       const mean = ofAspect(expected, aspect, row), score = ofAspect(scores, aspect, row);
       return score < 0 ? NaN : mean >= 0 ? mean / 1000 : score;
     }, true]),
-    ["sure", "Least sure", leastSure, false],
+    ["confidence", "Lowest confidence", leastConfidence, false],
     ["spread", "Systems differ most", spread, true],
     ["length", "Length", (row) => (length[row] < 0 ? NaN : length[row]), true],
   ];

@@ -126,8 +126,9 @@ class _Chunks:
 
 
 def _numbers(judgements: Judgements) -> dict[str, bytes]:
-    """The columns as the page's typed arrays, little-endian; expected scores and sureness in thousandths, what
-    is not known as -1."""
+    """Return the columns as the page's typed arrays, little-endian.
+
+    Expected scores and confidence are in thousandths; -1 means unknown."""
     columns = judgements.columns
 
     def thousandths(values: Any) -> Any:
@@ -138,7 +139,7 @@ def _numbers(judgements: Judgements) -> dict[str, bytes]:
         "group": columns.group.astype("<i4").tobytes(),
         "scores": columns.scores.astype("<i2").tobytes(),
         "expected": thousandths(columns.expected).astype("<i4").tobytes(),
-        "sure": thousandths(columns.sure).astype("<i2").tobytes(),
+        "confidence": thousandths(columns.confidence).astype("<i2").tobytes(),
         "length": columns.length.astype("<i4").tobytes(),
         "flags": columns.flags.tobytes(),
     }

@@ -1,1 +1,1 @@
-"""From input files to rows."""
+"""Read rows from files and from Python objects."""

@@ -1,4 +1,4 @@
-"""From a record of an input to a row: which column is which field, and what makes no row."""
+"""Convert a record of an input to a row: match columns to fields, and reject invalid records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "id": ("id", "row_id", "uid", "example_id", "question_id", "idx"),
     "system": ("system", "generator", "model", "model_name", "model_id"),
 }  # fmt: skip
-"""The names that each field goes by, the first of them being its own."""
+"""Column names recognized for each field; the first is the field's own name."""
 
 
 Columns = Mapping[str, str]
@@ -35,14 +35,14 @@ def _names_of(field: str, columns: Columns) -> tuple[str, ...]:
 
 
 _DEEPEST = 100
-"""The most levels of lists and objects in a record: Python's own parser and writer go not much deeper."""
+"""Limit of nested lists and objects in a record; Python's JSON parser and writer allow little more."""
 
 
 def parse_columns(assignments: Iterable[str]) -> dict[str, str]:
-    """`["candidate=my_col"]` as `{"candidate": "my_col"}`.
+    """Return `["candidate=my_col"]` as `{"candidate": "my_col"}`.
 
     Raises:
-        UsageError: an assignment to no known field, or none at all.
+        UsageError: the field is unknown, or the text is not an assignment.
     """
     columns: dict[str, str] = {}
     for assignment in assignments:
@@ -56,12 +56,12 @@ def parse_columns(assignments: Iterable[str]) -> dict[str, str]:
 
 
 def as_row(record: Record | Row | Failure, source: str, columns: Columns | None = None) -> Row | Failure:
-    """A record as a row, or why it is none.
+    """Return a record as a row, or as a failure with the reason.
 
     Args:
-        record: its columns by their names; or what is wrong at this place; or a row, which is checked.
-        source: where it stands.
-        columns: the column of a field, where it goes by a name of its own.
+        record: columns by name; or the reason why there is no record; or a row, which is checked.
+        source: its place in the input, such as `answers.jsonl:17`.
+        columns: the column of each field whose column has a custom name.
     """
     if isinstance(record, Failure):
         return record
@@ -81,14 +81,14 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
         if len(candidates) > 1 and field in ("instruction", "reference", "candidate"):
             return unreadable(
                 source,
-                f"{' and '.join(map(repr, candidates))} may each be the {field}; "
-                f"say which with --column {field}={candidates[0]}",
+                f"{' and '.join(map(repr, candidates))} are both possible columns for the {field}; "
+                f"choose one with --column {field}={candidates[0]}",
                 record,
             )
         if candidates:
             taken[field] = candidates[0]
     texts: dict[str, Any] = {field: record.get(column) for field, column in taken.items()}
-    # NaN is how a table says that there is no value.
+    # In a table, NaN means that there is no value.
     texts = {field: None if isinstance(text, float) and text != text else text for field, text in texts.items()}
     for field in ("id", "system"):
         if isinstance(texts.get(field), int | float):
@@ -96,7 +96,7 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
                 texts[field] = str(texts[field])
             except ValueError as error:
                 return unreadable(source, f"{taken[field]!r}, the {field}, is too large a number: {error}")
-    problem = _problem(texts, taken, record)
+    problem = _invalid_text(texts, taken, record)
     identity = texts.get("id") or None
     identity = identity if isinstance(identity, str) else None
     if problem:
@@ -128,14 +128,14 @@ def _is_deeper(record: Any, most: int) -> bool:
 
 
 def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns as JSON in UTF-8 can hold them: dates as text, no NaN, no lone surrogates."""
+    """Return the columns in a form that UTF-8 JSON can hold: dates as text, no NaN, no lone surrogates."""
     text = json.dumps(columns, ensure_ascii=False, default=str)
     text = text.encode("utf-8", "replace").decode()
     return cast(dict[str, Any], json.loads(text, parse_constant=lambda _: None))
 
 
-def _problem(texts: Mapping[str, Any], taken: Mapping[str, str], record: Mapping[str, Any]) -> str | None:
-    """Why these texts make no row."""
+def _invalid_text(texts: Mapping[str, Any], taken: Mapping[str, str], record: Mapping[str, Any]) -> str | None:
+    """Return the reason why these texts are not a row; None if they are."""
     for field in ("instruction", "candidate"):
         if field not in texts or taken[field] not in record:
             known = ", ".join(map(str, list(record)[:12]))
@@ -157,7 +157,7 @@ def _lone_surrogate(text: str) -> str | None:
         text.encode()
     except UnicodeEncodeError as error:
         code = ord(text[error.start])
-        # CSV is decoded so that a byte that is not UTF-8 becomes U+DC80 to U+DCFF.
+        # The CSV decoder turns a byte that is not UTF-8 into U+DC80 to U+DCFF.
         if 0xDC80 <= code <= 0xDCFF:
             return f"a byte that is not UTF-8 (0x{code - 0xDC00:02X}) at character {error.start + 1}"
         return f"a lone surrogate (U+{code:04X}) at character {error.start + 1}"
@@ -167,10 +167,10 @@ def _lone_surrogate(text: str) -> str | None:
 def unreadable(
     source: str, problem: str, record: Any = None, identity: str | None = None, system: Any = None
 ) -> Failure:
-    """The failure of a row that makes no sense where it stands; its key follows from its place and content."""
+    """Return the failure of a row that cannot be read; its key depends on its place and content."""
     try:
         content = json.dumps([source, problem, record], sort_keys=True, default=str)
-    except (TypeError, ValueError, RecursionError):  # a record of Python's own that JSON cannot hold
+    except (TypeError, ValueError, RecursionError):  # a Python object that JSON cannot hold
         content = json.dumps([source, problem])
     key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     if identity is None or _lone_surrogate(identity):

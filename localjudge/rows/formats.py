@@ -1,8 +1,8 @@
-"""Formats of rows: the records in a stream of JSON lines, in a CSV or Parquet file, or in a table in memory.
+"""Formats of rows: records in JSON lines, in a CSV or Parquet file, or in a table in memory.
 
-A record is a mapping of column names to values, or the reason why it cannot be read. Records stream, and one
-that is larger than `most_bytes` is skipped without being held in memory: no line of a broken or hostile file
-decides how much memory the reading takes.
+A record is a mapping of column names to values, or the reason why it cannot be read. Records are
+streamed. A record larger than `most_bytes` is skipped without being held in memory, so a broken or hostile file
+cannot exhaust the memory.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ Record = Mapping[str, Any] | str
 """The columns of a record, or the reason why it cannot be read."""
 
 MAX_ROW_BYTES = 8_000_000
-"""The default limit of a row: about two million tokens, for which the tokenizer takes 1 GB of memory."""
+"""Default limit of a row: about two million tokens, for which the tokenizer takes 1 GB of memory."""
 
-# Errors of a file that ends early or is damaged.
+# Errors from a file that is truncated or damaged.
 _DAMAGED = (EOFError, OSError, zlib.error)
 
 
@@ -35,11 +35,11 @@ def too_large(most_bytes: int) -> str:
 
 
 def _unreadable_from_here(error: Exception) -> str:
-    return f"the file cannot be read on from here: {error}"
+    return f"the rest of the file cannot be read: {error}"
 
 
 def read_jsonl(stream: BinaryIO, most_bytes: int) -> Iterator[tuple[int, Record]]:
-    """Records of JSON lines, each with the number of its line; blank lines are skipped."""
+    """Yield the records of JSON lines with their line numbers; skip blank lines."""
     number = 0
     try:
         while line := stream.readline(most_bytes + len(b"\r\n")):
@@ -62,18 +62,18 @@ def _parse_json(line: bytes) -> Record:
     except json.JSONDecodeError as error:
         return f"not JSON: {error.msg} at column {error.colno}"
     except (ValueError, RecursionError) as error:
-        return f"not JSON that can be read: {error}"
+        return f"JSON that Python cannot parse: {error}"
     return record if isinstance(record, dict) else "not a JSON object with named fields"
 
 
 def read_csv(stream: BinaryIO, delimiter: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
-    """Records of a CSV file with a header, each with the number of the line on which it begins.
+    """Yield the records of a CSV file with a header, each with the number of its first line.
 
     A quote that is never closed makes one record of all the lines after it. Each of those lines is reported as
-    unreadable: no line is lost, and no part of a quoted text is taken for a row.
+    unreadable: no line is lost, and no part of a quoted text becomes a row.
     """
     csv.field_size_limit(2**31 - 1)
-    # A byte that is not UTF-8 becomes a lone surrogate, which the check of a row's texts finds.
+    # A byte that is not UTF-8 becomes a lone surrogate, which `columns` rejects.
     with io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="") as text:
         lines = _CsvLines(text, delimiter, most_bytes)
         reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -94,13 +94,13 @@ def read_csv(stream: BinaryIO, delimiter: str, most_bytes: int) -> Iterator[tupl
                 yield number, too_large(most_bytes) if is_large else f"not CSV: {error}"
                 if not is_whole:
                     for inner in filter(number.__lt__, lines.of_record()):
-                        yield inner, f"part of the record that begins at line {number} and cannot be read"
+                        yield inner, f"part of the record that begins at line {number}, which cannot be read"
                 header = header or []
                 continue
             if not fields:
                 continue
             if header is None:
-                header, repeated = fields, _repeated(fields)
+                header, repeated = fields, _repeated_name(fields)
             elif len(fields) != len(header):
                 yield number, f"{len(fields)} fields, where the header has {len(header)}"
             elif repeated is not None:
@@ -114,11 +114,11 @@ class _TooLargeError(Exception):
 
 
 class _CsvLines(Iterator[str]):
-    """Lines of a CSV file, as `csv.reader` asks for them.
+    """The lines of a CSV file, for `csv.reader`.
 
     Attributes:
         number: the number of the last line that was read, from 1.
-        damage: the error that ended the lines before the end of the file.
+        damage: the error that stopped the reading before the end of the file.
     """
 
     def __init__(self, stream: TextIO, delimiter: str, most_bytes: int) -> None:
@@ -136,7 +136,7 @@ class _CsvLines(Iterator[str]):
         self._bytes = 0
 
     def of_record(self) -> Iterable[int]:
-        """Numbers of the lines of the record in progress, without blank ones up to the limit of its size."""
+        """Return the line numbers of the record in progress; blank lines within the size limit are left out."""
         return chain(self._numbers, self._skipped)
 
     def __next__(self) -> str:
@@ -152,7 +152,7 @@ class _CsvLines(Iterator[str]):
         return piece
 
     def skip_record(self) -> bool:
-        """Read to the end of the record in progress, and keep none of it. Return whether it is well-formed."""
+        """Skip to the end of the record in progress. Return whether it is well-formed."""
         state = "start"  # of a field; or "plain", "quoted", or "closed" after a quote that may end the field
         pieces, self._pieces = iter(self._pieces), []
         first = self.number + 1
@@ -178,10 +178,10 @@ class _CsvLines(Iterator[str]):
         return state != "quoted"
 
     def _read(self, most: int) -> str:
-        """A line, or the next part of one that has more characters than `most`; empty at the end."""
+        """Return a line, or the next part of a line longer than `most` characters; empty at the end."""
         try:
             piece = "" if self.damage else self._stream.readline(most)
-            if piece == "\n" and self._last[-1:] == "\r":  # the limit came between the halves of a line's end
+            if piece == "\n" and self._last[-1:] == "\r":  # the limit split a \r\n
                 piece = self._stream.readline(most)
         except _DAMAGED as error:
             piece, self.damage = "", error
@@ -192,7 +192,7 @@ class _CsvLines(Iterator[str]):
 
 
 def read_parquet(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
-    """Records of a Parquet file, each with its number, from 1."""
+    """Yield the records of a Parquet file with their numbers, from 1."""
     import pyarrow
     import pyarrow.parquet
 
@@ -210,8 +210,8 @@ def read_parquet(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
 
 
 def arrow_records(batch: Any, most_bytes: int | None = None) -> Iterator[Record]:
-    """Records of a `pyarrow.RecordBatch`; a value that Python has no type for becomes text."""
-    if (repeated := _repeated(batch.schema.names)) is not None:
+    """Yield the records of a `pyarrow.RecordBatch`; a value without a Python type becomes text."""
+    if (repeated := _repeated_name(batch.schema.names)) is not None:
         yield from [f"two columns have the name {repeated!r}"] * batch.num_rows
         return
     if most_bytes is None or batch.nbytes <= most_bytes:
@@ -225,7 +225,7 @@ def arrow_records(batch: Any, most_bytes: int | None = None) -> Iterator[Record]
 
 
 def _row_bytes(row: Any) -> int:
-    # A slice of a dictionary array counts the whole dictionary.
+    # The size of a slice of a dictionary array includes the whole dictionary.
     return sum(
         (column.dictionary_decode() if hasattr(column, "dictionary_decode") else column).nbytes
         for column in row.columns
@@ -233,35 +233,37 @@ def _row_bytes(row: Any) -> int:
 
 
 def _values(column: Any) -> list[Any]:
-    # Python's own types have no nanoseconds, and pyarrow would then load pandas where it is installed.
+    # Python's types have no nanoseconds; for these pyarrow would import pandas if it is installed.
     if "[ns" not in str(column.type):
         try:
             return list(column.to_pylist())
         except _NOT_IN_PYTHON:
             pass
-    return [_value(scalar) for scalar in column]
+    return [_python_value(scalar) for scalar in column]
 
 
 # Errors of pyarrow for text that is not UTF-8, dates out of range, unknown time zones.
 _NOT_IN_PYTHON = (ArithmeticError, LookupError, NotImplementedError, TypeError, ValueError)
 
 
-def _value(scalar: Any) -> Any:
-    """An Arrow scalar in Python; nested values one by one, and as text what Python has no type for."""
+def _python_value(scalar: Any) -> Any:
+    """Return an Arrow scalar as a Python value; a value without a Python type becomes text."""
     import pyarrow
 
     kind = scalar.type
     if not scalar.is_valid:
         return None
     if isinstance(scalar, pyarrow.MapScalar):
-        return [[_value(each[0]), _value(each[1])] for each in scalar.values]
+        return [[_python_value(each[0]), _python_value(each[1])] for each in scalar.values]
     if isinstance(scalar, pyarrow.ListScalar):
-        return [_value(each) for each in scalar.values]
+        return [_python_value(each) for each in scalar.values]
     if isinstance(scalar, pyarrow.StructScalar):
-        pairs = [(kind.field(place).name, _value(scalar[place])) for place in range(kind.num_fields)]
-        return dict(pairs) if _repeated(name for name, _ in pairs) is None else [list(pair) for pair in pairs]
+        pairs = [(kind.field(place).name, _python_value(scalar[place])) for place in range(kind.num_fields)]
+        return (
+            dict(pairs) if _repeated_name(name for name, _ in pairs) is None else [list(pair) for pair in pairs]
+        )
     if isinstance(inner := getattr(scalar, "value", None), pyarrow.Scalar):  # dictionary, extension, union
-        return _value(inner)
+        return _python_value(inner)
     try:
         return _without_nanoseconds(scalar).as_py()
     except _NOT_IN_PYTHON:
@@ -274,10 +276,10 @@ def _value(scalar: Any) -> Any:
 
 
 def _without_nanoseconds(scalar: Any) -> Any:
-    """The scalar in microseconds.
+    """Return the scalar in microseconds.
 
     Raises:
-        ValueError: it is not a whole number of them.
+        ValueError: it is not a whole number of microseconds.
     """
     import pyarrow
 
@@ -289,7 +291,7 @@ def _without_nanoseconds(scalar: Any) -> Any:
     return scalar.cast(pyarrow.duration("us") if pyarrow.types.is_duration(kind) else pyarrow.time64("us"))
 
 
-def _repeated(names: Iterable[str]) -> str | None:
+def _repeated_name(names: Iterable[str]) -> str | None:
     """Return the first name that occurs twice."""
     seen: set[str] = set()
     for name in names:
@@ -300,15 +302,15 @@ def _repeated(names: Iterable[str]) -> str | None:
 
 
 def table_records(table: object) -> Iterator[Record] | None:
-    """Records of a pandas or Polars DataFrame or of an Arrow table; None for anything else.
+    """Return the records of a pandas or Polars DataFrame or of an Arrow table; None for anything else.
 
     Raises:
-        UsageError: a table with two columns of the same name, or a Polars query that has not been run.
+        UsageError: two columns have the same name, or it is a Polars query that has not been run.
     """
-    # Who has a table has imported its library.
+    # A caller with a table has already imported its library.
     pandas, polars, pyarrow = (sys.modules.get(name) for name in ("pandas", "polars", "pyarrow"))
     if pandas and isinstance(table, pandas.DataFrame):
-        if (repeated := _repeated(map(str, table.columns))) is not None:
+        if (repeated := _repeated_name(map(str, table.columns))) is not None:
             raise UsageError(f"rows: two columns of the DataFrame have the name {repeated!r}; rename one")
         return _pandas_records(table)
     if polars and isinstance(table, polars.LazyFrame):
@@ -316,7 +318,7 @@ def table_records(table: object) -> Iterator[Record] | None:
     if polars and isinstance(table, polars.DataFrame):
         return (record for record in table.iter_rows(named=True))
     if pyarrow and isinstance(table, pyarrow.Table | pyarrow.RecordBatch):
-        if (repeated := _repeated(table.schema.names)) is not None:
+        if (repeated := _repeated_name(table.schema.names)) is not None:
             raise UsageError(f"rows: two columns of the table have the name {repeated!r}; rename one")
         batches = table.to_batches(max_chunksize=256) if isinstance(table, pyarrow.Table) else [table]
         return (record for batch in batches for record in arrow_records(batch))

@@ -1,8 +1,8 @@
-"""Reading rows: from files, whatever their columns are called, and from a program's own dicts and tables.
+"""Read rows from files with common column names, and from dicts and tables of a Python program.
 
-Rows stream: memory does not grow with their number, and the size of a row is limited. A row that cannot be
-read ends as a `Failure` that names its file and line, and the next rows are read. A file that cannot be opened,
-or that lacks a column, stops the reading before it starts.
+Rows are streamed: memory does not grow with their number, and the size of a row is limited. A row that cannot
+be read becomes a `Failure` that names its file and line, and reading continues. A file that cannot be opened or
+lacks a column is reported before any row is judged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from localjudge.system.requirements import require
 EXAMPLES = "examples"
 STDIN = "-"
 FILENAME = "@filename"
-"""The column that holds the name of a row's file, without its folder and its kind."""
+"""Column with the name of a row's file, without folder and suffix."""
 
 
 _RECORDS_CHECKED = 100
@@ -33,10 +33,10 @@ _COLUMNS_NAMED = 12
 
 
 def find_inputs(names: Sequence[str]) -> list[str]:
-    """The files that the names and globs mean, in their order; `-` is stdin, `examples` ships.
+    """Return the files that names and globs match, in order; `-` is stdin, `examples` the included rows.
 
     Raises:
-        UsageError: there is no such file, or nothing to read it with.
+        UsageError: there is no such file, or the package that reads it is missing.
     """
     found: list[str] = []
     for name in names:
@@ -50,7 +50,7 @@ def find_inputs(names: Sequence[str]) -> list[str]:
         for match in matches:
             path = Path(match)
             if path.is_dir():
-                raise UsageError(f"{match}: a folder; name its files, for instance {match.rstrip('/')}/*.jsonl")
+                raise UsageError(f"{match}: is a folder; name its files, such as {match.rstrip('/')}/*.jsonl")
             try:
                 if path.is_file() or not path.exists():  # opening a pipe would take its writer's rows
                     path.open("rb").close()
@@ -68,19 +68,19 @@ def find_inputs(names: Sequence[str]) -> list[str]:
 def check_inputs(files: Iterable[str], columns: Columns, *, needs_reference: bool) -> list[str]:
     """Read the beginning of each file, so that a wrong column is found before a model is loaded.
 
-    Rows of one file may differ: a field is missing where none of the first hundred records has a column for it.
-    Standard input and pipes can be read only once, and are left alone.
+    Rows of one file may differ: a field is missing if none of the first hundred records has a column for it.
+    Standard input and pipes can be read only once, so they are not checked.
 
     Args:
         files: the result of `find_inputs`.
-        columns: the column of a field, where it goes by a name of its own.
+        columns: the column of each field whose column has a custom name.
         needs_reference: whether the rubric judges against a reference.
 
     Returns:
-        The files that hold no rows, where another file may.
+        The files without rows, if another file may have some.
 
     Raises:
-        UsageError: a file lacks columns, all of which the message names; or no file holds a row.
+        UsageError: a file lacks columns (the message names all of them), or no file has a row.
     """
     files = list(files)
     required = ["instruction", "candidate", *(["reference"] if needs_reference else [])]
@@ -104,7 +104,7 @@ def check_inputs(files: Iterable[str], columns: Columns, *, needs_reference: boo
         elif known and missing:
             raise UsageError(_lacks(name, missing, list(known), columns))
     if files and len(empty) == len(files):
-        raise UsageError(f"{', '.join(empty)}: holds no rows")
+        raise UsageError(f"{', '.join(empty)}: holds no rows; give a file with at least one")
     return empty
 
 
@@ -122,15 +122,15 @@ def _lacks(name: str, missing: Sequence[str], known: Sequence[str], columns: Col
 def read_rows(
     inputs: Iterable[str], columns: Columns | None = None, max_row_bytes: int = MAX_ROW_BYTES
 ) -> Iterator[Row | Failure]:
-    """Every row of the inputs, or why it is none.
+    """Yield every row of the inputs, or a failure with the reason.
 
     Args:
-        inputs: what `find_inputs` gave.
-        columns: the column of a field, where it goes by a name of its own.
-        max_row_bytes: the largest row that is read; a larger one is a failure.
+        inputs: the result of `find_inputs`.
+        columns: the column of each field whose column has a custom name.
+        max_row_bytes: size limit of a row in bytes; a larger row is a failure.
     """
     for name in inputs:
-        # A file's name may be no UTF-8, and then could not be written down.
+        # A file name that is not UTF-8 could not be written to the run.
         place = "stdin" if name == STDIN else name.encode("utf-8", "replace").decode()
         known = {FILENAME: _stem(place)} if columns and FILENAME in columns.values() else {}
         for number, record in read_records(name, max_row_bytes):
@@ -139,13 +139,13 @@ def read_rows(
 
 
 def given_rows(rows: object) -> Iterator[Row | Failure]:
-    """Rows as a program has them: dicts, `Row`s, or a pandas, Polars or Arrow table.
+    """Yield rows from Python objects: dicts, `Row`s, or a pandas, Polars or Arrow table.
 
     Raises:
-        UsageError: it is a single row, or nothing that holds rows.
+        UsageError: the argument is a single row, or not a collection of rows.
     """
     if isinstance(rows, Mapping | Row):
-        raise UsageError("rows: a single row; write score([row])")
+        raise UsageError("rows: is a single row; write score([row])")
     if isinstance(rows, str | bytes | Path):
         raise UsageError(
             f"rows: a {type(rows).__name__}; to read a file, write score(read_rows([{str(rows)!r}]))"
@@ -169,7 +169,7 @@ def _stem(place: str) -> str:
 
 
 def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES) -> Iterator[tuple[int, Record]]:
-    """What stands in one of the files that `find_inputs` gave, each with its line (in Parquet, its number)."""
+    """Yield the records of a file that `find_inputs` returned, each with its line (Parquet: its number)."""
     kind = _kind(name)
     if kind == "parquet":
         yield from read_parquet(name, max_row_bytes)
@@ -190,7 +190,7 @@ def _kind(name: str) -> str:
     if name.endswith(".parquet"):
         require(name, "parquet")
         return "parquet"
-    raise UsageError(f"{name}: of no known kind; rows come as .jsonl, .jsonl.gz, .csv, .tsv or .parquet")
+    raise UsageError(f"{name}: unknown format; use .jsonl, .jsonl.gz, .csv, .tsv or .parquet")
 
 
 def _open(name: str) -> BinaryIO:

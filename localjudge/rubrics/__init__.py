@@ -1,1 +1,1 @@
-"""What is asked of a judge: the prompt's template, the aspects and the scale."""
+"""Rubrics: the prompt template, the aspects and the scale."""

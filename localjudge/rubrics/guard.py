@@ -1,7 +1,7 @@
-"""The guarded prompt: fences that a field cannot close, nothing that cannot be seen, and one line that says so.
+"""The guarded prompt: fences that a field cannot close, visible characters only, and a notice for the judge.
 
-By default a prompt is its authors' template, byte for byte, and a response that holds a code fence closes the
-template's own. The guard is for rows that may try to.
+Without the guard, a prompt is the authors' template byte for byte, and a response that contains a code fence
+can close the template's fence. The guard protects against rows that try to do so.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NOTICE = (
 )
 _FENCED = re.compile(r"^(`{3,})([^\n`]*)\n\{\$([^{}]*)\}\n\1(?!`)", re.MULTILINE)
 _BACKTICKS = re.compile("`+")
-# What shows nothing: control characters but tabs and the ends of lines; Unicode's Default_Ignorable_Code_Point
+# Invisible characters: control characters except tabs and line ends; Unicode's Default_Ignorable_Code_Point
 # (DerivedCoreProperties, Unicode 16); line and paragraph separators, annotation marks, the empty Braille cell.
 _INVISIBLE = re.compile(
     "(?:(?!\r\n)[\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
@@ -23,20 +23,21 @@ _INVISIBLE = re.compile(
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff])"
 )
 _RUN = re.compile(f"({_INVISIBLE.pattern})(?:(?!\r\n)\\1)*")
-# They join and dress emoji and letters of many scripts, and are left where they can: once, after such a one.
+# Joiners and variation selectors for emoji and many scripts; they stay if they occur once after such a
+# character.
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 
 
 def unfenced(template: str) -> list[str]:
-    """The fields of a template that stand in no fence of their own, to which the guard could do nothing."""
+    """Return the fields of a template without a fence of their own, which the guard cannot protect."""
     return re.findall(r"\{\$([^{}]*)\}", _FENCED.sub("", template))
 
 
 def guarded(template: str, fields: Mapping[str, str]) -> str:
-    """The template filled in one pass, guarded.
+    """Fill the template in one pass and guard its fields.
 
     Args:
-        template: each of its placeholders alone in a fence of backticks.
+        template: a template in which each placeholder is alone in a fence of backticks.
         fields: the text of each placeholder.
     """
 
@@ -50,7 +51,7 @@ def guarded(template: str, fields: Mapping[str, str]) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with invisible characters as code points, runs of one counted: `<U+200B>`, `<U+E0041 x3>`."""
+    """Return the text with invisible characters as code points and a count: `<U+200B>`, `<U+E0041 x3>`."""
 
     def shown(run: re.Match[str]) -> str:
         count, before = len(run[0]), text[run.start() - 1 : run.start()]

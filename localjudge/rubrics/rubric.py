@@ -7,20 +7,20 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
     aspects = ["warmth", "tact"]
     scale = { lowest = 1, highest = 10 }
 
-    [answer]                    # the words of the answer's keys; these are the defaults
+    [answer]                    # the keys of the answer; these are the defaults
     rationale = "rationale"
     scores = "scores"
 
-    [answer.aspects]            # only where an aspect's key differs from its name
+    [answer.aspects]            # only for an aspect whose key differs from its name
     warmth = "Warmth"
 
     [prompt]
-    empty_candidate = "judge"   # or "fail": an empty candidate then ends as a failure
-    guard = false               # or true: fields cannot leave their fences, and nothing in them is invisible
+    empty_candidate = "judge"   # or "fail": an empty candidate becomes a failure
+    guard = false               # or true: fields stay in their fences and show invisible characters
     template = '''
     … {$instruction} … {$reference} … {$candidate} …'''
 
-A template without `{$reference}` makes a rubric that needs no reference.
+A rubric whose template has no `{$reference}` needs no reference.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ FIELDS = ("instruction", "reference", "candidate")
 
 _PLACEHOLDER = re.compile(r"\{\$([^{}]*)\}")
 _ASPECT = re.compile(r"[a-z][a-z0-9_]*")
-# What may stand unescaped in a JSON string, and reads back as itself.
+# Characters that a JSON string can hold without an escape.
 _KEY = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f]+')
-# Each byte of fixed text is a state of the answer's grammar; building a table takes the cube of their number.
+# Each byte of fixed text is a state of the answer's grammar; the time to build a table grows with the cube.
 _LONGEST_NAME, _MOST_FIXED_BYTES = 64, 1000
 
 
-class _Part(BaseModel):
+class _RubricPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Scale(_Part):
+class Scale(_RubricPart):
     """Whole numbers from `lowest` to `highest`, both included."""
 
     lowest: int
@@ -68,31 +68,31 @@ class Scale(_Part):
         return tuple(range(self.lowest, self.highest + 1))
 
 
-class AnswerKeys(_Part):
-    """The words of the answer's keys."""
+class AnswerKeys(_RubricPart):
+    """The keys of the answer."""
 
     rationale: str = "rationale"
     scores: str = "scores"
     aspects: dict[str, str] = Field(default_factory=dict)
 
 
-class Template(_Part):
-    """The template, whether an empty candidate is a response like any other, and whether fields are guarded."""
+class Template(_RubricPart):
+    """The template, how to treat an empty candidate, and whether fields are guarded."""
 
     template: str
     empty_candidate: Literal["judge", "fail"] = "judge"
     guard: bool = False
 
 
-class Answer(_Part):
+class Answer(_RubricPart):
     """A judge's answer: its rationale, and an integer score for each aspect in the rubric's order."""
 
     rationale: str
     scores: dict[str, int]
 
 
-class Rubric(_Part):
-    """Template, ordered aspects and scale. `Rubric.load` reads one; a broken one raises `RubricError`."""
+class Rubric(_RubricPart):
+    """Template, ordered aspects and scale. `Rubric.load` reads a rubric and checks it."""
 
     name: str
     description: str = ""
@@ -103,14 +103,14 @@ class Rubric(_Part):
 
     @classmethod
     def load(cls, name_or_file: str | Path = DEFAULT_RUBRIC, *, guard: bool = False) -> Self:
-        """The rubric that ships under this name, or that this TOML file holds.
+        """Return the included rubric of this name, or the rubric in this TOML file.
 
         Args:
-            name_or_file: its name or file.
+            name_or_file: the name of an included rubric, or a file.
             guard: guard the fields, even if the file does not say so.
 
         Raises:
-            RubricError: no such rubric, an unreadable file, or one that does not hold together.
+            RubricError: there is no such rubric, the file cannot be read, or it is inconsistent.
         """
         shipped = files("localjudge") / "rubrics" / f"{name_or_file}.toml"
         where = str(name_or_file)
@@ -122,7 +122,7 @@ class Rubric(_Part):
             document = tomllib.loads(raw.decode("utf-8"))
         except FileNotFoundError:
             raise RubricError(
-                f"rubric {where}: no such file, and no rubric of this name ships; "
+                f"rubric {where}: no such file, and no included rubric of this name; "
                 f"give a TOML file or one of {', '.join(shipped_rubrics())}"
             ) from None
         except OSError as error:
@@ -142,31 +142,31 @@ class Rubric(_Part):
             raise RubricError(f"rubric {where}: {place + ': ' if place else ''}{message}") from None
 
     @model_validator(mode="after")
-    def _holds_together(self) -> Self:
+    def _check_consistency(self) -> Self:
         if not self.aspects:
             raise ValueError("aspects: name at least one aspect")
-        _without_twins("aspects", self.aspects)
+        _refuse_duplicates("aspects", self.aspects)
         for aspect in self.aspects:
             if len(aspect) > _LONGEST_NAME:
                 raise ValueError(
                     f"aspects: {aspect[:20]!r}… has {len(aspect)} characters; use at most {_LONGEST_NAME}"
                 )
             if not _ASPECT.fullmatch(aspect):
-                raise ValueError(f"aspects: {aspect!r} is no column name; use a-z, 0-9 and _, a letter first")
+                raise ValueError(f"aspects: {aspect!r} is not a column name; use a-z, 0-9, _, a letter first")
             if aspect in RESERVED_COLUMNS or aspect.endswith(("_expected", "_probabilities")):
                 raise ValueError(f"aspects: {aspect!r} is the name of another column; choose another")
         if not self.scale.lowest < self.scale.highest:
             raise ValueError(
-                f"scale: {self.scale.lowest} to {self.scale.highest} leaves no choice; "
+                f"scale: {self.scale.lowest} to {self.scale.highest} has fewer than two values; "
                 "highest must be above lowest"
             )
         if self.scale.lowest < 0 or self.scale.highest > 1000:
             raise ValueError("scale: use whole numbers from 0 to 1000")
         for aspect in self.answer.aspects:
             if aspect not in self.aspects:
-                raise ValueError(f"answer.aspects: {aspect!r} is not among the aspects")
-        _without_twins("answer", (self.answer.rationale, self.answer.scores))
-        _without_twins("answer.aspects", self.aspect_keys.values())
+                raise ValueError(f"answer.aspects: {aspect!r} is not one of the aspects")
+        _refuse_duplicates("answer", (self.answer.rationale, self.answer.scores))
+        _refuse_duplicates("answer.aspects", self.aspect_keys.values())
         keys = (self.answer.rationale, self.answer.scores, *self.aspect_keys.values())
         for key in keys:
             if len(key) > _LONGEST_NAME:
@@ -177,21 +177,20 @@ class Rubric(_Part):
                 raise ValueError(f"answer: the key {key!r} must be text without quotes and backslashes")
         if (size := sum(len(f'"{key}":"",'.encode()) for key in keys)) > _MOST_FIXED_BYTES:
             raise ValueError(
-                f"answer: {len(keys)} keys and what is between them take {size} bytes, more than "
+                f"answer: {len(keys)} keys and the text between them take {size} bytes, more than "
                 f"{_MOST_FIXED_BYTES}; use fewer aspects or shorter keys"
             )
         used = _PLACEHOLDER.findall(self.prompt.template)
         for field in used:
             if field not in FIELDS:
                 known = ", ".join(f"{{${name}}}" for name in FIELDS)
-                raise ValueError(f"prompt.template: unknown placeholder {{${field}}}; there are {known}")
+                raise ValueError(f"prompt.template: unknown placeholder {{${field}}}; use {known}")
         for field in ("instruction", "candidate"):
             if field not in used:
-                raise ValueError(f"prompt.template: placeholder {{${field}}} is missing")
+                raise ValueError(f"prompt.template: placeholder {{${field}}} is missing; add it")
         if self.prompt.guard and (bare := unfenced(self.prompt.template)):
             raise ValueError(
-                f"prompt.template: to be guarded, {{${bare[0]}}} must stand on a line of its own between "
-                "lines of ```"
+                f"prompt.template: for guard, {{${bare[0]}}} must be on a line of its own between lines of ```"
             )
         return self
 
@@ -206,7 +205,7 @@ class Rubric(_Part):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything in the rubric that can move a score, in hex."""
+        """SHA-256 of everything in the rubric that can change a score, in hex."""
         decisive = self.model_dump(mode="json", exclude={"name", "description"})
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
@@ -217,7 +216,7 @@ class Rubric(_Part):
 
     @property
     def answer_schema(self) -> dict[str, Any]:
-        """The JSON Schema of an answer. Scores are strings, one by one: a range would be lost in decoding."""
+        """JSON Schema of an answer. Scores are listed as strings: decoding would lose a numeric range."""
         values = [str(value) for value in self.scale.values]
         return _object(
             {
@@ -227,14 +226,13 @@ class Rubric(_Part):
         )
 
     def text(self, row: Row) -> str:
-        """What the judge is sent for a row: the template filled in one pass, so that a placeholder inside a
-        field stays as typed.
+        """Return the template filled with a row in one pass; a placeholder inside a field stays as it is.
 
         Raises:
-            ValueError: the rubric does not judge such a row.
+            ValueError: the rubric cannot judge this row.
         """
         if self.needs_reference and row.reference is None:
-            raise ValueError(f"no reference, which the rubric {self.name} asks for")
+            raise ValueError(f"no reference, which the rubric {self.name} needs")
         if not row.candidate and self.prompt.empty_candidate == "fail":
             raise ValueError(f"an empty candidate, which the rubric {self.name} does not judge")
         fields = {name: getattr(row, name) for name in FIELDS}
@@ -246,7 +244,7 @@ class Rubric(_Part):
         """Read an answer.
 
         Raises:
-            ValueError: the text is no answer to this rubric.
+            ValueError: the text is not an answer to this rubric.
         """
         values = {str(value): value for value in self.scale.values}
         try:
@@ -258,16 +256,16 @@ class Rubric(_Part):
             )
             whole = answer.rationale and len(document) == 2 and len(scores) == len(answer.scores)
         except (LookupError, TypeError, RecursionError) as error:
-            raise ValueError(f"no answer to the rubric {self.name}: {error!r}") from None
+            raise ValueError(f"not an answer to the rubric {self.name}: {error!r}") from None
         if not whole:
             raise ValueError(
-                f"no answer to the rubric {self.name}: an empty rationale, or keys besides its own"
+                f"not an answer to the rubric {self.name}: the rationale is empty, or there are extra keys"
             )
         return answer
 
 
 def shipped_rubrics() -> list[str]:
-    """The names of the rubrics in the package."""
+    """Return the names of the rubrics in the package."""
     folder = files("localjudge") / "rubrics"
     return sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
@@ -281,9 +279,9 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _without_twins(place: str, names: Iterable[str]) -> None:
+def _refuse_duplicates(place: str, names: Iterable[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"{place}: {name!r} stands there twice")
+            raise ValueError(f"{place}: {name!r} occurs twice; remove one")
         seen.add(name)

@@ -18,7 +18,7 @@ from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
 
 MANIFEST = "run.json"
-FORMAT = 2
+FORMAT = 3
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -36,8 +36,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         raise RunMismatchError(f"{folder}: no run directory, it has no {MANIFEST}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise RunMismatchError(f"{file}: cannot be read: {error}") from None
-    if not _is_whole(manifest) or manifest["format"] != FORMAT:
-        raise RunMismatchError(f"{file}: not of the format {FORMAT} that this version of localjudge reads")
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    if isinstance(found, int) and found != FORMAT:
+        raise RunMismatchError(
+            f"{file}: has run format {found}, and this version of localjudge reads format {FORMAT}; "
+            "read it with the version that wrote it, or start a new run in another directory"
+        )
+    if not _is_whole(manifest):
+        raise RunMismatchError(
+            f"{file}: not a manifest of run format {FORMAT}, or damaged; "
+            "restore the file, or start a new run in another directory"
+        )
     if manifest["settings"].get("rubric") != _rubric_digest(manifest["rubric"]):
         raise RunMismatchError(
             f"{file}: its rubric is not the one of its settings, which the lines were made with; it was edited"

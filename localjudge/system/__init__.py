@@ -1,1 +1,1 @@
-"""What the machine offers: the terminal, durable files, a cache, installed packages, its memory."""
+"""The machine: terminal, durable files, cache, installed packages, memory."""

@@ -1,4 +1,4 @@
-"""The user's cache: what could be made again. Where it cannot be written, that only costs time."""
+"""The user's cache. It only saves time: everything in it can be computed again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cache_folder() -> Path:
         return Path(shared) / "localjudge"
     try:
         return Path.home() / ".cache" / "localjudge"
-    except RuntimeError:  # a user without a home; a folder that others can write is no place for a cache
+    except RuntimeError:  # a user without a home folder; a cache must not be in a folder that others can write
         return Path(os.devnull) / "localjudge"
 
 
@@ -41,11 +41,11 @@ def recalled(file: Path) -> Path:
 
 
 def keep(file: Path, write: Callable[[Path], object]) -> None:
-    """Put a file into the cache, whole or not at all.
+    """Write a file to the cache, completely or not at all.
 
     Args:
-        file: where it is to be.
-        write: writes it to the path that it is given.
+        file: its path in the cache.
+        write: writes the content to the given path.
     """
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)

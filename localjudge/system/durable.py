@@ -1,7 +1,7 @@
-"""Results that are there whole or not at all, after a power cut too.
+"""Write results completely or not at all, even after a power cut.
 
-Each is written under a scratch name of its own, flushed to the disk and renamed; then the folder, which holds
-the names, is flushed. All that localjudge writes for a user goes this way; only a run's journal is appended to.
+Each result is written under a scratch name, flushed to the disk and renamed; then its folder is flushed. All
+output for users is written in this way, except that a run's journal is appended to.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 
 @contextmanager
 def replacing(target: Path, within: Path | None = None) -> Iterator[Path]:
-    """Give the path to write a file or a folder to; it becomes the target when the block ends without an error.
+    """Yield a scratch path for a file or a folder; it becomes the target if the block ends without an error.
 
     Args:
-        target: a file, which is replaced if it is there; or a folder, which must be new or empty.
-        within: the folder of the scratch, on the target's file system; the default is the target's own.
+        target: a file, which is replaced if it exists; or a folder, which must be new or empty.
+        within: the folder of the scratch path, on the target's file system; default: the target's folder.
 
     Raises:
-        OSError: it cannot be written or renamed. The target is then as it was, and the scratch is removed.
+        OSError: it cannot be written or renamed. The target is unchanged, and the scratch path is removed.
     """
     scratch = (within or target.parent) / f".{target.name}.{secrets.token_hex(4)}.tmp"
     try:
@@ -39,10 +39,10 @@ def replacing(target: Path, within: Path | None = None) -> Iterator[Path]:
 
 
 def settle(scratch: Path, target: Path) -> None:
-    """Flush a file, or a folder with all that is in it, and rename it.
+    """Flush a file, or a folder with its content, and rename it.
 
     Raises:
-        OSError: the target is as it was.
+        OSError: it cannot be flushed or renamed; the target is unchanged.
     """
     for path in scratch.rglob("*"):
         _flush(path)
@@ -56,7 +56,7 @@ def _flush(path: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some network file systems flush a folder by themselves and refuse to be asked.
+        # Some network file systems flush folders automatically and reject a request to do so.
         if error.errno != errno.EINVAL or not path.is_dir():
             raise
     finally:

@@ -1,4 +1,4 @@
-"""This machine, as far as a model's memory is concerned."""
+"""The memory of this machine and its GPUs."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Its GPUs by name with their bytes of memory, and the bytes of its own memory, if known."""
+    """GPUs by name with their bytes of memory, and the bytes of main memory, if known."""
 
     gpus: tuple[tuple[str, int], ...]
     memory: int | None
 
     @property
     def usable_memory(self) -> int:
-        """Nine tenths of its memory: the rest is the system's."""
+        """90 % of the memory; the rest is for the system."""
         return (self.memory or 0) * 9 // 10
 
     @classmethod
     def here(cls) -> Machine:
-        """The GPUs that torch sees, none without torch; the memory that this process may use."""
+        """Return the GPUs that torch finds (none without torch) and the memory that this process may use."""
         gpus: list[tuple[str, int]] = []
         if find_spec("torch") is not None:
             import torch
@@ -40,6 +40,6 @@ def _memory() -> int | None:
     found = []
     with suppress(ValueError, OSError, AttributeError):
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    with suppress(ValueError, OSError):  # a container's own bound; "max" where there is none
+    with suppress(ValueError, OSError):  # the limit of a container; "max" if there is none
         found.append(int(_CGROUP.read_text()))
     return min(found, default=None)

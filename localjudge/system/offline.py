@@ -1,4 +1,4 @@
-"""The network stays out: the switches by which the libraries below neither fetch nor tell anything."""
+"""Keep the libraries offline: variables that prevent downloads and telemetry."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ SWITCHES = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "VLLM_DO_NOT_TRACK": "1",
-    # To learn its own address, vLLM would open a socket towards a public one. An engine is on one host.
+    # vLLM would open a socket to a public address to find its own. An engine uses one host only.
     "VLLM_HOST_IP": "127.0.0.1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "DO_NOT_TRACK": "1",
 }
-"""Environment variables that `go_offline` sets where the user has not."""
+"""Environment variables that `go_offline` sets unless the user has set them."""
 
 
 def go_offline() -> None:
-    """Set the switches, and tell a hub library that was imported before them.
+    """Set the variables, and update a hub library that was imported before.
 
-    What the user has set in the environment stays as it is.
+    Variables that the user has set do not change.
     """
     chosen = "HF_HUB_OFFLINE" in os.environ
     for name, value in SWITCHES.items():
@@ -36,7 +36,7 @@ def go_offline() -> None:
 
 @contextmanager
 def online() -> Iterator[None]:
-    """Let the hub library fetch within the block: a download that was asked for by name."""
+    """Allow the hub library to download within the block, for an explicitly requested download."""
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE

@@ -1,6 +1,6 @@
-"""The packages that localjudge's own metadata asks for: which are missing, and the command that installs them.
+"""The packages that localjudge's metadata requires: the missing ones, and the command to install them.
 
-The command names the packages themselves, never localjudge: an index may have another package by that name.
+The command names the packages, never localjudge, because an index may have another package with that name.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ SELF = "localjudge"
 
 
 def require(purpose: str, *extras: str) -> None:
-    """Make sure that everything these extras ask for is installed.
+    """Check that everything these extras require is installed.
 
     Args:
         purpose: what needs it, such as a flag; the message begins with it.
         extras: names of extras of localjudge.
 
     Raises:
-        UsageError: packages are missing. All are named at once, with the command that installs them.
+        UsageError: packages are missing. The message names all of them and the command to install them.
     """
     try:
         asked = list(required(extras))
     except metadata.PackageNotFoundError:
-        return  # the import that fails will be told
+        return  # the failing import is reported instead
     if names := list(dict.fromkeys(each.name for each in asked if installed(each.name) is None)):
         verb = "is" if len(names) == 1 else "are"
         raise UsageError(f"{purpose}: {', '.join(names)} {verb} not installed: {install_command(*extras)}")
 
 
 def install_command(*extras: str) -> str:
-    """Return the command that installs what is missing of these extras, or all of them where nothing is."""
+    """Return the command that installs the missing packages of these extras, or all if none is missing."""
     try:
         asked = list(required(extras))
     except metadata.PackageNotFoundError:
@@ -48,16 +48,16 @@ def install_command(*extras: str) -> str:
 
 
 def quoted(requirement: Requirement) -> str:
-    """Return a requirement as a shell takes it, such as `"scipy>=1.13"`."""
+    """Return a requirement quoted for a shell, such as `"scipy>=1.13"`."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return f'"{requirement.name}{extras}{requirement.specifier}"'
 
 
 def required(extras: Collection[str] = (), package: str = SELF) -> Iterator[Requirement]:
-    """Yield what these extras of a package ask for, and what the extras of those ask for in turn.
+    """Yield the requirements of these extras of a package, including those of nested extras.
 
     Args:
-        extras: names of extras; an empty one is what the package asks for without any.
+        extras: names of extras; an empty name stands for the package's own requirements.
         package: the package.
 
     Raises:

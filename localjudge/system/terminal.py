@@ -1,8 +1,8 @@
-"""The one way out to the terminal: text from outside cannot steer it, whoever prints it, in any encoding.
+"""All output to the terminal: text from outside cannot control it, whoever prints it, in any encoding.
 
-`guarded_streams` puts a filter before stdout and stderr, so messages, usage errors, warnings and what libraries
-print all pass through it. `Console` writes past the filter, because the colours and the live line are its own;
-it filters the text that it is given instead.
+`guarded_streams` puts a filter before stdout and stderr, so messages, usage errors, warnings and output of
+libraries all pass through it. `Console` bypasses the filter, because it writes colours and the live line; it
+filters the text that it is given instead.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _STAND_INS = {"·": "-", "–": "-", "→": "->", "…": "...", "✓": "+", "✗
 
 
 def printable(text: str) -> str:
-    """Return the text with each character that is invisible or steers a terminal written as JSON escapes it.
+    """Return the text with a JSON escape for each character that is invisible or controls a terminal.
 
-    JSON therefore stays JSON, and means the same.
+    So JSON text remains JSON with the same meaning.
     """
     return _UNUSUAL.sub(lambda found: _visible(found[0]), text)
 
@@ -44,7 +44,7 @@ def _escape(character: str) -> str:
 
 
 def _spell_out(error: UnicodeError) -> tuple[str, int]:
-    """Replace what an encoding lacks: a bar by its height, other signs by ASCII, the rest by JSON's escapes."""
+    """Replace characters that an encoding lacks: bars and other signs by ASCII, the rest by JSON escapes."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     lacking = error.object[error.start : error.end]
@@ -55,7 +55,7 @@ codecs.register_error("localjudge", cast(Callable[[UnicodeError], tuple[str, int
 
 
 class _Filter:
-    """A text stream that lets only printable text through. It has no `buffer`: there is no way round it."""
+    """A text stream that passes only printable text. It has no `buffer`, so nothing can bypass it."""
 
     def __init__(self, stream: TextIO) -> None:
         self.unfiltered = stream
@@ -76,11 +76,11 @@ class _Filter:
 
 @contextmanager
 def guarded_streams() -> Iterator[None]:
-    """Filter what this process prints; give it standard streams where it was started without some.
+    """Filter the output of this process, and open standard streams that were closed at its start.
 
-    A file that is opened later would otherwise get the number of a closed stream, and what is printed with it.
+    Otherwise a file that is opened later could get the number of a closed stream, and with it the output.
     """
-    if sys.stdin is None:  # it stays None, for those who would read rows from it
+    if sys.stdin is None:  # stays None, so that reading rows from stdin reports it
         _open_null(0)
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
@@ -98,7 +98,7 @@ def guarded_streams() -> Iterator[None]:
             setattr(sys, name, stream)
             try:
                 stream.flush()
-            except (OSError, ValueError):  # it would fail again at the interpreter's end, with a traceback
+            except (OSError, ValueError):  # it would fail again at interpreter exit, with a traceback
                 with suppress(OSError, ValueError):
                     _open_null(stream.fileno())
 
@@ -112,12 +112,12 @@ def _open_null(number: int) -> None:
 
 
 def unfiltered(stream: TextIO) -> TextIO:
-    """Return the stream behind the filter, for text that must keep every byte and does not go to a terminal."""
+    """Return the stream behind the filter, for output that must keep every byte and is not for a terminal."""
     return getattr(stream, "unfiltered", stream)
 
 
 class Console(rich.console.Console):
-    """A console on stdout or stderr. Text from outside keeps to its cell: no control sequence, no markup."""
+    """A console on stdout or stderr. Text from outside stays in its cell and cannot add control codes."""
 
     def __init__(self, *, stderr: bool = False, width: int | None = None, soft_wrap: bool = False) -> None:
         super().__init__(
@@ -139,7 +139,7 @@ class Console(rich.console.Console):
 
 
 def _safe(text: Text) -> Text:
-    """The same text, printable, with its styles where they were."""
+    """Return the text with printable characters only, and its styles in place."""
     if (shown := printable(text.plain)) == text.plain:
         return text
     places = [0, *accumulate(len(printable(character)) for character in text.plain)]

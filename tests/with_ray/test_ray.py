@@ -131,7 +131,9 @@ def test_a_worker_that_cannot_start_says_why(nodes: Any, judge_on: JudgeOn) -> N
 def test_a_node_that_has_another_model_says_so(nodes: Any, judge_on: JudgeOn) -> None:
     judge = judge_on(Cluster(nodes.address, (2, 2)))
     vars(judge.model)["files"] = judge.model.files | {"config.json": "of another model"}
-    with pytest.raises(ModelError, match=r"worker on node .+ cannot start: model .+: another one than where"):
+    with pytest.raises(
+        ModelError, match=r"worker on node .+ cannot start: model .+: differs from the model where"
+    ):
         list(judge.score(rows(1)))
 
 

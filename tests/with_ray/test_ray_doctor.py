@@ -76,7 +76,7 @@ def test_a_cluster_that_is_not_there_is_red_and_none_is_started_for_auto(
 
     (red,) = examine_cluster(Cluster("127.0.0.1:6"))
     assert (red.state, "there is no cluster at this address" in red.found) == ("wrong", True)
-    assert red.mend
+    assert red.fix
     (green,) = examine_cluster(Cluster("auto"))
     assert (green.state, green.found) == ("ok", "none is running; a run would start one on this machine")
     assert not ray.is_initialized()
@@ -87,15 +87,15 @@ def test_a_cluster_that_is_not_there_is_red_and_none_is_started_for_auto(
 
 def test_a_node_with_other_versions_and_without_room_is_red(other_cluster: Callable[..., str]) -> None:
     address = other_cluster(ANOTHER_PYTHON, cpus=0, localjudge="0.0.9", ray="0.0.8")
-    found = {check.found: check.mend for check in examine_cluster(Cluster(address)) if check.state == "wrong"}
+    found = {check.found: check.fix for check in examine_cluster(Cluster(address)) if check.state == "wrong"}
     assert len(found) == 4
-    for said, mend in {
+    for said, fix in {
         "python 3.9.9, ": "use Python ",
         "ray 0.0.8, ": "on that node: pip install 'ray==",
         "localjudge 0.0.9, ": "install localjudge there from the same checkout",
         "0 CPUs, 0 GPUs; no worker has room": "add a node: ",
     }.items():
-        assert [given for line, given in found.items() if said in line and given and given.startswith(mend)]
+        assert [given for line, given in found.items() if said in line and given and given.startswith(fix)]
 
 
 def test_a_node_that_takes_too_long_to_start_a_process_is_red(
@@ -104,14 +104,14 @@ def test_a_node_that_takes_too_long_to_start_a_process_is_red(
     monkeypatch.setattr("localjudge.diagnostics.ray_check._ANSWER_SECONDS", 0.001)
     reds = [check for check in examine_cluster(Cluster(nodes.address)) if check.state == "wrong"]
     assert len(reds) == 3
-    assert all("started no process in 0 s" in red.found and red.mend for red in reds)
+    assert all("started no process in 0 s" in red.found and red.fix for red in reds)
 
 
 def test_a_node_whose_processes_die_is_red(other_cluster: Callable[..., str]) -> None:
     checks = examine_cluster(Cluster(other_cluster(DYING)))
     (red,) = [check for check in checks if check.state == "wrong"]
     assert "died" in red.found or "crash" in red.found.lower()
-    assert red.mend == "restart that node: ray stop; ray start"
+    assert red.fix == "restart that node: ray stop; ray start"
 
 
 def test_a_sound_cluster_is_green_and_left_as_it_was(nodes: Any) -> None:

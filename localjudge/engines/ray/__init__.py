@@ -1,1 +1,1 @@
-"""A Ray cluster as an engine: each worker has an engine of its own."""
+"""A Ray cluster as an engine; each worker has an engine of its own."""

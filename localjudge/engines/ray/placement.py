@@ -1,4 +1,4 @@
-"""Joining a Ray cluster, or starting one on this machine, and what room there is in it."""
+"""Join a Ray cluster or start one on this machine, and compute how many workers it can hold."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from localjudge.engines.cluster import AUTO, LOCAL, Cluster
 from localjudge.errors import UsageError
 
 _OBJECT_STORE = 200 * 2**20
-"""Bytes of shared memory that Ray gets where it is started here: prompts and answers are small."""
+"""Bytes of shared memory for a Ray that is started here; prompts and answers are small."""
 
 _NO_PORT = -1
-"""No valid port, so that a Ray that is started here goes on without its API server; it logs one error line.
+"""An invalid port, so that a Ray that is started here runs without its API server; it logs one error line.
 
-Without a dashboard that server only gathers usage statistics. Even where they are switched off, it asks the
-places where clouds describe a machine (`get_cloud_from_metadata_requests`), and has no switch for that.
+Without a dashboard, that server only collects usage statistics. Even when they are switched off, it sends
+requests to the metadata services of clouds (`get_cloud_from_metadata_requests`), which no setting prevents.
 """
 
 _REACH_SECONDS = 10.0
 
 
 class WorkerPlacement:
-    """How many workers of what size.
+    """The number and the size of workers.
 
     Args:
-        cluster: what is asked for.
-        options: the engine's options; its `tensor_parallel_size` says how many GPUs it takes.
-        address: where we are.
+        cluster: the requested cluster and workers.
+        options: the engine's options; `tensor_parallel_size` is the number of GPUs that it uses.
+        address: the address of the joined cluster.
 
     Attributes:
-        workers: the fewest and the most.
-        gpus: GPUs of a worker.
-        cpus: CPUs of a worker. Workers without GPUs share all CPUs evenly, and none has more than a node.
+        workers: minimum and maximum.
+        gpus: GPUs per worker.
+        cpus: CPUs per worker. Workers without GPUs share all CPUs evenly; none has more than one node has.
 
     Raises:
-        UsageError: this machine has no room for them. Another cluster may grow.
+        UsageError: this machine cannot hold the workers. (Another cluster may grow.)
     """
 
     def __init__(self, cluster: Cluster, options: Mapping[str, str], address: str) -> None:
@@ -63,7 +63,7 @@ class WorkerPlacement:
         fewest, most = cluster.workers or (max(1, usual), max(1, usual))
         if address == LOCAL and fewest > room:
             raise UsageError(
-                f"--ray: this machine has room for {room} worker(s) of {self}, and not for {fewest} "
+                f"--ray: this machine has room for {room} worker(s) of {self}, not {fewest} "
                 f"({sum(cpus):g} CPUs, {sum(gpus):g} GPUs)"
             )
         self.workers = (fewest, min(most, room) if address == LOCAL else most)
@@ -73,14 +73,14 @@ class WorkerPlacement:
 
 
 def connect(address: str, start: bool = True) -> str:
-    """Join a cluster, or start one on this machine; `local`, or its address.
+    """Join a cluster, or start one on this machine. Return `local` or its address.
 
     Args:
-        address: as `Cluster` has it.
-        start: whether `auto` may start one where none is running.
+        address: the `address` of a `Cluster`.
+        start: whether `auto` may start a cluster if none is running.
 
     Raises:
-        UsageError: there is none at the address.
+        UsageError: there is no cluster at the address.
     """
     if ray.is_initialized():
         return str(ray.get_runtime_context().gcs_address)
@@ -91,11 +91,11 @@ def connect(address: str, start: bool = True) -> str:
     on_terminate = signal.getsignal(signal.SIGTERM)
     try:
         return _init(address, start)
-    except Exception as error:  # Ray raises plain exceptions, too, where it does not get going
+    except Exception as error:  # Ray also raises plain exceptions if it cannot start
         raise UsageError(f"--ray {address}: {(str(error).strip() or repr(error)).splitlines()[0]}") from None
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, on_terminate)  # Ray puts its own there
+            signal.signal(signal.SIGTERM, on_terminate)  # Ray installs its own signal handler
 
 
 def _init(address: str, start: bool) -> str:
@@ -107,7 +107,7 @@ def _init(address: str, start: bool) -> str:
         try:
             ray.init(**quiet, **own)
             return LOCAL
-        except ValueError:  # there is one already, which takes no orders of how to start
+        except ValueError:  # a cluster is running already; it accepts no start options
             ray.init(**quiet)
     elif address == LOCAL:
         ray.init(LOCAL, **quiet, **own)
@@ -118,7 +118,7 @@ def _init(address: str, start: bool) -> str:
 
 
 def _reach(address: str) -> None:
-    """Ray itself asks for ever at an address where there is nothing."""
+    """Fail early if nothing listens at the address; Ray itself would retry forever."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()

@@ -1,9 +1,9 @@
-"""A cluster as an engine: chunks of prompts go to workers, and their answers come back as they finish.
+"""A Ray cluster as an engine: workers get chunks of prompts and return answers as they finish.
 
-Each worker is a Ray actor with an engine of its own. The driver alone reads rows, writes the run, and knows
-which worker has which chunk. It has as many chunks out as the workers can hold; an answer makes room for the
-next. Each prompt is answered exactly once: a chunk goes out again only when its worker is lost, and what a lost
-worker still returns is dropped.
+Each worker is a Ray actor with an engine of its own. Only the driver reads rows, writes the run, and knows
+which worker has which chunk. It sends as many chunks as the workers can hold; each answered chunk makes room
+for the next. Each prompt is answered exactly once: a chunk is sent again only if its worker is lost, and late
+answers of a lost worker are dropped.
 """
 
 from __future__ import annotations
@@ -37,27 +37,28 @@ from localjudge.models.model import Model, model_path
 from localjudge.prompts.prompt import Prompt, until_stopped
 
 CHUNKS, BATCHES = 16, 3
-"""Chunks that a worker may have at a time. Each is an eighth of what the engine works on, so that it stays full
-while the last prompts of some chunks are due; or a whole batch, and then two wait while it computes one."""
+"""Chunks that a worker may have at a time. A chunk is an eighth of the prompts that the engine has in flight,
+so that it stays full while the last prompts of some chunks finish; or it is a whole batch, and then two wait
+while the engine computes one."""
 
 BEAT = 2.0
-"""Seconds between two signs of life of a worker."""
+"""Seconds between two heartbeats of a worker."""
 
 _PAUSE = 10.0
 """Seconds before a worker that could not start is replaced."""
 
 _PLACEMENT_SECONDS = 600.0
-"""How long a cluster may take to find room for a worker while there is none."""
+"""Seconds that a cluster may take to place a worker while it has none."""
 
 _FORWARDED = ("DO_NOT_TRACK", "HF_HOME", "HF_HUB_", "LOCALJUDGE_", "OMP_WAIT_POLICY", "TRANSFORMERS_", "VLLM_")
-"""How the variables begin that workers get where their node does not set them."""
+"""Prefixes of environment variables that workers get if their node does not set them."""
 
 _log = logging.getLogger("localjudge.ray")
 _LOGGERS = ("ray", _log.name)
 
 
 class RayEngine:
-    """Prompts through a pool of workers on a Ray cluster.
+    """Completes prompts with a pool of workers on a Ray cluster.
 
     Args:
         name: the engine of each worker.
@@ -65,8 +66,8 @@ class RayEngine:
         decoding: how answers are decoded.
         options: the options of each worker's engine.
         cluster: the cluster and its workers.
-        context: the tokens that the longest prompt and its answer take, where that is known.
-        log: a file for what happens to workers, and for what Ray has to say.
+        context: the tokens of the longest prompt and its answer, if known.
+        log: a file for events of workers and messages of Ray.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class RayEngine:
         self._actor = ray.remote(
             num_cpus=self._place.cpus,
             num_gpus=self._place.gpus or None,
-            max_concurrency=CHUNKS + 2,  # chunks, a beat, and the opening of the engine
+            max_concurrency=CHUNKS + 2,  # chunks, a heartbeat, and the opening of the engine
             scheduling_strategy="SPREAD",
         )(Worker)
         self._settings = ray.put(
@@ -144,7 +145,7 @@ class RayEngine:
         )
 
     def statistics(self) -> Mapping[str, Any]:
-        """The workers' counts, added up; what a worker counted after its last answer is lost with it."""
+        """Return the sum of the workers' counts; counts after the last answer of a lost worker are missing."""
         total: Counter[str] = Counter()
         for counted in self._counted.values():
             total.update({name: value for name, value in counted.items() if isinstance(value, int | float)})
@@ -156,12 +157,14 @@ class RayEngine:
             while self._fill(chunks):
                 if answers := self._next_answers():
                     yield answers
-        finally:  # whoever asked may have heard enough: what is out must not come back in the next run
+        finally:  # the caller may have stopped early: chunks in flight must not return in the next run
             self._pool.abandon_chunks()
 
     def _chunks(self, prompts: Iterable[Prompt]) -> Iterator[list[Prompt]]:
-        """Prompts that go out together: batches as the workers' engine makes them, or else an eighth of what it
-        works on at a time, so that it stays full while the last of some chunks are due."""
+        """Yield the prompts of each chunk.
+
+        A chunk is a batch of the workers' engine, or an eighth of the prompts that the engine has in flight, so
+        that it stays full while the last prompts of some chunks finish."""
         about = self._about["description"]
         if size := about.get("batch_size"):
             for _, batch in batches(prompts, size, self._longest):
@@ -173,9 +176,9 @@ class RayEngine:
             yield chunk
 
     def _fill(self, chunks: Iterator[list[Prompt]]) -> bool:
-        """Give the workers as many chunks as they can hold; whether any chunk is not answered.
+        """Give the workers as many chunks as they can hold. Return whether any chunk is unanswered.
 
-        Where there are more chunks than that, one more worker starts.
+        If more chunks are left, start one more worker.
         """
         capacity = BATCHES if "batch_size" in self._about["description"] else CHUNKS
         while True:
@@ -197,20 +200,20 @@ class RayEngine:
         self._call(worker, "open", self._settings)
 
     def _call(self, worker: PooledWorker, method: str, *arguments: Any, number: int = 0) -> None:
-        """Call a method of the actor; what it returns arrives in `_returns`."""
+        """Call a method of the actor; its result arrives in `_returns`."""
         reference = getattr(worker.actor, method).remote(*arguments)
         reference.future().add_done_callback(
             lambda returned: self._returns.put((worker, method, number, returned))
         )
 
     def _next_answers(self) -> list[Completion] | None:
-        """Wait for what a worker returns, for a second at most, and act on it; the answers, if it is some.
+        """Wait up to one second for a result of a worker and process it. Return its answers, if any.
 
         Raises:
-            EngineError: there will be none.
-            UsageError: a worker cannot start, as it was asked for what cannot be done.
+            EngineError: there will be no more answers.
+            UsageError: a worker cannot start with the given options.
         """
-        if self._returns.empty():  # all that has arrived is heard
+        if self._returns.empty():  # process every result that has arrived
             self._look_after_workers()
         try:
             worker, method, number, returned = self._returns.get(timeout=1)
@@ -248,13 +251,13 @@ class RayEngine:
             self._start_worker()
 
     def _look_after_workers(self) -> None:
-        """Replace silent workers, and those that could not start when their time has come.
+        """Replace silent workers, and after a pause workers that could not start.
 
         Raises:
-            EngineError: for too long the cluster has had no room for any worker.
+            EngineError: the cluster has had no room for any worker for too long.
         """
         for worker in self._pool.silent():
-            self._replace(worker, "lost", "it fell silent")
+            self._replace(worker, "lost", "it stopped answering")
         now = time.monotonic()
         while self._due and self._due[0] <= now:
             self._due.popleft()
@@ -277,7 +280,7 @@ class RayEngine:
         warnings.filterwarnings("ignore", module=r"ray\.")
 
     def close(self) -> None:
-        """Leave the cluster, and end it where it was started here. Workers end at once."""
+        """Leave the cluster, and stop it if it was started here. Workers end at once."""
         atexit.unregister(self.close)
         for name in _LOGGERS:
             logging.getLogger(name).handlers = [logging.NullHandler()]

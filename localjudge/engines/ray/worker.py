@@ -1,4 +1,4 @@
-"""One worker of a cluster: an engine of its own, kept full by chunks of prompts that come as others finish."""
+"""One worker of a cluster: an engine that new chunks of prompts keep full."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from localjudge.prompts.prompt import Prompt
 
 @dataclass(frozen=True, slots=True)
 class RayWorkerSettings:
-    """What a worker is told.
+    """Settings that a worker receives.
 
     Attributes:
         engine: the engine's name, its `options` and its `context`, as for `open_engine`.
         model: the path or id of the model on the worker's node, and the `digest` that it must have there.
-        environment: variables of the driver, for names that the node does not set.
+        environment: variables of the driver, used if the node does not set them.
     """
 
     engine: str
@@ -46,7 +46,7 @@ class RayWorkerSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChunkAnswers:
-    """The answers to a chunk, as they finished, and what the worker's engine has counted so far."""
+    """The answers to a chunk, in the order they finished, and the engine's counts so far."""
 
     completions: list[Completion]
     statistics: Mapping[str, Any]
@@ -62,9 +62,9 @@ class _Chunk:
 
 
 class Worker:
-    """The actor. Its calls run side by side, each in a thread of its own.
+    """The Ray actor. Its calls run concurrently, each in a thread of its own.
 
-    A call that fails raises a `LocalJudgeError` of one line; the driver then replaces the worker.
+    A failed call raises a `LocalJudgeError` of one line; the driver then replaces the worker.
     """
 
     def __init__(self) -> None:
@@ -75,15 +75,15 @@ class Worker:
         self._lock = threading.Lock()
 
     def beat(self, seconds: float) -> str:
-        """Give a sign of life after so long: the node and process of this worker."""
+        """Wait, then return the node and process of this worker as a heartbeat."""
         time.sleep(seconds)
         return f"node {ray.util.get_node_ip_address()}, process {os.getpid()}"
 
     def open(self, settings: RayWorkerSettings) -> Mapping[str, Any]:
-        """Open the engine and say what it is.
+        """Open the engine and return its description.
 
         Raises:
-            UsageError, ModelError, EngineError: it cannot be opened.
+            UsageError, ModelError, EngineError: the engine cannot be opened.
         """
         try:
             self._engine = self._open(settings)
@@ -107,7 +107,7 @@ class Worker:
         """Answer a chunk.
 
         Raises:
-            EngineError: the engine broke.
+            EngineError: the engine failed.
         """
         chunk = _Chunk(prompts, [], Future())
         with self._lock:
@@ -117,7 +117,7 @@ class Worker:
             self._tag += len(prompts)
             tags = range(first, self._tag)
             self._places |= {tag: (chunk, place) for place, tag in enumerate(tags)}
-        # The driver's tags begin anew with each run, and chunks of an abandoned one may still be here.
+        # The driver's tags restart with each run, and chunks of an abandoned run may still be here.
         self._inbox.put([replace(prompt, tag=tag) for prompt, tag in zip(prompts, tags, strict=True)])
         chunk.answered.result()
         return ChunkAnswers(chunk.completions, dict(self._engine.statistics()))
@@ -128,7 +128,7 @@ class Worker:
         model = Model.find(settings.model)
         if model.digest != settings.digest:
             raise ModelError(
-                f"model {model.name}: another one than where the run was started: its digest is "
+                f"model {model.name}: differs from the model where the run was started: its digest is "
                 f"{model.digest[:12]} at {model.path}, and {settings.digest[:12]} there"
             )
         return open_engine(
@@ -136,8 +136,8 @@ class Worker:
         )
 
     def _work(self, in_batches: bool) -> None:
-        """Keep the engine at work. One that computes batches gets a chunk at a time: each chunk is a batch, and
-        must not mix with another one."""
+        """Keep the engine busy. An engine that computes batches gets one chunk at a time: each chunk is a batch
+        and must not be mixed with another."""
         try:
             while True:
                 prompts = self._inbox.get()
@@ -163,8 +163,10 @@ class Worker:
 
 
 class _Inflow:
-    """The prompts that are there. It ends when there are none, and goes on when there are again: an engine that
-    asks at every step, as vLLM's does, is kept full across chunks."""
+    """The prompts that have arrived.
+
+    The iterator ends when there are none and continues when more arrive, so that an engine that asks at every
+    step, such as vLLM, stays full across chunks."""
 
     def __init__(self, prompts: list[Prompt], inbox: SimpleQueue[list[Prompt]]) -> None:
         self._prompts = deque(prompts)
@@ -183,7 +185,7 @@ class _Inflow:
 
 
 def _explained(error: BaseException) -> LocalJudgeError:
-    """The error as a `LocalJudgeError`, with the last error in this process's log, where its traceback goes."""
+    """Return the error as a `LocalJudgeError`, with the last error in this process's log."""
     traceback.print_exception(error)
     if isinstance(error, LocalJudgeError):
         kind, reason = type(error), str(error).strip()
@@ -196,7 +198,7 @@ def _explained(error: BaseException) -> LocalJudgeError:
 
 
 def _last_error_logged() -> str | None:
-    """The last error that this process, or one that it started, has printed into the log that Ray gave it."""
+    """Return the last error that this process or a child printed to its Ray log."""
     found = None
     for stream in (1, 2):
         try:

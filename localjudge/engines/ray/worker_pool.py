@@ -1,7 +1,7 @@
-"""The workers of a cluster and the chunks of prompts that they have, as the driver knows them.
+"""The workers of a cluster and their chunks of prompts, as the driver tracks them.
 
-The driver alone knows which worker has which chunk. A chunk waits here, or one worker has it; when a worker is
-lost, its chunks go out again before all others. Nothing here touches Ray.
+Only the driver knows which worker has which chunk. A chunk waits here or belongs to one worker. If a worker is
+lost, its chunks are sent again before all others. This module does not use Ray.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from localjudge.errors import EngineError, LocalJudgeError, ModelError, UsageErr
 from localjudge.prompts.prompt import Prompt
 
 SILENCE = 15.0
-"""Seconds without a sign of life after which a worker is lost. Ray itself needs about a minute to notice that a
+"""Seconds without a heartbeat after which a worker is lost. Ray itself needs about a minute to notice that a
 host no longer answers."""
 
 MOST_DEATHS = 3
-"""Deaths for each worker, with no answer from any between them, after which the engine is given up."""
+"""Deaths per worker, without any answer between them, after which the engine gives up."""
 
 _log = logging.getLogger("localjudge.ray")
 
 
 @dataclass(slots=True, eq=False)
 class PooledWorker:
-    """One worker, from its start to its end. Another one replaces it.
+    """One worker, from its start to its end. A replacement is a new `PooledWorker`.
 
     Attributes:
-        actor: its handle.
-        where: its node and process; empty until the cluster has room for it.
-        seen: the time of its last sign of life.
-        report: what it says of its engine; None until that is ready.
-        chunks: the numbers of the chunks that it has.
-        calls: how many of its calls are under way: those chunks, and abandoned ones that it still computes.
+        actor: its Ray handle.
+        where: its node and process; empty until the cluster has placed it.
+        seen: the time of its last heartbeat.
+        report: the description of its engine; None until the engine is ready.
+        chunks: the numbers of its chunks.
+        calls: the number of its calls in progress: its chunks, and abandoned chunks that it still computes.
     """
 
     actor: Any
@@ -49,18 +49,18 @@ class PooledWorker:
 
 
 class WorkerPool:
-    """Says which worker gets which chunk, who is ready, who is lost, and when to give up; writes it to the log.
+    """Assigns chunks to workers, tracks ready and lost workers, decides when to give up, and writes the log.
 
     Args:
-        wanted: the number of workers that must have been ready before one that cannot start is replaced
-            instead of ending the run.
+        wanted: once this many workers have been ready, a worker that cannot start is replaced instead of
+            ending the run.
         log: the path of the log, for messages.
-        clock: seconds, from any start.
+        clock: returns seconds from any origin.
 
     Attributes:
-        workers: those that are not lost.
-        report: what the first ready worker said of its engine; None until one was ready.
-        lost: how many were ready and are lost.
+        workers: the workers that are not lost.
+        report: the first ready worker's description of its engine; None until then.
+        lost: the number of workers that were ready and are lost.
     """
 
     def __init__(self, wanted: int, log: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -74,7 +74,7 @@ class WorkerPool:
         self._waiting: deque[int] = deque()
         self._number = 0
         self._ever_ready = self._most_placed = self._deaths = 0
-        self._reason = "often the memory is too small"
+        self._reason = "the memory is often too small"
 
     @property
     def ready(self) -> list[PooledWorker]:
@@ -82,7 +82,7 @@ class WorkerPool:
 
     @property
     def placed(self) -> list[PooledWorker]:
-        """Workers that the cluster has found room for."""
+        """Workers that the cluster has placed."""
         return [worker for worker in self.workers if worker.where]
 
     # Chunks
@@ -93,7 +93,7 @@ class WorkerPool:
 
     @property
     def is_idle(self) -> bool:
-        """Whether every chunk is answered."""
+        """Return whether every chunk is answered."""
         return not self._chunks
 
     def put(self, chunk: list[Prompt]) -> None:
@@ -103,19 +103,19 @@ class WorkerPool:
         self._waiting.append(self._number)
 
     def free_worker(self, capacity: int) -> PooledWorker | None:
-        """The ready worker with the fewest calls, if it has fewer than `capacity`."""
+        """Return the ready worker with the fewest calls, if it has fewer than `capacity`."""
         worker = min(self.ready, key=lambda each: each.calls, default=None)
         return worker if worker and worker.calls < capacity else None
 
     def take(self, worker: PooledWorker) -> tuple[int, list[Prompt]]:
-        """The next chunk, with its number; from now on this worker has it."""
+        """Assign the next chunk to this worker; return its number and its prompts."""
         number = self._waiting.popleft()
         worker.chunks.add(number)
         worker.calls += 1
         return number, self._chunks[number]
 
     def answered(self, worker: PooledWorker, number: int) -> bool:
-        """Whether the answers to this chunk are wanted: it was not abandoned."""
+        """Remove a chunk from its worker. Return whether its answers are wanted: it was not abandoned."""
         worker.calls -= 1
         self._deaths = 0
         if number not in worker.chunks:
@@ -125,7 +125,7 @@ class WorkerPool:
         return True
 
     def abandon_chunks(self) -> None:
-        """Forget all chunks; answers to those that are out are not wanted any more."""
+        """Forget all chunks; later answers to chunks in flight are ignored."""
         self._chunks.clear()
         self._waiting.clear()
         for worker in self.workers:
@@ -138,7 +138,7 @@ class WorkerPool:
         return worker
 
     def heard(self, worker: PooledWorker, where: str) -> None:
-        """Note a sign of life; the first one says that the worker has a place."""
+        """Record a heartbeat; the first one means that the worker is placed."""
         worker.seen = self._clock()
         if not worker.where:
             worker.where = where
@@ -146,20 +146,20 @@ class WorkerPool:
             _log.info("worker on %s: starting", where)
 
     def silent(self) -> list[PooledWorker]:
-        """Workers without a sign of life for too long."""
+        """Return the workers without a heartbeat for too long."""
         return [worker for worker in self.placed if self._clock() - worker.seen > SILENCE]
 
     def started(self, worker: PooledWorker, report: Mapping[str, Any]) -> None:
-        """Its engine is ready.
+        """Record that a worker's engine is ready.
 
         Raises:
-            EngineError: it would judge otherwise than the first one: its `decisive` settings differ.
+            EngineError: it would judge differently from the first worker: its `decisive` settings differ.
         """
         expected = (self.report or report)["decisive"]
         if different := [name for name, value in expected.items() if report["decisive"][name] != value]:
             raise EngineError(
                 "; ".join(
-                    f"{name}: {report['decisive'][name]}, and {expected[name]} elsewhere" for name in different
+                    f"{name}: {report['decisive'][name]}, but {expected[name]} elsewhere" for name in different
                 )
             )
         self.report = self.report or report
@@ -168,16 +168,16 @@ class WorkerPool:
         _log.info("worker on %s: ready", worker.where)
 
     def lose(self, worker: PooledWorker, what: str, error: LocalJudgeError | str) -> None:
-        """Remove a worker; its chunks go out again, first.
+        """Remove a worker; its chunks are sent again before all others.
 
         Args:
-            worker: which one.
+            worker: the worker.
             what: `failed` (to start), `broke` (its engine), or `lost` (its process ended, or it is silent).
-            error: why.
+            error: the reason.
 
         Raises:
-            EngineError: workers only die; or one cannot start, before as many were ready as are wanted.
-            UsageError: as an error of that kind: it cannot start, as it was asked for what cannot be done.
+            EngineError: workers keep dying; or one cannot start before `wanted` workers were ready.
+            UsageError: `error` is a UsageError: the worker cannot start with the given options.
         """
         self.workers.remove(worker)
         self._waiting.extendleft(sorted(worker.chunks, reverse=True))
@@ -192,4 +192,5 @@ class WorkerPool:
             raise kind(f"{where} cannot start: {error}")
         if self._deaths >= MOST_DEATHS * max(1, self._most_placed):
             see = f"; see {self._log}" if self._log else ""
-            raise EngineError(f"workers ended {self._deaths} times with no row finished: {self._reason}{see}")
+            died = f"workers ended {self._deaths} times without finishing a row"
+            raise EngineError(f"{died}: {self._reason}{see}")

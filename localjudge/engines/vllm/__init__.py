@@ -1,1 +1,1 @@
-"""The batch engine: vLLM, with the token table inside its sampler."""
+"""The vLLM engine, with the token table inside its sampler."""

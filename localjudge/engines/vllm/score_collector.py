@@ -1,8 +1,8 @@
-"""What both of vLLM's runners need inside its workers: the table, and a way out for the scores.
+"""The parts that both of vLLM's model runners need inside its workers: the table, and access to the scores.
 
-vLLM makes logits processors by itself, in its worker processes, from a class and its own configuration. So the
-table travels as a file, named in `additional_config`; a request says by `extra_args` where its scores are kept;
-and `ScoreCollector`, which vLLM mixes into its worker, hands them over.
+vLLM creates logits processors itself, in its worker processes, from a class and its own configuration. So the
+table is passed as a file, named in `additional_config`; a request names the slot of its scores in `extra_args`;
+and `ScoreCollector`, which vLLM mixes into its worker, returns the scores.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ KEY = "localjudge"
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """What a worker is told.
+    """Settings that a worker receives.
 
     Attributes:
         table: the file that holds the token table.
-        closing_margin: see `Decoding`.
+        closing_margin: as in `Decoding`.
         limit: the most tokens of any answer.
-        max_tokens: the same with the thinking before it.
-        slots: how many answers' scores are kept at a time.
+        max_tokens: the same limit including the thinking before the answer.
+        slots: the number of answers whose scores are kept at a time.
     """
 
     table: str
@@ -35,7 +35,7 @@ class TableSettings:
     slots: int
 
     def as_config(self) -> dict[str, Any]:
-        """As vLLM's `additional_config`."""
+        """Return the settings as vLLM's `additional_config`."""
         return {KEY: asdict(self)}
 
     @classmethod
@@ -47,15 +47,15 @@ class TableSettings:
 
 
 def slot_of(params: Any) -> int | None:
-    """Where the scores of a request are kept; None where the request is not an answer."""
+    """Return the slot of a request's scores; None if the request is not an answer."""
     slot = (params.extra_args or {}).get(KEY)
     return None if slot is None else int(slot)
 
 
 def validate(params: Any) -> None:
-    """Refuse a request that could not keep its limit."""
+    """Refuse a request that asks for several answers."""
     if slot_of(params) is not None and params.n != 1:
-        raise ValueError("localjudge: ask for n answers by n requests, so that each keeps its own scores")
+        raise ValueError("localjudge: send n requests for n answers, so that each keeps its own scores")
 
 
 class ScoreCollector:
@@ -64,7 +64,7 @@ class ScoreCollector:
     model_runner: Any
 
     def localjudge_take_scores(self, slots: list[int]) -> bytes:
-        """What `ScoreBuffer.take` gives for these slots, as the bytes of a float64 array."""
+        """Return `ScoreBuffer.take` of these slots, as the bytes of a float64 array."""
         kept: bytes = self._localjudge_processor().scores.take(slots).tobytes()
         return kept
 

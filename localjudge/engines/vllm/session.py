@@ -1,4 +1,4 @@
-"""One life of a vLLM engine: prompts in, completions out, until it is done or dies."""
+"""One session of a vLLM engine: from its start until all prompts are done or the engine dies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from localjudge.engines.vllm.vllm_engine import VllmEngine
 
 COLLECT = 64
-"""Finished answers whose scores are fetched from the worker at a time."""
+"""Number of finished answers whose scores are fetched from the worker at a time."""
 
 
 _COLLECT_SECONDS = 1.0
@@ -35,11 +35,11 @@ class InFlightRequest:
 
 
 class EngineDiedError(Exception):
-    """The engine is gone."""
+    """The engine died."""
 
 
 class EngineSession:
-    """One life of the engine: prompts go in as others finish, until there are no more or the engine dies."""
+    """One session of the engine: adds prompts as others finish, until none are left or the engine dies."""
 
     def __init__(self, engine: VllmEngine, prompts: Iterator[Prompt]) -> None:
         self._engine = engine
@@ -51,10 +51,10 @@ class EngineSession:
         self._collected = time.monotonic()
 
     def run(self) -> Iterator[list[Completion]]:
-        """Completions, as their scores are fetched.
+        """Yield completions when their scores are fetched.
 
         Raises:
-            EngineDiedError: the engine died; `abandoned` says what was in flight.
+            EngineDiedError: the engine died; `abandoned` holds the prompts in flight.
         """
         core = self._engine._engine
         try:
@@ -67,7 +67,7 @@ class EngineSession:
                     continue
                 try:
                     outputs = core.step()
-                except Exception as error:  # whatever kills an engine
+                except Exception as error:  # any error that kills the engine
                     raise EngineDiedError(one_line(error)) from error
                 for output in outputs:
                     if output.finished:
@@ -79,13 +79,13 @@ class EngineSession:
                     yield self._collect()
                 self._fill()
         except GeneratorExit:
-            # Whoever asked has heard enough. What is in flight must not come out in the next run.
+            # The caller stopped early: requests in flight must not appear in the next run.
             with suppress(Exception):
                 core.abort_request(list(self._flights))
             raise
 
     def abandoned(self) -> list[InFlightRequest]:
-        """What was in the engine when it died, or had finished without its scores being fetched."""
+        """Requests that were in flight when the engine died, or finished without their scores being fetched."""
         return [*(flight for flight, _ in self._finished), *self._flights.values()]
 
     def _fill(self) -> None:
@@ -104,7 +104,7 @@ class EngineSession:
                     TokensPrompt(prompt_token_ids=prompt.tokens),
                     self._engine._params(flight),
                 )
-            except (ValueError, VLLMValidationError) as error:  # refused: the engine goes on
+            except (ValueError, VLLMValidationError) as error:  # a refused prompt: the engine continues
                 del self._flights[request]
                 self._free.append(flight.slot)
                 self.refused.append(Completion(prompt.tag, error=one_line(error)))

@@ -1,7 +1,7 @@
-"""The token table in vLLM's V1 model runner: states are known on the host.
+"""The token table in vLLM's V1 model runner: states are tracked on the host.
 
-vLLM tells which row of the batch belongs to which request, and gives each request's output tokens as a live
-list. A row that comes back after a preemption brings its tokens along, so its state is folded from them anew.
+vLLM reports which row of the batch belongs to which request, and gives each request's output tokens as a live
+list. A row that returns after a preemption brings its tokens, so its state is computed from them again.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from localjudge.engines.vllm.score_collector import TableSettings, slot_of, vali
 @dataclass(slots=True)
 class _RowState:
     tokens: list[int]
-    deadline: int  # the number of tokens by which it must be complete
+    deadline: int  # the number of tokens at which it must be complete
     slot: int
     state: int
     folded: int = 0
 
 
 class TableProcessor(LogitsProcessor):  # type: ignore[misc]
-    """The adapter for the interface of `vllm.v1.sample.logits_processor`."""
+    """Adapter for the interface of `vllm.v1.sample.logits_processor`."""
 
     is_localjudge = True
 
@@ -53,7 +53,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Follow the batch. Tokens are read later, in `apply`: until then the newest may be a placeholder."""
+        """Track the rows of the batch. `apply` reads the tokens: the newest may be a placeholder until then."""
         if batch_update is None:
             return
         for index in batch_update.removed:
@@ -70,7 +70,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
                 self._rows[target] = moved
             if replaced is not None and direction == MoveDirectionality.SWAP:
                 self._rows[source] = replaced
-        # In the order of the batch, so that logits whose rows are all answers are taken as they lie.
+        # In batch order, so that logits need no copy if all rows are answers.
         self._rows = dict(sorted(self._rows.items()))
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
@@ -81,7 +81,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
             self._fold(row)
         standing = np.array([(row.state, row.deadline - row.folded, row.slot) for row in rows]).T
         states, left, slots = standing
-        # After its end a row may be computed once more, for nothing.
+        # After its end a row may be computed once more; the result is ignored.
         left = np.maximum(left, np.maximum(self._table.distance[states], 1))
         where = np.fromiter(self._rows, np.int64, len(rows))
         every = len(rows) == len(logits) and bool((where == np.arange(len(rows))).all())
@@ -98,7 +98,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         return logits
 
     def _fold(self, row: _RowState) -> None:
-        """Bring a row's state up to its tokens."""
+        """Advance a row's state over its new tokens."""
         for token in row.tokens[row.folded :]:
             after = int(self._table.next_state[row.state, token])
             row.folded += 1

@@ -1,9 +1,9 @@
-"""The token table in vLLM's V2 model runner: states stay on the device, and so does the tokens' history.
+"""The token table in vLLM's V2 model runner: states and token history stay on the device.
 
 A request has a slot in the runner's state. For each slot the adapter keeps the state before each output
-token. A row of logits stands at one output position; its state is the one before the previous position,
-advanced by the token there. Computing a row twice, in another order, or with draft tokens before it, writes
-the same again, so neither chunked prefill nor preemption nor speculation needs a case of its own.
+token. A row of logits belongs to one output position; its state is the state before the previous position,
+advanced by the token there. If a row is computed twice, in another order, or with draft tokens before it, the
+same state is written again, so chunked prefill, preemption and speculation need no special case.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from localjudge.engines.vllm.score_collector import TableSettings, slot_of, vali
 
 
 class TableProcessor(LogitsProcessor):  # type: ignore[misc]
-    """The adapter for the interface of `vllm.v1.worker.gpu.sample.logits_processor`."""
+    """Adapter for the interface of `vllm.v1.worker.gpu.sample.logits_processor`."""
 
     is_localjudge = True
 
@@ -41,14 +41,14 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         speculative = vllm_config.speculative_config
         self._drafts = speculative.num_speculative_tokens if speculative else 0
         requests = req_states.max_num_reqs
-        # The state before output token k stands at [slot, k]; the last column takes what no row is to keep.
+        # The state before output token k is at [slot, k]; the last column takes values that no row keeps.
         width = settings.max_tokens + self._drafts + 2
         self._history = torch.full((requests, width), self._table.free, dtype=torch.int64, device=device)
         self._limit = settings.limit
-        # The number of tokens by which the answer must be complete, as known there: thinking that ends early
-        # brings it forward, and a draft that would have ended it is forgotten as its state is.
+        # The number of tokens at which the answer must be complete, as known at each position: it is smaller if
+        # thinking ends early, and a rejected draft token is forgotten together with its state.
         self._deadline = torch.zeros_like(self._history)
-        # Where the scores of each slot are kept, and where those of no answer are.
+        # The score slot of each request slot, and the slot for rows that are not answers.
         self._kept_at = torch.zeros(requests, dtype=torch.int64, device=device)
         self._nowhere = settings.slots
         self._new: dict[int, tuple[int, int] | None] = {}
@@ -63,7 +63,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         return True
 
     def apply_staged_writes(self) -> None:
-        """Set up the slots of new requests. One that was preempted brings output tokens: they are walked."""
+        """Set up the slots of new requests. A preempted request brings output tokens, which are replayed."""
         if not self._new:
             return
         slots = np.fromiter(self._new, np.int64, len(self._new))
@@ -86,23 +86,24 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         position = ctx.pos.long() + 1 - self._states.prompt_len.gpu[slots].long()
         position = position.clamp(min=0, max=self._history.shape[1] - 2)
         tokens = ctx.input_ids.long()
-        # Draft tokens of one request follow each other: a row's state waits for the row before it.
+        # Draft tokens of one request are consecutive rows: each row's state depends on the row before it.
         for place in range(self._drafts + 1):
             here = (ctx.expanded_local_pos == place) & (position > 0)
             self._walk(slots, position, tokens, here)
         states = self._history[slots, position]
-        # A row that will be thrown away may stand anywhere: something must be allowed there, too.
+        # A row that will be discarded may be in any state: some token must be allowed there, too.
         left = torch.maximum(self._deadline[slots, position] - position, self._table.distance[states])
         kept_at = self._kept_at[slots]
         if self._drafts:
-            # A draft that the table refuses leaves its row where the row before it stands: at the same score.
+            # A draft that the table forbids leaves its row in the state of the row before it: at the same
+            # score.
             stays = (ctx.expanded_local_pos > 0) & (self._history[slots, (position - 1).clamp(min=0)] == states)
             kept_at = torch.where(stays, self._nowhere, kept_at)
         self._table.constrain(logits, states, left.clamp(min=1), kept_at, sampled=self._sampled)
         return logits
 
     def _to_device(self, array: NDArray[np.int64]) -> torch.Tensor:
-        """From pinned memory, or else the host would wait for the device's work so far."""
+        """Copy from pinned memory to the device; otherwise the host would wait for the device."""
         tensor, device = torch.from_numpy(np.ascontiguousarray(array)), self._history.device
         return (tensor if device.type == "cpu" else tensor.pin_memory()).to(device, non_blocking=True)
 
@@ -113,9 +114,9 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         tokens: torch.Tensor,
         here: torch.Tensor | None = None,
     ) -> None:
-        """Keep what is known before each row's position, from the one before and the token there.
+        """Write the state before each row's position, from the previous state and the token there.
 
-        `here` says which rows; the last column takes what the others have.
+        `here` selects the rows; the values of other rows go to the last column.
         """
         last = (position - 1).clamp(min=0)
         before, deadline = self._history[slots, last], self._deadline[slots, last]

@@ -1,8 +1,8 @@
-"""The batch engine: vLLM, kept full, with the token table inside its sampler.
+"""The vLLM engine, kept full, with the token table inside its sampler.
 
-Token ids go in and come out; a bounded number of prompts is in flight, and a new one enters as one finishes.
-An engine that dies is started again and the prompts in flight go again, one by one, so that one that kills the
-engine is found.
+Its input and output are token ids. A bounded number of prompts is in flight, and a new one enters when one
+finishes. If the engine dies, it is started again, and the prompts in flight are sent one by one to find a
+prompt that kills the engine.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from localjudge.models.model import Model
 from localjudge.prompts.prompt import Prompt, until_stopped
 
 _MOST_DEATHS = 3
-"""Deaths in a row, with no row finished between them, after which the engine is given up."""
+"""Consecutive deaths, without a finished row between them, after which the engine gives up."""
 
 
 class VllmEngine:
-    """Prompts through vLLM's engine loop.
+    """Completes prompts with vLLM's engine loop.
 
     Args:
         model: the model.
         decoding: how answers are decoded.
         options: vLLM's own engine arguments, normalized; values as JSON, or as plain text.
-        context: the tokens that the longest prompt and its answer take, where that is known: vLLM's
-            `max_model_len` unless an option gives it.
-        log: a file for what vLLM has to say; None leaves its output alone.
+        context: the tokens of the longest prompt and its answer, if known: vLLM's `max_model_len` unless an
+            option gives it.
+        log: a file for vLLM's output; None does not redirect it.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class VllmEngine:
     ) -> None:
         try:
             SamplingParams(temperature=decoding.temperature, top_p=decoding.top_p)
-        except (ValueError, VLLMValidationError) as error:  # it takes no temperature above 2
+        except (ValueError, VLLMValidationError) as error:  # vLLM accepts no temperature above 2
             raise UsageError(f"vLLM {vllm.__version__} says: {one_line(error)}") from None
         self._model = model
         self._decoding = decoding
@@ -80,10 +80,10 @@ class VllmEngine:
             "disable_log_stats": False,
             "worker_extension_cls": "localjudge.engines.vllm.score_collector.ScoreCollector",
             **({"max_model_len": context} if context else {}),
-            **{name: _value(text) for name, text in options.items()},
+            **{name: _option_value(text) for name, text in options.items()},
         }
         if self._arguments.get("load_format") != "dummy":
-            check_tensors(model)  # vLLM keeps quiet about tensors that it does not find
+            check_tensors(model)  # vLLM does not report tensors that it does not find
         with output_to(log):
             self._llm = self._start()
         atexit.register(self.close)
@@ -137,7 +137,7 @@ class VllmEngine:
                     deaths = 0
                     yield completions
             except EngineDiedError as death:
-                died = str(death)  # the error itself would keep the dead engine's memory
+                died = str(death)  # a reference to the error would keep the dead engine's memory
             if not died:
                 if alone is None and not suspects:
                     return
@@ -147,7 +147,7 @@ class VllmEngine:
                 yield life.refused
             in_flight = [alone] if alone else life.abandoned()
             if len(in_flight) == 1:
-                # What is in flight alone when the engine dies is the likeliest reason.
+                # A prompt that was alone in flight when the engine died is the most likely cause.
                 in_flight[0].deaths_alone += 1
                 if in_flight[0].deaths_alone >= 2:
                     yield [Completion(in_flight.pop().prompt.tag, error=f"it kills the engine: {died}")]
@@ -155,9 +155,9 @@ class VllmEngine:
             suspects.extend(in_flight)
             if deaths >= _MOST_DEATHS:
                 raise EngineError(
-                    f"vLLM died {deaths} times with no row finished: {died}. "
+                    f"vLLM died {deaths} times without finishing a row: {died}. "
                     f"{f'Its log is {self._log}. ' if self._log else ''}"
-                    "Often the memory is too small: try --engine-arg max_num_seqs=64 "
+                    "The memory is often too small: try --engine-arg max_num_seqs=64 "
                     "or --gpu-memory-utilization 0.8"
                 )
             self._restart()
@@ -168,7 +168,7 @@ class VllmEngine:
 
     @property
     def in_flight(self) -> int:
-        """Prompts in the engine at a time: a few more than it works on, so that it never waits for us."""
+        """Limit of prompts in the engine: a few more than it works on, so that it never waits for prompts."""
         most: int = self._engine.vllm_config.scheduler_config.max_num_seqs
         return most + max(8, most // 4)
 
@@ -215,7 +215,7 @@ class VllmEngine:
                 raise EngineError(f"vLLM died and did not start again: {error}") from None
 
     def _check(self, prompt: Prompt) -> None:
-        """Refuse a prompt whose answer vLLM would cut: it ends one silently where the context ends."""
+        """Refuse a prompt whose answer vLLM would cut silently at the end of the context."""
         context = self._engine.vllm_config.model_config.max_model_len
         if len(prompt.tokens) + self._decoding.max_tokens > context:
             raise ValueError(
@@ -226,7 +226,7 @@ class VllmEngine:
     def _params(self, flight: InFlightRequest) -> SamplingParams:
         decoding = self._decoding
         config = self._engine.vllm_config
-        # A seed of its own for each row is vLLM's to keep; on a CPU vLLM cannot keep it under chunked prefill.
+        # vLLM seeds each row separately; on a CPU it cannot do so with chunked prefill.
         seeded = decoding.temperature > 0 and config.device_config.device_type != "cpu"
         return SamplingParams(
             temperature=decoding.temperature,
@@ -246,7 +246,7 @@ class VllmEngine:
         self._preemptions += getattr(output.metrics, "num_preemptions", 0) or 0
 
     def _scores(self, slots: list[int]) -> NDArray[np.float64]:
-        """The probabilities kept in these slots, (slots, *kept_shape); what no worker has is NaN."""
+        """Return the probabilities kept in these slots, (slots, *kept_shape); NaN if no worker has them."""
         shape = (len(slots), *self._decoding.table.kept_shape)
         parts = [
             np.frombuffer(part, np.float64).reshape(shape)
@@ -258,21 +258,21 @@ class VllmEngine:
         return merged
 
     def close(self) -> None:
-        """Put the engine away."""
-        with output_to(self._log), suppress(Exception):  # whatever a dead or half-built engine says
+        """Shut the engine down."""
+        with output_to(self._log), suppress(Exception):  # any error of a dead or partly built engine
             self._engine.engine_core.shutdown()
 
 
 def _is_batch_invariant() -> bool:
-    """Whether batch-invariant execution was asked for, on hardware that has it (NVIDIA, from Hopper on)."""
+    """Return whether batch-invariant execution is requested and supported (NVIDIA, Hopper or later)."""
     asked = os.environ.get("VLLM_BATCH_INVARIANT") == "1"
     return asked and bool(current_platform.is_cuda() and current_platform.has_device_capability(90))
 
 
 def _guard(engine_core: Any) -> None:
-    """See to it that a dead engine raises: vLLM's client waits for ever on a queue that nobody fills."""
+    """Make a dead engine raise an error; otherwise vLLM's client waits forever on an empty queue."""
     if not hasattr(engine_core, "resources"):
-        return  # the engine lives in this process, and dies with it
+        return  # the engine runs in this process and dies with it
 
     def watch() -> None:
         while not engine_core.resources.engine_dead:
@@ -285,8 +285,8 @@ def _guard(engine_core: Any) -> None:
     threading.Thread(target=watch, daemon=True, name="localjudge-guard").start()
 
 
-def _value(text: str) -> Any:
-    """An option as JSON where it is JSON, and as the text that it is where it is not."""
+def _option_value(text: str) -> Any:
+    """Return an option parsed as JSON if it is JSON, otherwise as text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
