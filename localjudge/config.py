@@ -19,12 +19,12 @@ EngineName = Literal["auto", "transformers", "vllm", "dry-run"]
 OnOverflow = Literal["fail", "truncate-candidate"]
 
 _ADVICE = {
-    "engine": "there are auto, transformers, vllm, dry-run",
+    "engine": "give one of auto, transformers, vllm, dry-run",
     "max_rationale_tokens": "the smallest that works is 1",
     "temperature": "give 0 or more",
     "top_p": "give a share above 0 and up to 1",
     "thinking_budget": "give 0 or more",
-    "on_overflow": "there are fail and truncate-candidate",
+    "on_overflow": "give fail or truncate-candidate",
 }
 
 

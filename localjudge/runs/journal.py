@@ -128,6 +128,7 @@ class OffsetIndex:
         order = np.argsort(found, kind="stable")
         self._keys = found[order]
         self._places = np.asarray(places, np.int64)[order]
+        self._taken = np.zeros(len(order), np.int64)
 
     def __contains__(self, key: str) -> bool:
         return self.get(key) is not None
@@ -137,6 +138,15 @@ class OffsetIndex:
         wanted = key_digest(key).rstrip(b"\0")  # as NumPy gives it back
         rank = int(np.searchsorted(self._keys, wanted, side="right")) - 1
         return int(self._places[rank]) if rank >= 0 and self._keys[rank] == wanted else None
+
+    def take(self, key: str) -> bool:
+        """Take one of the places of this key; return False if it has none left that was not taken."""
+        wanted = key_digest(key).rstrip(b"\0")
+        first, end = (int(np.searchsorted(self._keys, wanted, side=side)) for side in ("left", "right"))
+        if first == end or self._taken[first] == end - first:
+            return False
+        self._taken[first] += 1
+        return True
 
     def count_in(self, other: OffsetIndex) -> int:
         """How many of these, equal keys counted each, have a key that the other has too."""

@@ -275,7 +275,8 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             present = OffsetIndex(there, range(len(there) // 16))
             back = (each for each in read_journal(aside, aspects) if each[1]["key"] not in present)
             for piece, line in chain(read_journal(journal, aspects), back):
-                if line["key"] in rows and not (retry_failed and line["status"] == "failed"):
+                again = retry_failed and line["status"] == "failed"
+                if not again and rows.take(line["key"]):  # not more lines than the input has such rows
                     self._so_far.add(line)
                     yield line["key"], piece
 
