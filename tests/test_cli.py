@@ -210,7 +210,7 @@ WRONG_BEFORE_THE_MODEL = {
     "--temperature -1": "--temperature -1.0: give 0 or more",
     "--max-rationale-tokens 0": "--max-rationale-tokens 0: the smallest that works is 1",
     "--thinking-budget -1": "--thinking-budget -1: give 0 or more",
-    "--on-overflow wrap": "--on-overflow wrap: there are fail",
+    "--on-overflow wrap": "--on-overflow wrap: give fail",
     "--engine fast": "--engine fast: give one of auto",
     "--engine dry-run --engine-arg rate=fast": "--engine-arg rate=fast: give rows per second",
     "--engine transformers --engine-arg speed=9": "--engine-arg speed: the transformers engine knows",

@@ -51,5 +51,5 @@ def test_flags_that_make_no_sense_are_named(
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed here")
 def test_without_ray_the_command_that_installs_it_is_named(model: Path) -> None:
-    with pytest.raises(UsageError, match=r'--ray: ray is not installed: pip install "ray\[data\]=='):
+    with pytest.raises(UsageError, match=r'--ray: ray is not installed: pip install "ray=='):
         Judge(model, cluster=Cluster("local")).engine  # noqa: B018

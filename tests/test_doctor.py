@@ -171,8 +171,8 @@ def test_a_vllm_that_breaks_or_finds_no_device_is_red(installed_as: Path) -> Non
 def test_a_cluster_without_ray_is_red(cli: Cli) -> None:
     end = cli("doctor", "--ray", "auto", "--model", "none")
     assert end.code == 1
-    assert 'packages ray is not installed → pip install "ray[data]==2.60.*"' in lines(end, "wrong")
-    assert 'cluster Ray is not installed → pip install "ray[data]==2.60.*"' in lines(end, "wrong")
+    assert 'packages ray is not installed → pip install "ray==2.60.*"' in lines(end, "wrong")
+    assert 'cluster Ray is not installed → pip install "ray==2.60.*"' in lines(end, "wrong")
 
 
 def test_a_driver_older_than_torch_is_red(nvidia_smi: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -255,9 +255,9 @@ def lose_the_letters(folder: Path) -> None:
 
 DEFECTS: dict[Callable[[Path], None], str] = {
     flip_in_header: "headers model.safetensors: its header is broken",
-    cut_short: f"headers {SHARDS[1]} is cut short: its header asks for",
-    cut_to_nothing: "headers model.safetensors is cut short: 1 bytes do not hold its header",
-    append_bytes: "headers model.safetensors: 4 bytes follow the tensors that its header names",
+    cut_short: f"headers {SHARDS[1]} is cut short: its header requires",
+    cut_to_nothing: "headers model.safetensors is cut short: 1 bytes are fewer than its header has",
+    append_bytes: "headers model.safetensors: 4 bytes follow the last tensor of its header",
     lose_a_shard: f"shards {INDEX} needs {SHARDS[0]}: missing",
     leave_a_shard: "shards model-00003-of-00002.safetensors: not part of the model",
     name_an_absent_tensor: f"headers {INDEX} lists model.extra.weight in {SHARDS[0]}, which does not have it",
@@ -275,7 +275,7 @@ DEFECTS: dict[Callable[[Path], None], str] = {
     lose_the_tokenizer: "tokenizer no tokenizer: none of tokenizer.json",
     break_the_tokenizer: "tokenizer its tokenizer cannot be loaded: ",
     decode_by_nothing: "vocabulary the tokenizer decodes by nothing, which does not define the bytes",
-    shrink_the_embedding: "embedding model.embed_tokens.weight has 300 rows, the tokenizer's ids go to 399",
+    shrink_the_embedding: "embedding model.embed_tokens.weight has 300 rows, the tokenizer's largest id is 399",
     widen_the_vocabulary: "embedding model.embed_tokens.weight has 400 rows, config.json says vocab_size 500",
     shorten_the_context: "context 300 tokens: ",
     lose_the_config: "config ",

@@ -114,8 +114,8 @@ def main() -> None:
             if (error.name or "localjudge").startswith("localjudge"):
                 traceback.print_exc()
                 _end(1)
-            mend = f"{install_command('cpu')}; localjudge doctor says what else is missing"
-            _end(2, f"{error.name} is not installed: {mend}")
+            fix = f"{install_command('cpu')}; localjudge doctor says what else is missing"
+            _end(2, f"{error.name} is not installed: {fix}")
         except KeyboardInterrupt as stopped:
             _end(getattr(stopped, "exit_code", 130), "stopped; the same command continues")
         except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""The command `audit`: the judge on trial with the user's own rows."""
+"""The command `audit`: test the judge with the user's own rows."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def audit(
     threshold: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=SHARE", help="End with 3 if less of this trial held; all=SHARE sets it for every one."
+            metavar="NAME=SHARE",
+            help="End with 3 if a smaller share of this check held; all=SHARE sets it for every check.",
         ),
     ] = None,
     model: ModelName = None,
@@ -86,7 +87,7 @@ def audit(
     engine_arg: EngineArgs = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put the judge on trial: perturb rows in ways whose effect is known, and see what it makes of them."""
+    """Audit the judge: change rows in ways whose effect is known, and count how often it reacts rightly."""
     from localjudge.audit import read_audit, run_audit, sample_rows
     from localjudge.audit.perturbations import PERTURBATIONS
     from localjudge.cli.progress import Progress
@@ -152,17 +153,17 @@ def audit(
     else:
         for table in found.tables():
             print_table(table)
-    for trial in found.checks:
-        if trial.passed is False:
+    for check in found.checks:
+        if check.passed is False:
             progress.warn(
-                f"below its threshold: {trial.name} held {trial.held_text}, not {trial.threshold:.0%}"
+                f"below its threshold: {check.name} held {check.held_text}, not {check.threshold:.0%}"
             )
     if not found.passed:
         raise typer.Exit(BELOW_THRESHOLD)
 
 
 def _thresholds(options: list[str] | tuple[()], names: list[str]) -> dict[str, float]:
-    """`["plea=0.9"]` as `{"plea": 0.9}`; `all` stands for every trial that is not named itself."""
+    """`["plea=0.9"]` as `{"plea": 0.9}`; `all` stands for every check that is not named itself."""
     named: dict[str, float] = {}
     for option in options:
         name, equals, text = option.partition("=")

@@ -148,7 +148,7 @@ class RunResult:
 def score_run(
     judge: JudgeConfig | Judge,
     source: RowSource,
-    folder: Path,
+    folder: str | Path,
     *,
     shard: Shard = WHOLE,
     retry_failed: bool = False,
@@ -178,7 +178,7 @@ def score_run(
         RunLockedError: another process writes the folder.
         EngineError: the engine broke; the lines that are there stay, and the same call continues.
     """
-    told = observer or RunObserver()
+    told, folder = observer or RunObserver(), Path(folder)
     for name in source.empty:
         told.warn(f"{name}: holds no rows")
     with RunDirectory(folder, told.say) as run, ExitStack() as stack:
