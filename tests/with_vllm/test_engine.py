@@ -319,7 +319,9 @@ def test_weights_that_lack_tensors_are_refused_unless_none_are_to_be_loaded(
     tensors = load_file(tmp_path / "model.safetensors")
     del tensors["model.layers.0.mlp.down_proj.weight"]
     save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ModelError, match=r"missing model\.layers\.0\.mlp\.down_proj\.weight; download the whole model"):
+    with pytest.raises(
+        ModelError, match=r"missing model\.layers\.0\.mlp\.down_proj\.weight; download the whole model"
+    ):
         open_engine(Model.find(tmp_path), decoding)
     engine = open_engine(Model.find(tmp_path), decoding, load_format="dummy")
     assert all(answer.error is None for answer in complete(engine, prompts(2)).values())
