@@ -78,7 +78,7 @@ def test_a_cluster_that_is_not_there_is_red_and_none_is_started_for_auto(
     assert (red.state, "there is no cluster at this address" in red.found) == ("wrong", True)
     assert red.fix
     (green,) = examine_cluster(Cluster("auto"))
-    assert (green.state, green.found) == ("ok", "none is running; a run would start one on this machine")
+    assert (green.state, green.found) == ("ok", "none is running; a run starts one on this machine")
     assert not ray.is_initialized()
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6")
     (red,) = examine_cluster(Cluster("auto"))
@@ -91,8 +91,8 @@ def test_a_node_with_other_versions_and_without_room_is_red(other_cluster: Calla
     assert len(found) == 4
     for said, fix in {
         "python 3.9.9, ": "use Python ",
-        "ray 0.0.8, ": "on that node: pip install 'ray==",
-        "localjudge 0.0.9, ": "install localjudge there from the same checkout",
+        "ray 0.0.8, ": 'on that node: pip install "ray==',
+        "localjudge 0.0.9, ": "install localjudge on that node from the same checkout",
         "0 CPUs, 0 GPUs; no worker has room": "add a node: ",
     }.items():
         assert [given for line, given in found.items() if said in line and given and given.startswith(fix)]
