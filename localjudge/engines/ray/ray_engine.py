@@ -197,7 +197,6 @@ class RayEngine:
     def _start_worker(self) -> None:
         worker = self._pool.add(self._actor.remote())
         self._call(worker, "beat", 0.0)
-        self._call(worker, "open", self._settings)
 
     def _call(self, worker: PooledWorker, method: str, *arguments: Any, number: int = 0) -> None:
         """Call a method of the actor; its result arrives in `_returns`."""
@@ -227,6 +226,8 @@ class RayEngine:
                 self._counted[worker] = result.statistics
                 return result.completions if self._pool.answered(worker, number) else None
             if method == "beat":
+                if not worker.where:  # opened only now, so that an error in opening names the node
+                    self._call(worker, "open", self._settings)
                 self._pool.heard(worker, result)
                 self._call(worker, "beat", BEAT)
             else:
