@@ -144,7 +144,7 @@ class VllmAlone:
         most = self.llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
         self._in_flight = in_flight or most + max(8, most // 4)
         self._backend = backend
-        self._schema = Rubric.load().answer_schema
+        self._schema = Rubric.load().answer_layout.schema
 
     def run(self, prompts: list[list[int]], limits: Sequence[int]) -> EngineRun:
         from vllm.inputs import TokensPrompt

@@ -182,7 +182,7 @@ def _parse_shares(
 
     from localjudge import Rubric
 
-    validator = Draft202012Validator(Rubric.load().answer_schema)
+    validator = Draft202012Validator(Rubric.load().answer_layout.schema)
 
     def parses(tokens: list[int] | None) -> bool:
         text = b"".join(vocabulary.pieces.get(token, b"") for token in tokens or [])
@@ -222,7 +222,7 @@ def _table_cost(folder: Path) -> tuple[dict[str, float], Any]:
         table = token_table(rubric, vocabulary, Path(cache))
         loaded = time.perf_counter()
         size = sum(file.stat().st_size for file in Path(cache).rglob("*.npz"))
-    expression = build_regex_from_schema(json.dumps(rubric.answer_schema), whitespace_pattern="")
+    expression = build_regex_from_schema(json.dumps(rubric.answer_layout.schema), whitespace_pattern="")
     pieces: dict[bytes, list[int]] = {}
     for token, piece in vocabulary.pieces.items():
         pieces.setdefault(piece, []).append(token)

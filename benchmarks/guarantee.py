@@ -188,7 +188,7 @@ def _validator() -> Any:
 
     from localjudge import Rubric
 
-    return Draft202012Validator(Rubric.load().answer_schema)
+    return Draft202012Validator(Rubric.load().answer_layout.schema)
 
 
 def _as_dict(count: AnswerCounts) -> dict[str, int]:

@@ -17,10 +17,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import results_table
 from transformers import PreTrainedTokenizerFast
@@ -107,23 +106,21 @@ def hostile(tokenizer: Any, encoder: PromptEncoder, rubric: Rubric, count: Count
     """Count the prompts in which a row's text became one of the model's own tokens."""
     own = markers(tokenizer.backend_tokenizer)
     added = tokenizer.backend_tokenizer.get_added_tokens_decoder()
-    plain = Row("Which?", "This.", "That.")
-    expected = sum(token in own for token in encoder.encode(rubric.text(plain)))
+    plain = {"instruction": "Which?", "candidate": "This.", "reference": "That."}
+    expected = sum(token in own for token in encoder.encode(rubric.text(Row.of(**plain))))
     texts = []
     for token in own:
         spelled = added[token].content
         for field in FIELDS:
-            texts += [
-                rubric.text(replace(plain, **cast(Any, {field: text}))) for text in (spelled, f"a{spelled}b")
-            ]
+            texts += [rubric.text(Row.of(**plain | {field: text})) for text in (spelled, f"a{spelled}b")]
     count["tried"] += len(texts)
-    count["ours"] += sum(became_token(tokens, own, expected) for tokens in encoder.encode_all(texts))
+    count["ours"] += sum(became_token(encoder.encode(text), own, expected) for text in texts)
     around = [text_around(encoder, tokenizer, text) for text in texts]
     backend = tokenizer.backend_tokenizer
     for name, switch in (("whole", False), ("switch", True)):
         backend.encode_special_tokens = switch
         # The switch also splits the markers of the template.
-        (alone,) = backend.encode_batch([text_around(encoder, tokenizer, rubric.text(plain))])
+        (alone,) = backend.encode_batch([text_around(encoder, tokenizer, rubric.text(Row.of(**plain)))])
         least = sum(token in own for token in alone.ids)
         count[name] += sum(became_token(each.ids, own, least) for each in backend.encode_batch(around))
     backend.encode_special_tokens = False

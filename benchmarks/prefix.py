@@ -33,7 +33,7 @@ def main() -> None:
     rows.sort(key=lambda row: row.system or "")
     judge = judge_of(options)
     rows = [row for row in rows if fits(judge, row)]
-    prompts = [judge.prompt(row)[0] for row in rows]
+    prompts = [judge.task_builder.task(row).tokens for row in rows]
     with RunPlan(judge, rows) as plan:
         ours = [task.row for _, task in plan if isinstance(task, Task)]
     shares = {
@@ -75,16 +75,12 @@ def judge_of(options: argparse.Namespace) -> Judge:
 
 
 def fits(judge: Judge, row: Row) -> bool:
-    try:
-        judge.prompt(row)
-    except ValueError:
-        return False
-    return True
+    return judge.task_builder.task(row).error is None
 
 
 def cached_share(options: argparse.Namespace, rows: Iterable[Row]) -> float:
     judge = judge_of(options)
-    judge.configure_engine(max(len(judge.prompt(row)[0]) for row in rows), None)
+    judge.configure_engine(max(len(judge.task_builder.task(row).tokens) for row in rows), None)
     for _ in judge.score(rows):
         pass
     counted = judge.engine.statistics()

@@ -48,7 +48,9 @@ class LocaljudgeRows:
 
         self._judge = Judge(model, engine="vllm", max_rationale_tokens=rationale, engine_args=arguments)
         self._rows = judged_rows(self._judge, inputs, most)
-        self._judge.configure_engine(max(len(self._judge.prompt(row)[0]) for row in self._rows), None)
+        self._judge.configure_engine(
+            max(len(self._judge.task_builder.task(row).tokens) for row in self._rows), None
+        )
         self._engine: Any = self._judge.engine
 
     def setting(self) -> dict[str, Any]:
@@ -90,7 +92,7 @@ class VllmScript:
         )
         self._rubric = Rubric.load()
         self._chats = [[{"role": "user", "content": text}] for text in setting["texts"]]
-        schema = StructuredOutputsParams(json=self._rubric.answer_schema)
+        schema = StructuredOutputsParams(json=self._rubric.answer_layout.schema)
         limit = setting["limit"]
         self._greedy = SamplingParams(temperature=0, max_tokens=limit, structured_outputs=schema)
         self._again = SamplingParams(temperature=temperature, max_tokens=limit, structured_outputs=schema)
@@ -139,11 +141,7 @@ def judged_rows(judge: Any, inputs: list[str], most: int) -> list[Any]:
     for row in read_rows(find_inputs(inputs)):
         if len(rows) == most:
             break
-        if isinstance(row, Row):
-            try:
-                judge.prompt(row)
-            except ValueError:
-                continue
+        if isinstance(row, Row) and judge.task_builder.task(row).error is None:
             rows.append(row)
     return rows
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         UsageError,
     )
     from localjudge.judge import Judge
-    from localjudge.records import Failure, Judgement, Row
+    from localjudge.records import Failure, Judgement, Response, Row
     from localjudge.rows.inputs import read_rows
     from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.reader import RecordedRun, load_run
@@ -37,6 +37,7 @@ __all__ = [
     "LocalJudgeError",
     "ModelError",
     "RecordedRun",
+    "Response",
     "Row",
     "RowSource",
     "Rubric",
@@ -54,7 +55,7 @@ _MODULES = {
     "errors": ("EngineError", "LocalJudgeError", "ModelError", "RubricError", "SettingError", "UsageError"),
     "config": ("JudgeConfig",),
     "judge": ("Judge",),
-    "records": ("Failure", "Judgement", "Row"),
+    "records": ("Failure", "Judgement", "Response", "Row"),
     "rows.inputs": ("read_rows",),
     "rubrics.rubric": ("Rubric",),
     "runs.reader": ("RecordedRun", "load_run"),

@@ -6,8 +6,6 @@ rows → prompts → (token table) → engine → judgements
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -20,19 +18,11 @@ from localjudge.engines.selection import check_engine, open_engine
 from localjudge.errors import ModelError, SettingError
 from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
+from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.prompts.tasks import Task, TaskFeed
 from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
 from localjudge.rows.inputs import given_rows
 from localjudge.system.cache import cache_folder
-
-# Rows are encoded in batches of so many, of so many characters.
-_AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
-# A candidate that was cut may leave fewer tokens than these unused.
-_TOKENS_TO_SPARE = 8
-
-
-class _OverflowError(ValueError):
-    """A row does not fit the model's context."""
 
 
 class Judge:
@@ -94,6 +84,10 @@ class Judge:
                 f"model {self.model.name}: its chat template uses tokens that the model does not have; "
                 "its tokenizer and its weights do not belong together"
             )
+        cuts = config.on_overflow == "truncate-candidate"
+        self.task_builder = TaskBuilder(
+            self.rubric, self.prompts, self.context, self.decoding.max_tokens, cuts_candidates=cuts
+        )
         self._longest: int | None = None
         self._log: Path | None = None
 
@@ -202,41 +196,7 @@ class Judge:
             UsageError: it is a single row, or nothing that holds rows.
         """
         read = given_rows(rows)
-        return (outcome for outcomes in self.outcomes(self.tasks(read)) for outcome in outcomes)
-
-    def tasks(self, rows: Iterable[Row | Failure]) -> Iterator[Task | Failure]:
-        """Each row with its prompt, in order; many are encoded at once."""
-        waiting: list[Row | Failure] = []
-        size = 0
-        for row in rows:
-            own = row.characters if isinstance(row, Row) else 0
-            if len(waiting) == _AT_ONCE or (waiting and size + own > _CHARACTERS_AT_ONCE):
-                yield from self._encoded(waiting)
-                waiting, size = [], 0
-            waiting.append(row)
-            size += own
-        yield from self._encoded(waiting)
-
-    def _encoded(self, rows: list[Row | Failure]) -> Iterator[Task | Failure]:
-        texts: dict[int, str] = {}
-        for place, row in enumerate(rows):
-            if isinstance(row, Row):
-                with suppress(ValueError):  # task() says what is wrong with it
-                    texts[place] = self.rubric.text(row)
-        try:
-            prompts = dict(zip(texts, self.prompts.encode_all(list(texts.values())), strict=True))
-        except ValueError:
-            prompts = {}
-        for place, row in enumerate(rows):
-            yield row if isinstance(row, Failure) else self.task(row, prompts.get(place))
-
-    def task(self, row: Row, tokens: list[int] | None = None) -> Task:
-        """What there is to do for a row; its prompt's tokens may be known already."""
-        try:
-            tokens, cut = self.prompt(row, tokens)
-        except ValueError as error:
-            return Task(row, [], error=f"{row.source}: {error}", overflows=isinstance(error, _OverflowError))
-        return Task(row, tokens, cut, overflows=cut > 0)
+        return (outcome for outcomes in self.outcomes(self.task_builder.tasks(read)) for outcome in outcomes)
 
     def outcomes(self, tasks: Iterable[Task | Failure]) -> Iterator[list[Outcome]]:
         """What the tasks come to, in lists of those that finished together."""
@@ -247,79 +207,12 @@ class Judge:
             if failures := feed.take_failures():
                 yield failures
 
-    def prompt(self, row: Row, tokens: list[int] | None = None) -> tuple[list[int], int]:
-        """The token ids that the engine gets, and how many characters of the candidate are left out.
-
-        Args:
-            row: the row.
-            tokens: of the whole row, where they are known already.
-
-        Raises:
-            ValueError: the row cannot be judged by this rubric or does not fit the model's context.
-        """
-        tokens = tokens or self.prompts.encode(self.rubric.text(row))
-        excess = self.excess(len(tokens))
-        if excess <= 0:
-            return tokens, 0
-        if self.config.on_overflow == "fail":
-            raise _OverflowError(self._does_not_fit(len(tokens)))
-        shortened = self._longest_that_fits(row, excess)
-        if shortened is None:
-            raise _OverflowError(f"{self._does_not_fit(len(tokens))}, even with one character of its candidate")
-        tokens, kept = shortened
-        return tokens, len(row.candidate) - kept
-
-    def _longest_that_fits(self, row: Row, excess: int) -> tuple[list[int], int] | None:
-        """Search for the longest beginning of the candidate, of one character or more, that fits the context.
-
-        The search ends at the longest, or at one that leaves fewer than `_TOKENS_TO_SPARE` tokens unused. Each
-        second step halves what is left to search: n characters take at most 2 + 2 log2(n) encodings.
-
-        Args:
-            row: the row.
-            excess: the tokens by which the whole row exceeds the context.
-
-        Returns:
-            the prompt's token ids and the number of characters that are kept; None if no beginning fits.
-        """
-        fits, too_long = 0, len(row.candidate)
-        found: list[int] | None = None
-        unused, length, halve = 0, 1, False
-        while length < too_long:
-            try:
-                tokens = self.prompts.encode(self.rubric.text(replace(row, candidate=row.candidate[:length])))
-                over = self.excess(len(tokens))
-            except ValueError:  # the tokenizer cannot read the text if it ends here
-                over = excess
-            if over > 0:
-                too_long, excess = length, over
-            else:
-                found, fits, unused = tokens, length, -over
-                if unused < _TOKENS_TO_SPARE:
-                    break
-            if found is None:
-                return None
-            # By turns: where the tokens would run out if each character took as many, and the middle.
-            share = 0.5 if halve else unused / (unused + excess)
-            length, halve = max(fits + 1, fits + int((too_long - fits) * share)), not halve
-        return None if found is None else (found, fits)
-
-    def excess(self, prompt_tokens: int) -> int:
-        """By how many tokens a prompt of this length and its answer exceed the model's context."""
-        return prompt_tokens + self.decoding.max_tokens - self.context if self.context is not None else 0
-
     @property
     def context(self) -> int | None:
         """The most tokens of a prompt and its answer: the model's, or less where the engine is told so."""
         told = self.config.engine_args.get("max_model_len", "")
         lengths = [length for length in (self.model.context, int(told) if told.isdecimal() else None) if length]
         return min(lengths, default=None)
-
-    def _does_not_fit(self, prompt_tokens: int) -> str:
-        return (
-            f"a prompt of {prompt_tokens} tokens and an answer of up to {self.decoding.max_tokens} do not fit "
-            f"the context of {self.context}"
-        )
 
     def _judged(self, feed: TaskFeed, completion: Completion) -> Outcome:
         task, identity = feed.take(completion.tag)
@@ -336,13 +229,13 @@ class Judge:
             return Failure(**identity, error=f"{row.source}: the engine's answer is not whole: {error}")
         expected = probabilities = None
         if completion.probabilities is not None:
-            values = self.rubric.scale.values
-            by_aspect = dict(zip(self.rubric.aspects, completion.probabilities, strict=True))
-            probabilities = {aspect: [round(float(p), 6) for p in row] for aspect, row in by_aspect.items()}
-            expected = {aspect: round(float(row @ values), 4) for aspect, row in by_aspect.items()}
+            scales = self.rubric.answer_layout.scales
+            by_scale = list(zip(scales, completion.probabilities, strict=True))
+            probabilities = {scale.name: [round(float(p), 6) for p in row] for scale, row in by_scale}
+            expected = {scale.name: round(float(row @ scale.values), 4) for scale, row in by_scale}
         return Judgement(
             **identity,
-            rationale=answer.rationale,
+            rationale=answer.texts["rationale"],
             scores=answer.scores,
             expected=expected,
             probabilities=probabilities,

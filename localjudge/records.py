@@ -5,26 +5,59 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
 @dataclass(frozen=True, slots=True)
+class Response:
+    """A text to judge, and the system that wrote it."""
+
+    text: str
+    system: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A response to judge.
+    """One or more responses to an instruction, judged together. `Row.of` makes a row of a single response.
 
     `source` is its place in the input ("answers.jsonl:17"); `columns` holds the other columns of the input.
     """
 
     instruction: str
-    candidate: str
+    responses: tuple[Response, ...]
     reference: str | None = None
     id: str = ""
-    system: str | None = None
     source: str = ""
     columns: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, *, instruction: str, candidate: str, system: str | None = None, **others: Any) -> Self:
+        """Return a row of a single response.
+
+        Args:
+            instruction: what was asked.
+            candidate: the response.
+            system: the system that wrote it.
+            others: `reference`, `id`, `source` and `columns`.
+        """
+        return cls(instruction=instruction, responses=(Response(candidate, system),), **others)
+
+    @property
+    def candidate(self) -> str:
+        """The text of the first response."""
+        return self.responses[0].text
+
+    @property
+    def system(self) -> str | None:
+        """The system that wrote the first response."""
+        return self.responses[0].system
+
+    def with_candidate(self, text: str) -> Self:
+        """Return the row with another text of the first response."""
+        return replace(self, responses=(replace(self.responses[0], text=text), *self.responses[1:]))
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -40,18 +73,29 @@ class Row:
 
     @property
     def characters(self) -> int:
-        """Total characters of instruction, reference and candidate."""
-        return len(self.instruction) + len(self.reference or "") + len(self.candidate)
+        """Total characters of instruction, reference and responses."""
+        return sum(len(text or "") for text in self._texts)
 
     @property
     def digest(self) -> bytes:
-        """Digest of instruction, reference and candidate, 16 bytes; duplicate rows share it."""
-        return _text_digest([self.instruction, self.reference, self.candidate], 16)
+        """Digest of instruction, reference and responses, 16 bytes; duplicate rows share it."""
+        return _text_digest(self._texts, 16)
 
     @property
     def group(self) -> str:
         """Digest of instruction and reference, 16 hex digits; rows with a common prompt prefix share it."""
         return _text_digest([self.instruction, self.reference], 8).hex()
+
+    @property
+    def _texts(self) -> list[str | None]:
+        return [self.instruction, self.reference, *(response.text for response in self.responses)]
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """The reason why a row cannot be judged."""
+
+    reason: str
 
 
 def settings_digest(settings: Mapping[str, Any]) -> bytes:

@@ -170,14 +170,18 @@ def test_an_audit_is_the_same_from_the_same_seed_and_continues_what_is_there(
 
 
 def setting(**changes: object) -> Setting:
-    settings = {"random": Random(0), "other": Row("Other?", "Another answer."), "rubric": Rubric.load()}
+    settings = {
+        "random": Random(0),
+        "other": Row.of(instruction="Other?", candidate="Another answer."),
+        "rubric": Rubric.load(),
+    }
     return Setting(**{**settings, **changes})  # type: ignore[arg-type]
 
 
-ROW = Row(
-    "Who climbed it?",
-    "It was climbed in 1953 by Tenzing. It is high. It is cold. Few dare.",
-    "Tenzing did, in 1953.",
+ROW = Row.of(
+    instruction="Who climbed it?",
+    candidate="It was climbed in 1953 by Tenzing. It is high. It is cold. Few dare.",
+    reference="Tenzing did, in 1953.",
 )
 MADE = {each.name: each.make for each in PERTURBATIONS}
 
@@ -203,7 +207,7 @@ def test_each_perturbation_does_what_it_says() -> None:
 
 
 def test_a_name_is_put_in_where_there_is_no_number() -> None:
-    row = Row("Who?", "It was climbed by Tenzing, as is known.")
+    row = Row.of(instruction="Who?", candidate="It was climbed by Tenzing, as is known.")
     wrong = MADE["wrong-fact"](row, setting()).candidate
     assert re.fullmatch(r"It was climbed by (?!Tenzing)[A-Z][a-z]+, as is known\.", wrong)
 
@@ -211,14 +215,18 @@ def test_a_name_is_put_in_where_there_is_no_number() -> None:
 @pytest.mark.parametrize(
     ("name", "row", "why"),
     [
-        ("reference", Row("A?", "B."), "no reference"),
-        ("reference", Row("A?", "B.", "B."), "the candidate is its reference"),
-        ("swapped", Row("A?", "B."), "no reference"),
-        ("empty", Row("A?", ""), "the candidate is empty already"),
-        ("half", Row("A?", "Too short."), "fewer than 8 words"),
-        ("padded", Row("A?", ""), "the candidate is empty"),
-        ("shuffled", Row("A?", "Yes. Yes. Yes."), "fewer than 3 sentences"),
-        ("wrong-fact", Row("A?", "It was so."), "no number and no name"),
+        ("reference", Row.of(instruction="A?", candidate="B."), "no reference"),
+        (
+            "reference",
+            Row.of(instruction="A?", candidate="B.", reference="B."),
+            "the candidate is its reference",
+        ),
+        ("swapped", Row.of(instruction="A?", candidate="B."), "no reference"),
+        ("empty", Row.of(instruction="A?", candidate=""), "the candidate is empty already"),
+        ("half", Row.of(instruction="A?", candidate="Too short."), "fewer than 8 words"),
+        ("padded", Row.of(instruction="A?", candidate=""), "the candidate is empty"),
+        ("shuffled", Row.of(instruction="A?", candidate="Yes. Yes. Yes."), "fewer than 3 sentences"),
+        ("wrong-fact", Row.of(instruction="A?", candidate="It was so."), "no number and no name"),
     ],
 )
 def test_a_row_that_a_perturbation_cannot_be_made_of_says_why(name: str, row: Row, why: str) -> None:

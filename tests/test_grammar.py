@@ -108,7 +108,7 @@ def test_every_answer_is_whole_within_any_limit_that_can_hold_one(data: st.DataO
     rubric = data.draw(rubrics())
     vocabulary = data.draw(vocabularies(rubric))
     table = token_table(rubric, vocabulary)
-    validator = Draft202012Validator(rubric.answer_schema)
+    validator = Draft202012Validator(rubric.answer_layout.schema)
     random = Random(data.draw(st.integers(0, 2**32)))
     for rationale_tokens in (1, 2, data.draw(st.integers(3, 60))):
         limit, closing_margin = table.limit(rationale_tokens), closing_margin_for(rationale_tokens)
@@ -225,7 +225,7 @@ def test_characters_may_be_written_byte_by_byte(just_eval: tuple[Rubric, Vocabul
     text = json.dumps({"rationale": "评🙂", "scores": scores}, ensure_ascii=False, separators=(",", ":"))
     tokens = list(text.encode())
     assert table.is_complete(table.states(tokens)[-1])
-    assert rubric.parse(vocabulary.decode(tokens)).rationale == "评🙂"
+    assert rubric.parse(vocabulary.decode(tokens)).texts["rationale"] == "评🙂"
 
 
 def test_half_a_character_cannot_be_left_behind(just_eval: tuple[Rubric, Vocabulary, TokenTable]) -> None:

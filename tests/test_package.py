@@ -80,6 +80,7 @@ def test_the_public_names_are_these() -> None:
         "LocalJudgeError",
         "ModelError",
         "RecordedRun",
+        "Response",
         "Row",
         "RowSource",
         "Rubric",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Judgement, Row
 from localjudge.prompts.tasks import Task
+from localjudge.records import RowError
 from localjudge.runs.run_plan import RunPlan
 
 
@@ -24,7 +24,7 @@ def judge(model: Path, short_rubric: Path) -> Judge:
 
 
 def row(instruction: str, candidate: str = "Yes.", **fields: Any) -> Row:
-    return Row(instruction=instruction, reference="No.", candidate=candidate, id="1", source="a:1", **fields)
+    return Row.of(instruction=instruction, reference="No.", candidate=candidate, id="1", source="a:1", **fields)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
@@ -40,17 +40,20 @@ def test_rows_that_share_an_instruction_come_together_each_once(judge: Judge, in
 
 def test_rows_come_back_as_they_went_in_whatever_they_hold(judge: Judge) -> None:
     rows: list[Row | Failure] = [
-        Row(instruction="评", candidate="\x00\u2028🙂", id="x", columns={"n": 1.5, "deep": [{"a": None}]}),
+        Row.of(instruction="评", candidate="\x00\u2028🙂", id="x", columns={"n": 1.5, "deep": [{"a": None}]}),
         Failure(id="b", key="k", source="s:2", error="s:2: broken"),
     ]
     with RunPlan(judge, rows) as plan:
-        assert dict(plan) == dict(enumerate(judge.tasks(rows), 1))
+        assert dict(plan) == dict(enumerate(judge.task_builder.tasks(rows), 1))
         assert dict(plan.in_order()) == dict(enumerate(rows, 1))
 
 
 def test_rows_that_repeat_an_id_of_their_system_are_counted(judge: Judge) -> None:
     names = [("1", "x"), ("1", "y"), ("2", "x"), ("2", "x"), ("1", None), ("2", "x")]
-    rows = [Row("a", "b", "c", id=name, system=system, source=f"{name}{system}") for name, system in names]
+    rows = [
+        Row.of(instruction="a", candidate="b", reference="c", id=name, system=system, source=f"{name}{system}")
+        for name, system in names
+    ]
     with RunPlan(judge, rows) as plan:
         assert plan.repeated_ids == 2
         assert plan.repeated_id() == rows[3]
@@ -62,14 +65,16 @@ def test_long_references_are_not_encoded_all_at_once(judge: Judge, monkeypatch: 
     sizes: list[int] = []
     encode_all = judge.prompts.encode_all
 
-    def noted(texts: list[str]) -> list[list[int]]:
+    def noted(texts: list[str]) -> list[list[int] | RowError]:
         sizes.append(sum(map(len, texts)))
         return encode_all(texts)
 
     monkeypatch.setattr(judge.prompts, "encode_all", noted)
-    monkeypatch.setattr("localjudge.judge._CHARACTERS_AT_ONCE", 1000)
-    rows = [Row("a", "b", "long " * 80, id=str(number)) for number in range(9)] + [Row("a", "b" * 3000, "c")]
-    assert [task.row for task in judge.tasks(rows) if isinstance(task, Task)] == rows
+    monkeypatch.setattr("localjudge.prompts.task_builder._CHARACTERS_AT_ONCE", 1000)
+    rows = [
+        Row.of(instruction="a", candidate="b", reference="long " * 80, id=str(number)) for number in range(9)
+    ] + [Row.of(instruction="a", candidate="b" * 3000, reference="c")]
+    assert [task.row for task in judge.task_builder.tasks(rows) if isinstance(task, Task)] == rows
     assert len(sizes) == 6, "two rows fit the limit, and one that exceeds it comes alone"
 
 
@@ -80,7 +85,7 @@ def test_the_longest_prompt_and_those_that_do_not_fit_are_known(tmp_path: Path, 
         assert plan.too_long == 1
         assert plan.longest + judge.decoding.max_tokens <= 120
     with RunPlan(judge, [short]) as plan:
-        assert plan.longest == len(judge.prompt(short)[0])
+        assert plan.longest == len(judge.task_builder.task(short).tokens)
 
 
 def test_a_candidate_that_does_not_fit_is_shortened_if_that_is_asked_for(
@@ -116,13 +121,13 @@ def test_a_candidate_is_shortened_no_more_than_it_must_whatever_its_characters_t
     model = random_model(tmp_path, context=200)
     judge = Judge(model, rubric=short_rubric, max_rationale_tokens=3, on_overflow="truncate-candidate")
     whole = row("a", candidate)
-    tokens, cut = judge.prompt(whole)
-    kept = len(candidate) - cut
-    assert tokens == judge.prompts.encode(judge.rubric.text(replace(whole, candidate=candidate[:kept])))
+    task = judge.task_builder.task(whole)
+    tokens, kept = task.tokens, len(candidate) - task.candidate_cut
+    assert tokens == judge.prompts.encode(judge.rubric.text(whole.with_candidate(candidate[:kept])))
     assert 0 < kept < len(candidate)
-    longer = judge.prompts.encode(judge.rubric.text(replace(whole, candidate=candidate[: kept + 1])))
-    assert judge.excess(len(tokens)) <= 0
-    assert judge.excess(len(tokens)) > -8 or judge.excess(len(longer)) > 0
+    longer = judge.prompts.encode(judge.rubric.text(whole.with_candidate(candidate[: kept + 1])))
+    assert judge.task_builder.excess(len(tokens)) <= 0
+    assert judge.task_builder.excess(len(tokens)) > -8 or judge.task_builder.excess(len(longer)) > 0
 
 
 def test_shortening_encodes_a_candidate_a_bounded_number_of_times(
@@ -132,12 +137,12 @@ def test_shortening_encodes_a_candidate_a_bounded_number_of_times(
     judge = Judge(model, rubric=short_rubric, max_rationale_tokens=3, on_overflow="truncate-candidate")
     candidate = "word " * 30 + "🙂" * 20000
     encoded: list[str] = []
-    encode = judge.prompts.encode
+    encode_all = judge.prompts.encode_all
 
-    def counting(text: str) -> list[int]:
-        encoded.append(text)
-        return encode(text)
+    def counting(texts: list[str]) -> list[list[int] | RowError]:
+        encoded.extend(texts)
+        return encode_all(texts)
 
-    monkeypatch.setattr(judge.prompts, "encode", counting)
-    judge.prompt(row("a", candidate))
+    monkeypatch.setattr(judge.prompts, "encode_all", counting)
+    judge.task_builder.task(row("a", candidate))
     assert len(encoded) <= 3 + 2 * math.log2(len(candidate))

@@ -128,8 +128,12 @@ def test_the_lines_of_a_run_that_was_stopped_are_those_that_its_summary_counts(
     tmp_path: Path, short_rubric: Path
 ) -> None:
     out, judge = tmp_path / "out", Judge(engine="dry-run", rubric=short_rubric)
-    rows = [Row(f"Q{n}?", f"A{n}", "R", id=str(n)) if n % 3 else Failure(id=str(n), key=str(n), error="e")
-            for n in range(12)]  # fmt: skip
+    rows = [
+        Row.of(instruction=f"Q{n}?", candidate=f"A{n}", reference="R", id=str(n))
+        if n % 3
+        else Failure(id=str(n), key=str(n), error="e")
+        for n in range(12)
+    ]
     with RunDirectory(out) as run, RunPlan(judge, rows[:10]) as plan:
         run.begin(judge, plan)
         run.score()
@@ -158,7 +162,9 @@ def test_in_every_restart_the_rows_done_are_those_of_the_input_that_have_a_line(
         out = Path(folder) / "out"
         for numbers, stop_after, retry in [*starts, ([*range(10)], 99, False)]:
             rows = [
-                Row(f"Q{n}?", f"A{n}", "R", id=str(n)) if n % 4 else Failure(id=str(n), key=str(n), error="e")
+                Row.of(instruction=f"Q{n}?", candidate=f"A{n}", reference="R", id=str(n))
+                if n % 4
+                else Failure(id=str(n), key=str(n), error="e")
                 for n in numbers
             ]
             told: list[int] = []

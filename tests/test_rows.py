@@ -21,9 +21,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from localjudge import Failure, Row, UsageError, read_rows
+from localjudge import Failure, Response, Row, Rubric, UsageError, read_rows
 from localjudge.rows.columns import as_row, parse_columns
-from localjudge.rows.inputs import FILENAME, check_inputs, find_inputs
+from localjudge.rows.inputs import FILENAME, check_inputs, find_inputs, given_rows
 
 ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because\nof “it”, 是的 🙂"}
 
@@ -450,3 +450,23 @@ def test_a_python_record_that_json_cannot_hold_is_a_failure_that_names_its_place
     found = as_row({**fields, "odd": odd}, "row 7")
     assert isinstance(found, Failure)
     assert re.fullmatch("row 7: [^\n]+", found.error)
+
+
+def test_a_row_may_have_several_responses_and_a_rubric_of_one_refuses_it_by_name() -> None:
+    pair = Row(
+        instruction="Who?", reference="She.", responses=(Response("I.", "a"), Response("You.", "b")), id="1"
+    )
+    (kept,) = given_rows([pair])
+    assert isinstance(kept, Row)
+    assert (kept.candidate, kept.system, kept.responses) == ("I.", "a", pair.responses)
+    assert kept.digest != Row.of(instruction="Who?", reference="She.", candidate="I.").digest
+    refusal = Rubric.load().refusal(kept)
+    assert refusal is not None
+    assert refusal.reason == "2 responses; the rubric just-eval judges one"
+
+
+def test_a_response_after_the_first_that_is_no_text_is_named() -> None:
+    pair = Row(instruction="Who?", responses=(Response("I."), Response("\ud800")))
+    (failure,) = given_rows([pair])
+    assert isinstance(failure, Failure)
+    assert "the text of response 2 has a lone surrogate (U+D800)" in failure.error

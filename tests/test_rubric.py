@@ -70,21 +70,21 @@ texts = st.text() | st.lists(
 @given(instruction=texts, reference=texts, candidate=texts)
 def test_a_field_stays_as_typed_whatever_it_holds(instruction: str, reference: str, candidate: str) -> None:
     rubric = Rubric.load()
-    row = Row(instruction=instruction, reference=reference, candidate=candidate)
+    row = Row.of(instruction=instruction, reference=reference, candidate=candidate)
     parts = rubric.prompt.template.replace("{$instruction}", "\0").replace("{$reference}", "\0")
     first, second, third, last = parts.replace("{$candidate}", "\0").split("\0")
     assert rubric.text(row) == first + instruction + second + reference + third + candidate + last
 
 
 def test_a_missing_reference_is_refused_by_a_rubric_that_asks_for_one_and_only_by_it() -> None:
-    row = Row(instruction="a", candidate="b")
+    row = Row.of(instruction="a", candidate="b")
     with pytest.raises(ValueError, match="no reference, which the rubric just-eval needs"):
         Rubric.load().text(row)
     assert "b" in Rubric.load("no-reference").text(row)
 
 
 def test_an_empty_candidate_is_a_response_unless_the_rubric_says_otherwise(tmp_path: Path) -> None:
-    row = Row(instruction="a", candidate="")
+    row = Row.of(instruction="a", candidate="")
     assert load(tmp_path, TONE).text(row) == "a / "
     strict = load(tmp_path, TONE.replace("[prompt]", '[prompt]\nempty_candidate = "fail"'))
     with pytest.raises(ValueError, match="empty candidate"):
@@ -159,17 +159,17 @@ def test_a_rubric_that_cannot_be_read_says_why(tmp_path: Path) -> None:
 def test_prompt_schema_and_answer_follow_from_a_users_own_file(tmp_path: Path) -> None:
     rubric = load(tmp_path, TONE)
     assert not rubric.needs_reference
-    assert list(rubric.answer_schema["properties"]) == ["why", "marks"]
-    assert list(rubric.answer_schema["properties"]["marks"]["properties"]) == ["Wärme", "tact"]
+    assert list(rubric.answer_layout.schema["properties"]) == ["why", "marks"]
+    assert list(rubric.answer_layout.schema["properties"]["marks"]["properties"]) == ["Wärme", "tact"]
     text = json.dumps({"why": "Kind.", "marks": {"Wärme": "10", "tact": "1"}})
-    Draft202012Validator(rubric.answer_schema).validate(json.loads(text))
+    Draft202012Validator(rubric.answer_layout.schema).validate(json.loads(text))
     assert rubric.parse(text).scores == {"warmth": 10, "tact": 1}
-    assert rubric.parse(text).rationale == "Kind."
+    assert rubric.parse(text).texts["rationale"] == "Kind."
 
 
 @pytest.mark.parametrize("name", shipped_rubrics())
 def test_the_schema_of_an_answer_is_a_schema(name: str) -> None:
-    Draft202012Validator.check_schema(Rubric.load(name).answer_schema)
+    Draft202012Validator.check_schema(Rubric.load(name).answer_layout.schema)
 
 
 def _scores(**changes: Any) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def _scores(**changes: Any) -> dict[str, Any]:
 )
 def test_what_the_schema_refuses_is_no_answer(document: Any) -> None:
     rubric = Rubric.load()
-    assert not Draft202012Validator(rubric.answer_schema).is_valid(document)
+    assert not Draft202012Validator(rubric.answer_layout.schema).is_valid(document)
     with pytest.raises(ValueError, match=r"\w"):
         rubric.parse(json.dumps(document))
 

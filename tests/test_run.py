@@ -20,7 +20,7 @@ import pytest
 from conftest import Cli, random_model, write_rows
 from jsonschema import Draft202012Validator
 
-from localjudge import Failure, Judge, Judgement, Row, Rubric, UsageError, read_rows
+from localjudge import Failure, Judge, Judgement, Response, Row, Rubric, UsageError, read_rows
 from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
 from localjudge.line_format import from_line
 from localjudge.records import Outcome
@@ -348,8 +348,13 @@ def test_lines_follow_the_input_and_not_the_order_in_which_they_finished(
 def test_rows_that_are_the_same_work_are_judged_once_and_given_to_each(
     tmp_path: Path, make: Make, done: list[str]
 ) -> None:
-    row = Row("Why?", "So.", "Yes.", id="one", source="a:1")
-    twins = [row, Row("Else?", "No.", "Yes.", id="x"), replace(row, id="two", source="b:7", system="s"), row]
+    row = Row.of(instruction="Why?", candidate="So.", reference="Yes.", id="one", source="a:1")
+    twins = [
+        row,
+        Row.of(instruction="Else?", candidate="No.", reference="Yes.", id="x"),
+        replace(row, responses=(Response("So.", "s"),), id="two", source="b:7"),
+        row,
+    ]
     lines = go(tmp_path / "out", make(), twins)
     assert sorted(done) == ["one", "x"]
     assert [line["id"] for line in lines] == ["one", "x", "two", "one"]
@@ -362,7 +367,7 @@ def test_rows_that_are_the_same_work_are_judged_once_and_given_to_each(
 
 def test_twins_that_cannot_be_judged_each_fail_with_their_own_place(tmp_path: Path, make: Make) -> None:
     judge = make(model=random_model(tmp_path / "small", context=200))
-    long = Row("Why?", "word " * 300, "Yes.", id="one", source="a:1")
+    long = Row.of(instruction="Why?", candidate="word " * 300, reference="Yes.", id="one", source="a:1")
     lines = go(tmp_path / "out", judge, [long, replace(long, id="two", source="b:2")])
     assert [line["error"].split(":")[:2] for line in lines] == [["a", "1"], ["b", "2"]]
     later = go(tmp_path / "out", judge, [replace(long, id="three", source="c:3")])
@@ -370,11 +375,11 @@ def test_twins_that_cannot_be_judged_each_fail_with_their_own_place(tmp_path: Pa
 
 
 def test_equal_ids_are_each_accounted_for(tmp_path: Path, make: Make, done: list[str]) -> None:
-    row = Row("Why?", "So.", "Yes.", id="twin", source="here")
+    row = Row.of(instruction="Why?", candidate="So.", reference="Yes.", id="twin", source="here")
     rows: list[Row | Failure] = [
         row,
         row,
-        Row("Why?", "No.", "Yes.", id="twin"),
+        Row.of(instruction="Why?", candidate="No.", reference="Yes.", id="twin"),
         row,
         Failure(id="twin", key="k", error="e"),
     ]
@@ -389,7 +394,10 @@ def test_equal_ids_are_each_accounted_for(tmp_path: Path, make: Make, done: list
 
 
 def test_failed_rows_are_tried_again_if_that_is_asked_for(tmp_path: Path, make: Make, done: list[str]) -> None:
-    rows = [Row("Why?", "So.", "Yes.", id="good"), Row("Why?", "So.", None, id="bad")]
+    rows = [
+        Row.of(instruction="Why?", candidate="So.", reference="Yes.", id="good"),
+        Row.of(instruction="Why?", candidate="So.", reference=None, id="bad"),
+    ]
     go(tmp_path / "out", make(), rows)
     done.clear()
     go(tmp_path / "out", make(), rows)
@@ -508,7 +516,10 @@ def test_failures_are_lines_of_the_same_columns_with_null_scores(tmp_path: Path,
 
 def test_a_prompt_beyond_the_models_context_is_a_failure(tmp_path: Path, make: Make) -> None:
     judge = make(model=random_model(tmp_path / "small", context=200))
-    rows = [Row("Why?", "word " * count, "Yes.", id=str(count), source="here") for count in (1, 300, 2)]
+    rows = [
+        Row.of(instruction="Why?", candidate="word " * count, reference="Yes.", id=str(count), source="here")
+        for count in (1, 300, 2)
+    ]
     one, long, two = go(tmp_path / "out", judge, rows)
     assert (one["status"], two["status"]) == ("judged", "judged")
     assert long["error"].startswith("here: a prompt of ")
@@ -517,7 +528,11 @@ def test_a_prompt_beyond_the_models_context_is_a_failure(tmp_path: Path, make: M
 
 def test_thousands_of_failures_in_a_row_are_each_written(tmp_path: Path, make: Make) -> None:
     bad = [Failure(id=str(n), key=str(n), error="e", source="s") for n in range(2500)]
-    lines = go(tmp_path / "out", make(), [*bad, Row("Why?", "So.", "Yes.", id="last"), *bad])
+    lines = go(
+        tmp_path / "out",
+        make(),
+        [*bad, Row.of(instruction="Why?", candidate="So.", reference="Yes.", id="last"), *bad],
+    )
     assert [line["id"] for line in lines] == [*map(str, range(2500)), "last", *map(str, range(2500))]
 
 
@@ -532,7 +547,9 @@ def test_a_line_holds_the_judgement_that_the_judge_gives(tmp_path: Path, make: M
         assert isinstance(outcome, Judgement)
         assert line["columns"] == {"extra": "kept"}
         scores = {aspect: str(line[aspect]) for aspect in rubric.aspects}
-        Draft202012Validator(rubric.answer_schema).validate({"rationale": line["rationale"], "scores": scores})
+        Draft202012Validator(rubric.answer_layout.schema).validate(
+            {"rationale": line["rationale"], "scores": scores}
+        )
         for aspect in rubric.aspects:
             probabilities = line[f"{aspect}_probabilities"]
             assert sum(probabilities) == pytest.approx(1, abs=1e-5)

@@ -107,7 +107,7 @@ def test_the_vocabulary_of_each_family_of_tokenizers_keeps_the_promise(tmp_path:
 
 def test_an_answer_is_valid_by_a_validator_that_is_not_ours(random_model: Path) -> None:
     judge = Judge(random_model, temperature=1.0, max_rationale_tokens=20)
-    validator = Draft202012Validator(judge.rubric.answer_schema)
+    validator = Draft202012Validator(judge.rubric.answer_layout.schema)
     prompts = [Prompt(n, judge.model.prompts.encode("word " * n), seed=n) for n in range(1, 6)]
     for completion in completions(judge, prompts):
         validator.validate(json.loads(judge.model.vocabulary.decode(completion.tokens)))

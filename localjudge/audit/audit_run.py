@@ -29,7 +29,7 @@ from localjudge.audit.perturbations import (
 )
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
-from localjudge.records import Failure, Row
+from localjudge.records import Failure, Response, Row
 from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import read_rows
 from localjudge.rubrics.rubric import Rubric
@@ -185,7 +185,12 @@ def sampled_row(line: Mapping[str, Any]) -> int:
 
 
 def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:
-    return replace(row, id=f"{row_id}/{name}", system=name, columns={_SAMPLED: number, "audited": row.source})
+    return replace(
+        row,
+        responses=(Response(row.candidate, name),),
+        id=f"{row_id}/{name}",
+        columns={_SAMPLED: number, "audited": row.source},
+    )
 
 
 def _write_rows(rows: Iterable[Row], out: Path) -> Path:

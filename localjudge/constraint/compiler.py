@@ -33,6 +33,7 @@ from outlines_core.json_schema import build_regex_from_schema
 from localjudge.constraint.token_table import UNREACHABLE, TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError
+from localjudge.rubrics.answer import FreeText, IntegerScale
 from localjudge.rubrics.rubric import Rubric
 from localjudge.system.cache import keep, recalled
 
@@ -54,7 +55,7 @@ def token_table(rubric: Rubric, vocabulary: Vocabulary, cache: Path | None = Non
     """
     if cache is None:
         return _build_table(rubric, vocabulary)
-    decisive = (_FORMAT, version("outlines-core"), json.dumps(rubric.answer_schema), vocabulary.digest)
+    decisive = (_FORMAT, version("outlines-core"), json.dumps(rubric.answer_layout.schema), vocabulary.digest)
     key = hashlib.sha256("\n".join(decisive).encode()).hexdigest()
     file = cache / "tables" / f"{key[:32]}.npz"
     table = _cached_table(file, key)
@@ -65,24 +66,30 @@ def token_table(rubric: Rubric, vocabulary: Vocabulary, cache: Path | None = Non
 
 
 def _build_table(rubric: Rubric, vocabulary: Vocabulary) -> TokenTable:
-    opening, separators, values = _literals(rubric)
-    next_state, start, final = _index(rubric.answer_schema, vocabulary)
+    next_state, start, final = _index(rubric.answer_layout.schema, vocabulary)
     tokens_of = _tokens_of(vocabulary)
-    rationale = _walk(next_state, tokens_of, start, opening + b"x")
+    scales = rubric.answer_layout.scales
+    score_state: list[int] = []
+    state, literal, rationale = start, b"", -1
+    for part in rubric.answer_layout.parts:
+        match part:
+            case str():
+                literal = part.encode()
+            case FreeText():
+                state = rationale = _walk(next_state, tokens_of, state, literal + b"x")
+            case IntegerScale():
+                score_state.append(_walk(next_state, tokens_of, state, literal))
+                state = _walk(next_state, tokens_of, score_state[-1], part.texts[0].encode())
     next_state, sentence_end = _mark_sentence_ends(next_state, rationale, vocabulary)
-    score_state, here = [], rationale
-    for separator in separators:
-        score_state.append(_walk(next_state, tokens_of, here, separator))
-        here = _walk(next_state, tokens_of, score_state[-1], values[0])
-    picks, score_token = _settle_scores(next_state, score_state, values, vocabulary)
+    picks, score_token = _settle_scores(next_state, score_state, scales, vocabulary)
     in_rationale = _reachability(next_state)[:, rationale]
     distance = _distances(next_state, final, picks, sentence_end, in_rationale)
     if distance[start] >= UNREACHABLE:
         raise ModelError("the tokenizer cannot spell an answer to this rubric")
-    for state in score_state:
-        for value in values:
-            if distance[_walk(next_state, tokens_of, state, value)] >= UNREACHABLE:
-                raise ModelError(f"the tokenizer cannot spell an answer with the score {value.decode()}")
+    for state, scale in zip(score_state, scales, strict=True):
+        for value in scale.texts:
+            if distance[_walk(next_state, tokens_of, state, value.encode())] >= UNREACHABLE:
+                raise ModelError(f"the tokenizer cannot spell an answer with the score {value}")
     for end in vocabulary.ends:
         next_state[final, end] = final
     return TokenTable(
@@ -123,15 +130,6 @@ def _index(schema: dict[str, Any], vocabulary: Vocabulary) -> tuple[NDArray[np.i
     return next_state, number[index.get_initial_state()], [number[name] for name in finals]
 
 
-def _literals(rubric: Rubric) -> tuple[bytes, list[bytes], list[bytes]]:
-    """Return the fixed text of an answer: before the rationale, before each score, and the score values."""
-    opening = f'{{"{rubric.answer.rationale}":"'
-    keys = [f'"{key}":"' for key in rubric.aspect_keys.values()]
-    separators = [f'","{rubric.answer.scores}":{{{keys[0]}', *(f'",{key}' for key in keys[1:])]
-    values = [str(value).encode() for value in rubric.scale.values]
-    return opening.encode(), [separator.encode() for separator in separators], values
-
-
 def _tokens_of(vocabulary: Vocabulary) -> dict[bytes, list[int]]:
     """Return the tokens that represent each piece of text."""
     tokens: dict[bytes, list[int]] = defaultdict(list)
@@ -159,7 +157,10 @@ def _walk(next_state: NDArray[np.int16], tokens_of: Mapping[bytes, list[int]], s
 
 
 def _settle_scores(
-    next_state: NDArray[np.int16], score_state: list[int], values: list[bytes], vocabulary: Vocabulary
+    next_state: NDArray[np.int16],
+    score_state: list[int],
+    scales: list[IntegerScale],
+    vocabulary: Vocabulary,
 ) -> tuple[NDArray[np.bool_], NDArray[np.int32]]:
     """Forbid, in place, each token that combines a score with other text, and each second spelling of a score.
 
@@ -180,10 +181,10 @@ def _settle_scores(
         touches_digits[token] = not _DIGITS.isdisjoint(piece)
         if _DIGITS.issuperset(piece):
             digits.setdefault(piece, token)
-    own_tokens = [digits.get(value, -1) for value in values]
-    score_token = np.full((len(score_state), len(values)), -1, np.int32)
+    score_token = np.full((len(scales), len(scales[0].values)), -1, np.int32)
     picks = np.zeros((len(next_state), len(next_state)), bool)
-    for aspect, state in enumerate(score_state):
+    for aspect, (state, scale) in enumerate(zip(score_state, scales, strict=True)):
+        own_tokens = [digits.get(value.encode(), -1) for value in scale.texts]
         if -1 not in own_tokens:
             picked = next_state[state, own_tokens]
             next_state[state] = -1

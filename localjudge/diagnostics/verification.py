@@ -286,11 +286,11 @@ class _Look:
     def context(self) -> Check:
         """Check that the longest answer and a row fit the context."""
         judge = Judge(self.model, allow_changed_model=True)
-        least = Row(instruction="-", reference="-", candidate="-", id="-", source="-")
+        least = Row.of(instruction="-", reference="-", candidate="-", id="-", source="-")
         prompt, answer = len(judge.prompts.encode(judge.rubric.text(least))), judge.decoding.max_tokens
         if judge.context is None:
             return ok("context", f"no limit known: an answer takes up to {answer:,} tokens")
-        left = -judge.excess(prompt)
+        left = -judge.task_builder.excess(prompt)
         takes = f"{judge.context:,} tokens: {prompt:,} of the prompt alone, {answer:,} of the longest answer"
         if left <= 0:
             raise ModelError(f"{takes}; none are left for a row")

@@ -23,6 +23,7 @@ from typing import Any
 from localjudge.constraint.vocabulary import is_byte
 from localjudge.errors import ModelError
 from localjudge.prompts.chat_template import render_template
+from localjudge.records import RowError
 
 _STAND_IN = "stand-in-for-the-content"
 # Contents that a template might treat specially: the text around the content must not depend on it.
@@ -106,20 +107,27 @@ class PromptEncoder:
         Raises:
             ValueError: the tokenizer cannot read the text, or would read a part of it as a control token.
         """
-        return self.encode_all([text])[0]
+        (ids,) = self.encode_all([text])
+        if isinstance(ids, RowError):
+            raise ValueError(ids.reason)
+        return ids
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token ids for several texts, encoded on all cores.
-
-        Raises:
-            ValueError: the condition of `encode` holds for one of the texts.
-        """
+    def encode_all(self, texts: Sequence[str]) -> list[list[int] | RowError]:
+        """Return the token ids for each of several texts, encoded on all cores; or why a text has none."""
         within = [self.before + text + self.after for text in texts]
-        with _panics_as_errors():
-            encoded = self._twin.encode_batch_fast(within, add_special_tokens=False)
-        if not all(self._never.isdisjoint(each.ids) for each in encoded):
-            raise ValueError("the tokenizer reads a part of the text as a token of its own")
-        return [[*self.head, *each.ids, *self.tail] for each in encoded]
+        try:
+            with _panics_as_errors():
+                encoded = self._twin.encode_batch_fast(within, add_special_tokens=False)
+        except ValueError as error:
+            if len(texts) == 1:
+                return [RowError(str(error))]
+            return [each for text in texts for each in self.encode_all([text])]  # one of them has no ids
+        return [
+            [*self.head, *each.ids, *self.tail]
+            if self._never.isdisjoint(each.ids)
+            else RowError("the tokenizer reads a part of the text as a token of its own")
+            for each in encoded
+        ]
 
     @property
     def digest(self) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from localjudge.errors import UsageError
-from localjudge.records import Failure, Row
+from localjudge.records import Failure, Response, Row
 from localjudge.rows.formats import Record
 
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -67,8 +67,9 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
         return record
     if isinstance(record, str):
         return unreadable(source, record)
+    others: tuple[Response, ...] = ()
     if isinstance(record, Row):
-        source = record.source or source
+        source, others = record.source or source, record.responses[1:]
         record = {**record.columns, **{name: getattr(record, name) for name in COLUMN_NAMES}}
     if _is_deeper(record, _DEEPEST):
         return unreadable(source, f"its values are nested more than {_DEEPEST} deep")
@@ -96,7 +97,7 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
                 texts[field] = str(texts[field])
             except ValueError as error:
                 return unreadable(source, f"{taken[field]!r}, the {field}, is too large a number: {error}")
-    problem = _invalid_text(texts, taken, record)
+    problem = _invalid_text(texts, taken, record) or _invalid_response(others)
     identity = texts.get("id") or None
     identity = identity if isinstance(identity, str) else None
     if problem:
@@ -108,10 +109,9 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
         return unreadable(source, problem, None, identity, texts.get("system"))
     return Row(
         instruction=texts["instruction"],
-        candidate=texts["candidate"],
+        responses=(Response(texts["candidate"], texts.get("system")), *others),
         reference=texts.get("reference"),
         id=identity or source,
-        system=texts.get("system"),
         source=source,
         columns=rest,
     )
@@ -149,6 +149,17 @@ def _invalid_text(texts: Mapping[str, Any], taken: Mapping[str, str], record: Ma
             return f"{taken[field]!r}, the {field}, is {what}; it must be a string"
         if bad := _lone_surrogate(text):
             return f"{taken[field]!r}, the {field}, has {bad}"
+    return None
+
+
+def _invalid_response(others: Iterable[Response]) -> str | None:
+    """Return the reason why one of the responses after the first is invalid; None if none is."""
+    for number, response in enumerate(others, 2):
+        for what, text in (("text", response.text), ("system", response.system or "")):
+            if not isinstance(text, str):
+                return f"the {what} of response {number} is of type {type(text).__name__}; it must be a string"
+            if bad := _lone_surrogate(text):
+                return f"the {what} of response {number} has {bad}"
     return None
 
 

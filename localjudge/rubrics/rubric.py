@@ -33,13 +33,14 @@ from collections.abc import Iterable
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from localjudge.errors import RubricError
 from localjudge.line_format import RESERVED_COLUMNS
-from localjudge.records import Row
+from localjudge.records import Row, RowError
+from localjudge.rubrics.answer import Answer, AnswerLayout, FreeText, IntegerScale
 from localjudge.rubrics.guard import guarded, unfenced
 
 DEFAULT_RUBRIC = "just-eval"
@@ -82,13 +83,6 @@ class Template(_RubricPart):
     template: str
     empty_candidate: Literal["judge", "fail"] = "judge"
     guard: bool = False
-
-
-class Answer(_RubricPart):
-    """A judge's answer: its rationale, and an integer score for each aspect in the rubric's order."""
-
-    rationale: str
-    scores: dict[str, int]
 
 
 class Rubric(_RubricPart):
@@ -214,16 +208,22 @@ class Rubric(_RubricPart):
         """SHA-256 of the template's bytes, in hex."""
         return hashlib.sha256(self.prompt.template.encode()).hexdigest()
 
-    @property
-    def answer_schema(self) -> dict[str, Any]:
-        """JSON Schema of an answer. Scores are listed as strings: decoding would lose a numeric range."""
-        values = [str(value) for value in self.scale.values]
-        return _object(
-            {
-                self.answer.rationale: {"type": "string", "minLength": 1},
-                self.answer.scores: _object({key: {"enum": values} for key in self.aspect_keys.values()}),
-            }
-        )
+    @cached_property
+    def answer_layout(self) -> AnswerLayout:
+        """The answer's fields: the rationale, then a score for each aspect."""
+        values = range(self.scale.lowest, self.scale.highest + 1)
+        scores = {key: IntegerScale(aspect, values) for aspect, key in self.aspect_keys.items()}
+        return AnswerLayout({self.answer.rationale: FreeText("rationale"), self.answer.scores: scores})
+
+    def refusal(self, row: Row) -> RowError | None:
+        """Return why this rubric cannot judge a row; None if it can."""
+        if len(row.responses) != 1:
+            return RowError(f"{len(row.responses)} responses; the rubric {self.name} judges one")
+        if self.needs_reference and row.reference is None:
+            return RowError(f"no reference, which the rubric {self.name} needs")
+        if not row.candidate and self.prompt.empty_candidate == "fail":
+            return RowError(f"an empty candidate, which the rubric {self.name} does not judge")
+        return None
 
     def text(self, row: Row) -> str:
         """Return the template filled with a row in one pass; a placeholder inside a field stays as it is.
@@ -231,10 +231,8 @@ class Rubric(_RubricPart):
         Raises:
             ValueError: the rubric cannot judge this row.
         """
-        if self.needs_reference and row.reference is None:
-            raise ValueError(f"no reference, which the rubric {self.name} needs")
-        if not row.candidate and self.prompt.empty_candidate == "fail":
-            raise ValueError(f"an empty candidate, which the rubric {self.name} does not judge")
+        if refusal := self.refusal(row):
+            raise ValueError(refusal.reason)
         fields = {name: getattr(row, name) for name in FIELDS}
         if self.prompt.guard:
             return guarded(self.prompt.template, fields)
@@ -246,37 +244,16 @@ class Rubric(_RubricPart):
         Raises:
             ValueError: the text is not an answer to this rubric.
         """
-        values = {str(value): value for value in self.scale.values}
         try:
-            document = json.loads(text)
-            scores = document[self.answer.scores]
-            answer = Answer(
-                rationale=document[self.answer.rationale],
-                scores={aspect: values[scores[key]] for aspect, key in self.aspect_keys.items()},
-            )
-            whole = answer.rationale and len(document) == 2 and len(scores) == len(answer.scores)
-        except (LookupError, TypeError, RecursionError) as error:
-            raise ValueError(f"not an answer to the rubric {self.name}: {error!r}") from None
-        if not whole:
-            raise ValueError(
-                f"not an answer to the rubric {self.name}: the rationale is empty, or there are extra keys"
-            )
-        return answer
+            return self.answer_layout.read(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"not an answer to the rubric {self.name}: {error}") from None
 
 
 def shipped_rubrics() -> list[str]:
     """Return the names of the rubrics in the package."""
     folder = files("localjudge") / "rubrics"
     return sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml"))
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def _refuse_duplicates(place: str, names: Iterable[str]) -> None:

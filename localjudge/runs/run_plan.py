@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from localjudge.judge import Judge
 from localjudge.prompts.tasks import Task
-from localjudge.records import Failure, Row
+from localjudge.records import Failure, Response, Row
 from localjudge.runs.shard import WHOLE, Shard
 
 
@@ -66,7 +66,7 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         self._groups, self._digests, self._ids = array("Q"), bytearray(), array("Q")
         self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 (closed on exit)
         try:
-            for task in judge.tasks(self._part(rows)):
+            for task in judge.task_builder.tasks(self._part(rows)):
                 self._offsets.append(self._file.tell())
                 self._file.write(_dump(task))
                 self._measure(task)
@@ -163,7 +163,10 @@ def _dump(task: Task | Failure) -> bytes:
 
 
 def _row(document: dict[str, Any]) -> Row | Failure:
-    return Failure(**document["failure"]) if "failure" in document else Row(**document["row"])
+    if "failure" in document:
+        return Failure(**document["failure"])
+    row = document["row"]
+    return Row(**row | {"responses": tuple(Response(**each) for each in row["responses"])})
 
 
 def _task(document: dict[str, Any], tokens: bytes) -> Task | Failure:

@@ -35,7 +35,7 @@ def main() -> None:
                 kill(victim)
             for completion in finished:
                 answers.append(completion.tag)
-                whole += bool(rubric.parse(model.vocabulary.decode(completion.tokens)).rationale)
+                whole += bool(rubric.parse(model.vocabulary.decode(completion.tokens)).texts["rationale"])
         report[victim] = {
             "asked": asked,
             "whole": whole,

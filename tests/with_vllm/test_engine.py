@@ -60,7 +60,7 @@ def assert_whole(model: Model, rubric: Rubric, completion: Completion, limit: in
     assert completion.error is None
     assert len(completion.tokens) <= limit
     answer = rubric.parse(model.vocabulary.decode(completion.tokens))
-    assert answer.rationale
+    assert answer.texts["rationale"]
     assert completion.probabilities is not None
     np.testing.assert_allclose(completion.probabilities.sum(axis=1), 1)
 

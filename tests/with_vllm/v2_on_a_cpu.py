@@ -116,7 +116,7 @@ def main() -> None:
                 "preemptions": engine.statistics()["preemptions"],
                 "asked": len(asked),
                 "whole": sum(
-                    bool(rubric.parse(model.vocabulary.decode(completion.tokens)).rationale)
+                    bool(rubric.parse(model.vocabulary.decode(completion.tokens)).texts["rationale"])
                     and len(completion.tokens) <= decoding.limit - 3 * (completion.tag % 2)
                     for completion in ours.values()
                 ),

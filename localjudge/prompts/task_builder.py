@@ -1,0 +1,126 @@
+"""From rows to tasks: the rubric's text as token ids, cut or refused if it does not fit the model's context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from localjudge.prompts.encoder import PromptEncoder
+from localjudge.prompts.tasks import Task
+from localjudge.records import Failure, Row, RowError
+from localjudge.rubrics.rubric import Rubric
+
+# Rows are encoded in batches of so many rows and so many characters.
+_ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
+# A candidate that was cut may leave fewer tokens than these unused.
+_TOKENS_TO_SPARE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBuilder:
+    """Makes tasks.
+
+    Attributes:
+        rubric: fills its template with the row.
+        encoder: puts the model's chat template around the text and encodes both.
+        context: the most tokens of a prompt and its answer; None if there is no limit.
+        answer_tokens: the most tokens of an answer, thinking included.
+        cuts_candidates: whether a candidate loses its end if the row does not fit the context; otherwise the
+            row fails.
+    """
+
+    rubric: Rubric
+    encoder: PromptEncoder
+    context: int | None
+    answer_tokens: int
+    cuts_candidates: bool
+
+    def tasks(self, rows: Iterable[Row | Failure]) -> Iterator[Task | Failure]:
+        """Yield the task of each row, in order; many rows are encoded at once."""
+        waiting: list[Row | Failure] = []
+        size = 0
+        for row in rows:
+            own = row.characters if isinstance(row, Row) else 0
+            if len(waiting) == _ROWS_AT_ONCE or (waiting and size + own > _CHARACTERS_AT_ONCE):
+                yield from self._encoded(waiting)
+                waiting, size = [], 0
+            waiting.append(row)
+            size += own
+        yield from self._encoded(waiting)
+
+    def excess(self, prompt_tokens: int) -> int:
+        """Return by how many tokens a prompt of this length and its answer exceed the context."""
+        return prompt_tokens + self.answer_tokens - self.context if self.context is not None else 0
+
+    def task(self, row: Row) -> Task:
+        """Return the task of one row."""
+        (task,) = self.tasks([row])
+        assert isinstance(task, Task)  # only a failure has none
+        return task
+
+    def _encoded(self, rows: list[Row | Failure]) -> Iterator[Task | Failure]:
+        refusals = {place: self.rubric.refusal(row) for place, row in enumerate(rows) if isinstance(row, Row)}
+        texts = {
+            place: self.rubric.text(row)
+            for place, row in enumerate(rows)
+            if isinstance(row, Row) and refusals[place] is None
+        }
+        tokens = dict(zip(texts, self.encoder.encode_all(list(texts.values())), strict=True))
+        for place, row in enumerate(rows):
+            yield row if isinstance(row, Failure) else self._task_of(row, refusals[place] or tokens[place])
+
+    def _task_of(self, row: Row, tokens: list[int] | RowError) -> Task:
+        if isinstance(tokens, RowError):
+            return _failed(row, tokens)
+        excess = self.excess(len(tokens))
+        if excess <= 0:
+            return Task(row, tokens)
+        does_not_fit = (
+            f"a prompt of {len(tokens)} tokens and an answer of up to {self.answer_tokens} do not fit the "
+            f"context of {self.context}"
+        )
+        if not self.cuts_candidates:
+            return _failed(row, RowError(does_not_fit), overflows=True)
+        shortened = self._longest_that_fits(row, excess)
+        if shortened is None:
+            reason = f"{does_not_fit}, even with one character of its candidate"
+            return _failed(row, RowError(reason), overflows=True)
+        tokens, kept = shortened
+        return Task(row, tokens, candidate_cut=len(row.candidate) - kept, overflows=True)
+
+    def _longest_that_fits(self, row: Row, excess: int) -> tuple[list[int], int] | None:
+        """Search for the longest beginning of the candidate, of one character or more, that fits the context.
+
+        The search ends at the longest, or at one that leaves fewer than `_TOKENS_TO_SPARE` tokens unused. Each
+        second step halves what is left to search: n characters take at most 2 + 2 log2(n) encodings.
+
+        Args:
+            row: the row.
+            excess: the tokens by which the whole row exceeds the context.
+
+        Returns:
+            the prompt's token ids and the number of characters that are kept; None if no beginning fits.
+        """
+        fits, too_long = 0, len(row.candidate)
+        found: list[int] | None = None
+        unused, length, halve = 0, 1, False
+        while length < too_long:
+            (tokens,) = self.encoder.encode_all([self.rubric.text(row.with_candidate(row.candidate[:length]))])
+            # A tokenizer may be unable to read the text if it ends here.
+            over = excess if isinstance(tokens, RowError) else self.excess(len(tokens))
+            if isinstance(tokens, RowError) or over > 0:
+                too_long, excess = length, over
+            else:
+                found, fits, unused = tokens, length, -over
+                if unused < _TOKENS_TO_SPARE:
+                    break
+            if found is None:
+                return None
+            # By turns: where the tokens would run out if each character took as many, and the middle.
+            share = 0.5 if halve else unused / (unused + excess)
+            length, halve = max(fits + 1, fits + int((too_long - fits) * share)), not halve
+        return None if found is None else (found, fits)
+
+
+def _failed(row: Row, error: RowError, *, overflows: bool = False) -> Task:
+    return Task(row, [], error=f"{row.source}: {error.reason}", overflows=overflows)

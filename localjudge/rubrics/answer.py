@@ -1,0 +1,147 @@
+"""A judge's answer: fields in a fixed order, each with its values, and literal text between them.
+
+The schema of an answer, its text for the token table, and its reader follow from one layout of fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class FreeText:
+    """A field: a text of one character or more. `name` is its name in a judgement."""
+
+    name: str
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "minLength": 1}
+
+    def read(self, value: Any) -> str:
+        """Return the value of an answer.
+
+        Raises:
+            ValueError: it is none of this field.
+        """
+        if not isinstance(value, str) or not value:
+            raise ValueError(f"{self.name} is not a text with characters")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerScale:
+    """A field: one of the whole numbers of a scale, lowest first. `name` is its name in a judgement."""
+
+    name: str
+    values: range
+
+    @property
+    def texts(self) -> list[str]:
+        """The values as the judge writes them."""
+        return [str(value) for value in self.values]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of the field. Values are listed as strings: decoding would lose a numeric range."""
+        return {"enum": self.texts}
+
+    def read(self, value: Any) -> int:
+        """Return the value of an answer.
+
+        Raises:
+            ValueError: it is none of this field.
+        """
+        number = int(value) if isinstance(value, str) and value.isdecimal() else -1
+        if number not in self.values or str(number) != value:
+            raise ValueError(f"{self.name} is not on its scale")
+        return number
+
+
+AnswerField = FreeText | IntegerScale
+
+ObjectLayout = Mapping[str, "AnswerField | ObjectLayout"]
+"""A JSON object by its keys: fields, and objects of fields."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The values of an answer, by the names of their fields and in the answer's order."""
+
+    texts: dict[str, str]
+    scores: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLayout:
+    """The fields of an answer in the JSON object that holds them."""
+
+    keys: ObjectLayout
+
+    @property
+    def fields(self) -> list[AnswerField]:
+        return [part for part in self.parts if not isinstance(part, str)]
+
+    @property
+    def scales(self) -> list[IntegerScale]:
+        return [field for field in self.fields if isinstance(field, IntegerScale)]
+
+    @property
+    def parts(self) -> list[str | AnswerField]:
+        """The answer as the judge writes it, without white space: literal text and fields in turn."""
+        parts: list[str | AnswerField] = [""]
+        for part in _written(self.keys):
+            if isinstance(part, str) and isinstance(parts[-1], str):
+                parts[-1] += part
+            else:
+                parts.append(part)
+        return parts
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """JSON Schema of an answer."""
+        return _schema(self.keys)
+
+    def read(self, document: Any) -> Answer:
+        """Return the values in a parsed answer.
+
+        Raises:
+            ValueError: it is no answer of this layout, with the reason.
+        """
+        answer = Answer({}, {})
+        for field, value in _values(self.keys, document):
+            if isinstance(field, FreeText):
+                answer.texts[field.name] = field.read(value)
+            else:
+                answer.scores[field.name] = field.read(value)
+        return answer
+
+
+def _written(keys: ObjectLayout) -> Iterator[str | AnswerField]:
+    for number, (key, each) in enumerate(keys.items()):
+        yield f'{"," if number else "{"}"{key}":'
+        yield from _written(each) if isinstance(each, Mapping) else ('"', each, '"')
+    yield "}"
+
+
+def _schema(keys: ObjectLayout) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            key: _schema(each) if isinstance(each, Mapping) else each.schema for key, each in keys.items()
+        },
+        "required": list(keys),
+        "additionalProperties": False,
+    }
+
+
+def _values(keys: ObjectLayout, document: Any) -> Iterator[tuple[AnswerField, Any]]:
+    if not isinstance(document, dict) or document.keys() != keys.keys():
+        raise ValueError(f"not an object of {', '.join(map(repr, keys))}")
+    for key, each in keys.items():
+        if isinstance(each, Mapping):
+            yield from _values(each, document[key])
+        else:
+            yield each, document[key]

@@ -1,0 +1,47 @@
+"""An answer's fields: its schema, its text and its reader say the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from localjudge import Rubric
+from localjudge.rubrics.answer import AnswerLayout, FreeText, IntegerScale
+
+LAYOUT = AnswerLayout(
+    {
+        "why": FreeText("rationale"),
+        "marks": {"Wärme": IntegerScale("warmth", range(9, 12))},
+        "more": FreeText("more"),
+    }
+)
+
+
+def written(values: dict[str, str]) -> str:
+    """The answer with these values, spelled from the layout's parts."""
+    return "".join(part if isinstance(part, str) else values[part.name] for part in LAYOUT.parts)
+
+
+def test_the_parts_of_an_answer_spell_what_its_schema_accepts_and_its_reader_reads() -> None:
+    document = json.loads(written({"rationale": "Kind.", "warmth": "10", "more": "No."}))
+    Draft202012Validator(LAYOUT.schema).validate(document)
+    answer = LAYOUT.read(document)
+    assert answer.texts == {"rationale": "Kind.", "more": "No."}
+    assert answer.scores == {"warmth": 10}
+
+
+def test_fields_come_in_the_order_in_which_they_are_written() -> None:
+    assert [field.name for field in LAYOUT.fields] == ["rationale", "warmth", "more"]
+    names = [field.name for field in Rubric.load().answer_layout.fields]
+    assert names == ["rationale", "safety", "engagement", "clarity", "factuality", "depth", "helpfulness"]
+
+
+@pytest.mark.parametrize("score", ["8", "12", "010", "\u0661\u0660", "10.0", "", " 10", 10, None])
+def test_a_value_off_its_scale_is_refused_by_name(score: Any) -> None:
+    document = {"why": "a", "marks": {"Wärme": score}, "more": "b"}
+    assert not Draft202012Validator(LAYOUT.schema).is_valid(document)
+    with pytest.raises(ValueError, match="warmth is not on its scale"):
+        LAYOUT.read(document)
