@@ -53,7 +53,6 @@ def plan(
         typer.Argument(
             metavar="MODEL",
             help="A profile's name, a repository's id, a model directory, or 'bundled'.",
-            show_default=False,
         ),
     ],
     gpu_memory: Annotated[float, typer.Option(metavar="GIB", help="The memory of each GPU.")] = 80,

@@ -12,12 +12,10 @@ from localjudge.errors import LocalJudgeError
 
 
 def pack(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.")],
     extra: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help="With this extra.  [default: those installed here]", show_default=False
-        ),
+        typer.Option(metavar="NAME", help="With this extra.  [default: those installed here]"),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -29,16 +27,13 @@ def pack(
     ] = None,
     python: Annotated[
         str | None,
-        typer.Option(
-            metavar="3.N", help="The other machine's Python.  [default: this one]", show_default=False
-        ),
+        typer.Option(metavar="3.N", help="The other machine's Python.  [default: this one]"),
     ] = None,
     platform: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TAG",
             help="Its platform, such as manylinux_2_28_x86_64.  [default: this one]",
-            show_default=False,
         ),
     ] = None,
     part_size: Annotated[

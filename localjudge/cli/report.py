@@ -18,19 +18,19 @@ def report(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The report.")] = Path("report.html"),
     title: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Its title.  [default: the runs' names]", show_default=False),
+        typer.Option(metavar="TEXT", help="Its title.  [default: the runs' names]"),
     ] = None,
     inputs: MovedInputs = None,
     labels: Annotated[
         list[str] | None,
-        typer.Option("--labels", metavar="FILE", help="Labels to hold the judge against.", show_default=False),
+        typer.Option("--labels", metavar="FILE", help="Labels to hold the judge against."),
     ] = None,
     mapping: LabelColumns = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
     audit: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What `audit --json` printed.", show_default=False),
+        typer.Option(metavar="FILE", help="What `audit --json` printed."),
     ] = None,
 ) -> None:
     """Write a report of runs: one file that opens anywhere and fetches nothing."""
