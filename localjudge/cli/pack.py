@@ -9,6 +9,7 @@ import typer
 
 from localjudge.cli.options import settle_environment
 from localjudge.errors import LocalJudgeError
+from localjudge.system.quantities import file_size
 
 
 def pack(
@@ -62,6 +63,6 @@ def pack(
     if not {"cpu", "vllm"} & set(manifest.extras):
         progress.warn("without --extra cpu or --extra vllm nothing in it runs a model")
     total = sum(part.size for part in manifest.parts)
-    progress.say(f"{len(manifest.parts)} parts, {total / 1e6:.1f} MB · {out}")
+    progress.say(f"{len(manifest.parts)} parts, {file_size(total)} · {out}")
     progress.say(f"manifest {manifest.sha256}")
     progress.say(f"there: python{manifest.python} unpack.py")

@@ -10,6 +10,7 @@ import typer
 
 from localjudge.cli.options import check_out_file, input_extras
 from localjudge.cli.trust import AllowNoGain, CalibrationFile, LabelColumns, MovedInputs, RunFolders
+from localjudge.system.quantities import file_size
 from localjudge.system.requirements import require
 
 
@@ -51,4 +52,4 @@ def report(
     )
     for notice in notices:
         print(notice, file=sys.stderr)
-    print(f"{out} · {out.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
+    print(f"{out} · {file_size(out.stat().st_size)}", file=sys.stderr)
