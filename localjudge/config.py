@@ -1,6 +1,7 @@
 """The settings of a judge: everything that decides a judgement besides the row and the model's files.
 
-A new setting is added here, in `JudgeSettings` and in `JudgeConfig`, and where it takes effect.
+A new setting is added here, in `JudgeSettings` and in `JudgeConfig`, as a flag in `cli/judge_options.py`, and
+where it takes effect.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import typer
 from conftest import Cli, write_rows
 
 from localjudge.cli import app
+from localjudge.config import JudgeConfig
 from localjudge.models.model import BUNDLED_NOTICE
 
 ESCAPE = "\x1b[31m"
@@ -296,6 +297,19 @@ def test_every_example_is_one_that_its_command_accepts(path: tuple[str, ...]) ->
             context = typer.Context(command, parent=context)
             command = command.commands[name]
         command.make_context(name, words, parent=context)
+
+
+def test_every_setting_of_a_judge_is_a_flag_of_score_with_the_same_default() -> None:
+    flags = {parameter.name: parameter.default for parameter in COMMANDS["score",].params}
+    del flags["rubric"], flags["engine_arg"]  # flags give its name, and options one by one
+    settings = {name: field.default for name, field in JudgeConfig.model_fields.items()}
+    del settings["rubric"], settings["engine_args"]
+    assert {name: flags[name] for name in settings} == settings
+
+
+def test_audit_takes_every_flag_that_decides_how_score_judges() -> None:
+    score, audit = ({each.name for each in COMMANDS[name,].params} for name in ("score", "audit"))
+    assert score - audit == {"system_from", "limit", "keep_thoughts", "shard", "retry_failed"}
 
 
 @pytest.mark.slow

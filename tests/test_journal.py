@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.line_format import to_line
 from localjudge.records import Failure
-from localjudge.runs.journal import Journal, OffsetIndex, key_digest, read_journal, to_bytes
+from localjudge.runs.journal import Journal, KeyIndex, key_digest, read_journal, to_bytes
+from localjudge.system.line_store import LineStore
 
 
 def line(key: str, **more: Any) -> dict[str, Any]:
@@ -39,7 +40,7 @@ def test_what_is_appended_is_there_when_it_is_opened_again(tmp_path: Path) -> No
         index = journal.index()
         found = {key: index.get(key) for key in "abcd"}
         assert found.pop("d") is None
-        assert [json.loads(journal.line_at(offset or 0)) for offset in found.values()] == [
+        assert [json.loads(journal.line_at(place or 0)) for place in found.values()] == [
             line("a", error="later"), *whole[1:],
         ], "of several lines with one key, the last"  # fmt: skip
     assert [each for _, each in read_journal(file, ())] == [*whole, line("a", error="later")]
@@ -85,11 +86,24 @@ def test_a_damaged_line_is_named_by_its_place(tmp_path: Path, damaged: bytes) ->
         list(read_journal(file, ()))
 
 
+@given(st.lists(st.tuples(st.binary(), st.integers(0, 99))))
+def test_a_stored_line_is_found_again_whatever_it_holds_and_whenever_it_is_read(
+    steps: list[tuple[bytes, int]],
+) -> None:
+    lines: list[bytes] = []
+    with LineStore.scratch() as store:
+        for line, read in steps:
+            store.append(line)
+            lines.append(line)
+            assert store[read % len(lines)] == lines[read % len(lines)]
+        assert [store[place] for place in range(len(store))] == lines
+        assert store.size == sum(map(len, lines))
+
+
 @given(st.lists(st.integers(0, 30).map(str)), st.sets(st.integers(0, 40).map(str)))
 def test_an_index_is_a_dictionary_of_last_places(keys: list[str], asked: set[str]) -> None:
-    def index_of(keys: Iterable[str]) -> OffsetIndex:
-        digests = b"".join(map(key_digest, keys))
-        return OffsetIndex(digests, range(len(digests) // 16))
+    def index_of(keys: Iterable[str]) -> KeyIndex:
+        return KeyIndex(b"".join(map(key_digest, keys)))
 
     index, last = index_of(keys), dict(zip(keys, range(len(keys)), strict=True))
     assert {key: index.get(key) for key in asked} == {key: last.get(key) for key in asked}

@@ -18,11 +18,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 from localjudge.errors import ModelError
 from localjudge.models.capacity import CapacityPlan, PlannedModel
 from localjudge.models.configuration import _COUNTED, read_shape, shape_of
-from localjudge.models.memory import BLOCK, GIB, Use, cpu_needs, needs, refusal
+from localjudge.models.memory import BLOCK, Use, cpu_needs, needs, refusal
 from localjudge.models.profiles import Profile, find_profile, profiles
 from localjudge.models.weights import weights_in
 from localjudge.prompts.encoder import render
 from localjudge.system.machine import Machine
+from localjudge.system.quantities import GIB
 
 TINY: dict[str, Any] = {
     "hidden_size": 64,
@@ -527,7 +528,7 @@ def test_where_there_is_little_room_the_plan_says_so_and_where_there_is_none_it_
     assert f"room for only {tight.chosen.rows} rows at once" in tight.problem
     none = needs(shape, shape.weight_bytes, Use(), gpu_memory=24 * GIB, gpus=2)
     assert none.chosen is None
-    assert none.problem == "it does not fit 2 GPUs of 24 GiB"
+    assert none.problem == "it does not fit 2 GPUs of 24.0 GiB"
 
 
 # The command line.
@@ -580,7 +581,7 @@ def test_plan_says_what_fits_this_machine() -> None:
     plan = CapacityPlan.make(subject, use, Machine((("Fast GPU", H100),) * 2, 64 * GIB), gpu_memory=H100)
     assert plan.fits_here == (True, "yes, on 1 of 2 GPUs (Fast GPU), 209 rows in flight")
     plan = CapacityPlan.make(subject, use, Machine((("Small GPU", 8 * GIB),), 64 * GIB), gpu_memory=H100)
-    assert plan.fits_here == (False, "no: it does not fit 1 GPU of 8 GiB (Small GPU)")
+    assert plan.fits_here == (False, "no: it does not fit 1 GPU of 8.0 GiB (Small GPU)")
     plan = CapacityPlan.make(subject, use, Machine((), 64 * GIB), gpu_memory=H100)
     assert plan.fits_here[0]
     assert "on the CPU: " in plan.fits_here[1]

@@ -22,6 +22,7 @@ from rich.table import Table
 from rich.text import Text
 
 from localjudge.system.cache import cache_folder
+from localjudge.system.quantities import duration, file_size, memory_size
 from localjudge.system.terminal import Console, guarded_streams, printable
 
 TITLE, RED, CLEAR = "\x1b]0;PWN\x07", "\x1b[31mRED", "\x9b2J"
@@ -34,6 +35,16 @@ NAMES = st.lists(
     min_size=1,
     max_size=5,
 ).map(lambda parts: "n" + "".join(parts))
+
+
+def test_sizes_and_times_are_written_with_the_unit_that_suits_them() -> None:
+    assert [file_size(count) for count in (0, 999, 1000, 2_500_000, 3e9, 4e12)] == [
+        "0 B", "999 B", "1.0 kB", "2.5 MB", "3.0 GB", "4000.0 GB",
+    ]  # fmt: skip
+    assert [memory_size(count) for count in (0, 2**19, 2**30, 1500 * 2**30)] == [
+        "0.0 MiB", "0.5 MiB", "1.0 GiB", "1,500.0 GiB",
+    ]  # fmt: skip
+    assert [duration(seconds) for seconds in (0.4, 9.6, 59.7, 3723)] == ["0:00", "0:10", "1:00", "1:02:03"]
 
 
 def steering(text: str) -> set[str]:

@@ -23,6 +23,7 @@ from localjudge.airgap.wheels import NAME, Say, Target, choose_extras, gather_wh
 from localjudge.errors import UsageError
 from localjudge.models.model import Model, model_path
 from localjudge.system.durable import settle
+from localjudge.system.quantities import file_size
 
 ARCHIVE = "localjudge.tar"
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
@@ -117,7 +118,7 @@ def make_pack(
         gather_wheels(f"{own}[{','.join(chosen)}]", target, scratch / "wheels", pip_args, say)
         sources |= {f"wheels/{file.name}": file for file in (scratch / "wheels").iterdir()}
         _check_room(out, sources, part_size)
-        say(f"writing {len(sources)} files, {sum(map(_size, sources.values())) / 1e6:.1f} MB")
+        say(f"writing {len(sources)} files, {file_size(sum(map(_size, sources.values())))}")
         folder = scratch / "pack"
         parts, files = write_parts(sources, folder, part_size)
         manifest = PackManifest(
@@ -262,7 +263,7 @@ def _check_room(out: Path, sources: Mapping[str, Path], part_size: int) -> None:
     free = shutil.disk_usage(out.parent).free
     if size > free:
         raise UsageError(
-            f"--out {out}: not enough disk space: {size / 1e9:.1f} GB needed, {free / 1e9:.1f} free"
+            f"--out {out}: not enough disk space: {file_size(size)} needed, {file_size(free)} free"
         )
 
 

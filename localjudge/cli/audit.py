@@ -3,54 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from localjudge.cli.judge_options import JudgeOptions
 from localjudge.cli.options import (
-    AllowChangedModel,
-    AllowDownload,
     AsJson,
-    ColumnNames,
-    Deterministic,
-    EngineArgs,
-    EngineFloat,
-    EngineInt,
-    EngineName,
-    EngineText,
-    GpusPerWorker,
-    Guard,
     Inputs,
-    MaxRowBytes,
-    ModelName,
-    NumWorkers,
-    OnOverflow,
-    RationaleTokens,
-    RayAddress,
-    RubricName,
-    Temperature,
-    ThinkingBudget,
-    TopP,
     check_out,
-    engine_args,
-    input_extras,
     print_json,
     print_table,
-    settle_environment,
     typed_command,
+    with_options,
 )
 from localjudge.errors import UsageError
-from localjudge.rows.formats import MAX_ROW_BYTES
+
+if TYPE_CHECKING:
+    from localjudge.judge import Judge
+    from localjudge.rubrics.rubric import Rubric
 
 BELOW_THRESHOLD = 3
 """The exit code of an audit below a threshold that was set."""
 
 
+@with_options
 def audit(
     inputs: Inputs,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="The folder of the audit's runs.", show_default=False)
-    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder of the audit's runs.")],
+    *,
     sample: Annotated[
         int, typer.Option(min=1, metavar="N", help="How many rows to audit with, at most.")
     ] = 100,
@@ -61,73 +42,24 @@ def audit(
             help="End with 3 if a smaller share of this check held; all=SHARE sets it for every check.",
         ),
     ] = None,
-    model: ModelName = None,
-    allow_download: AllowDownload = False,
-    allow_changed_model: AllowChangedModel = False,
-    engine: EngineName = "auto",
-    rubric: RubricName = "just-eval",
-    column: ColumnNames = None,
-    max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
-    max_rationale_tokens: RationaleTokens = 256,
-    temperature: Temperature = 0.0,
-    top_p: TopP = 1.0,
     seed: Annotated[int, typer.Option(metavar="S", help="Of the rows, their perturbations and the judge.")] = 0,
-    thinking_budget: ThinkingBudget = None,
-    on_overflow: OnOverflow = "fail",
-    guard: Guard = False,
-    deterministic: Deterministic = False,
-    ray: RayAddress = None,
-    num_workers: NumWorkers = None,
-    gpus_per_worker: GpusPerWorker = None,
-    tensor_parallel_size: EngineInt = None,
-    max_model_len: EngineInt = None,
-    gpu_memory_utilization: EngineFloat = None,
-    dtype: EngineText = None,
-    quantization: EngineText = None,
-    engine_arg: EngineArgs = None,
+    judge: JudgeOptions,
     as_json: AsJson = False,
 ) -> None:
     """Audit the judge: change rows in ways whose effect is known, and count how often it reacts rightly."""
     from localjudge.audit import read_audit, run_audit, sample_rows
     from localjudge.audit.perturbations import PERTURBATIONS
     from localjudge.cli.progress import Progress
-    from localjudge.config import JudgeConfig
-    from localjudge.engines.cluster import Cluster
-    from localjudge.engines.selection import check_engine, engine_extras
     from localjudge.judge import Judge
-    from localjudge.rows.columns import parse_columns
-    from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.scoring import RowSource
-    from localjudge.system.requirements import require
 
     least = _thresholds(threshold or (), [each.name for each in PERTURBATIONS])
-    columns = parse_columns(column or ())
-    cluster = Cluster.parse(ray, num_workers, gpus_per_worker)
-    settle_environment(deterministic=deterministic, allow_download=allow_download, ray=ray)
-    named = {
-        "tensor_parallel_size": tensor_parallel_size,
-        "max_model_len": max_model_len,
-        "gpu_memory_utilization": gpu_memory_utilization,
-        "dtype": dtype,
-        "quantization": quantization,
-    }
-    config = JudgeConfig.of(
-        model=model,
-        rubric=Rubric.load(rubric, guard=guard),
-        engine=engine,
-        engine_args=engine_args(named, engine_arg),
-        max_rationale_tokens=max_rationale_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        seed=seed,
-        thinking_budget=thinking_budget,
-        on_overflow=on_overflow,
+    columns = judge.columns()
+    config, cluster = judge.prepare("audit", inputs, seed=seed)
+    source = RowSource.of_files(
+        inputs, columns, needs_reference=config.rubric.needs_reference, max_row_bytes=judge.max_row_bytes
     )
-    require("audit", *engine_extras(engine, cluster), *input_extras(inputs))
-    check_engine(engine, config.engine_args, cluster)
-    needs_reference = config.rubric.needs_reference
-    source = RowSource.of_files(inputs, columns, needs_reference=needs_reference, max_row_bytes=max_row_bytes)
     check_out(out)
     progress = Progress()
     for name in source.empty:
@@ -139,8 +71,8 @@ def audit(
         return Judge(
             config.with_(rubric=other),
             cluster=cluster,
-            allow_changed_model=allow_changed_model,
-            allow_download=allow_download,
+            allow_changed_model=judge.allow_changed_model,
+            allow_download=judge.allow_download,
         )
 
     complete = run_audit(drawn, judge_by, config.rubric, out, seed, observer=progress, stopping=stop)

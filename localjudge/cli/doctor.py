@@ -22,13 +22,11 @@ def doctor(
     ] = "auto",
     ray: Annotated[
         str | None,
-        typer.Option(
-            metavar="auto|local|ADDRESS", help="The Ray cluster to judge on, if any.", show_default=False
-        ),
+        typer.Option(metavar="auto|local|ADDRESS", help="The Ray cluster to judge on, if any."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="The run directory, to check its disk.", show_default=False),
+        typer.Option("--out", metavar="DIR", help="The run directory, to check its disk."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

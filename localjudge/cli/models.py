@@ -11,6 +11,7 @@ import typer
 from localjudge.cli.help import CommandGroup, ExplainedCommand
 from localjudge.cli.options import AsJson, print_json, print_table, settle_environment
 from localjudge.errors import UsageError
+from localjudge.system.quantities import GIB, file_size
 
 app = typer.Typer(
     cls=CommandGroup,
@@ -53,7 +54,6 @@ def plan(
         typer.Argument(
             metavar="MODEL",
             help="A profile's name, a repository's id, a model directory, or 'bundled'.",
-            show_default=False,
         ),
     ],
     gpu_memory: Annotated[float, typer.Option(metavar="GIB", help="The memory of each GPU.")] = 80,
@@ -84,7 +84,7 @@ def plan(
         raise UsageError(f"--gpu-memory {gpu_memory:g}: give the GiB of one GPU, such as 80")
     settle_environment()
     from localjudge.models.capacity import CapacityPlan, PlannedModel
-    from localjudge.models.memory import GIB, Use
+    from localjudge.models.memory import Use
     from localjudge.system.machine import Machine
 
     use = Use(prompt_tokens, max_rationale_tokens, thinking_budget, gpu_memory_utilization, kv_cache_dtype)
@@ -139,7 +139,7 @@ def verify(
         said, done = said or time.monotonic(), done + count
         if time.monotonic() - said > 5:
             said = time.monotonic()
-            print(f"{done / 1e9:.1f} of {total / 1e9:.1f} GB read", file=sys.stderr)
+            print(f"{file_size(done)} of {file_size(total)} read", file=sys.stderr)
 
     print(f"{found.name} · {found.path}", file=sys.stderr)
     checks = look_at(found, write=not no_manifest, renew=renew, read=read)

@@ -1,15 +1,18 @@
-"""What several commands share: the forms of their flags, the environment, a table on stdout."""
+"""What several commands share: forms and groups of their flags, the environment, a table on stdout."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,7 +27,6 @@ Inputs = Annotated[
     typer.Argument(
         metavar="INPUT...",
         help="Files or globs (.jsonl, .jsonl.gz, .csv, .tsv, .parquet), '-' for JSONL on stdin, or 'examples'.",
-        show_default=False,
     ),
 ]
 RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric to judge by.")]
@@ -37,11 +39,7 @@ ModelName = Annotated[
         "--model",
         metavar="PATH_OR_ID",
         help="A model directory or the id of a model in the local cache.  [default: the small bundled one]",
-        show_default=False,
     ),
-]
-AllowChangedModel = Annotated[
-    bool, typer.Option("--allow-changed-model", help="Judge although the model's manifest does not match.")
 ]
 AllowDownload = Annotated[
     bool, typer.Option("--allow-download", help="Fetch the model from the hub if it is not on this machine.")
@@ -57,68 +55,40 @@ ColumnNames = Annotated[
 MaxRowBytes = Annotated[
     int, typer.Option("--max-row-bytes", min=1, metavar="N", help="The largest row; a larger one fails.")
 ]
-EngineInt = Annotated[
-    int | None, typer.Option(metavar="N", help="Passed to vLLM under the same name.", show_default=False)
-]
-EngineFloat = Annotated[
-    float | None, typer.Option(metavar="SHARE", help="Passed to vLLM under the same name.", show_default=False)
-]
-EngineText = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Passed to vLLM under the same name.", show_default=False)
-]
-Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N rows.", show_default=False)
-]
-EngineName = Annotated[
-    str, typer.Option("--engine", metavar="auto|vllm|transformers|dry-run", help="What runs the model.")
-]
-RationaleTokens = Annotated[
-    int, typer.Option("--max-rationale-tokens", metavar="N", help="The most tokens of a rationale.")
-]
-Temperature = Annotated[float, typer.Option(metavar="T", help="0 takes the likeliest token.")]
-TopP = Annotated[float, typer.Option(metavar="P", help="The share of the probability to sample from.")]
-ThinkingBudget = Annotated[
-    int | None,
-    typer.Option(metavar="N", help="Let a reasoning model think for up to N tokens.", show_default=False),
-]
-OnOverflow = Annotated[
-    str,
-    typer.Option(
-        metavar="fail|truncate-candidate", help="What becomes of a row longer than the model's context."
-    ),
-]
-Deterministic = Annotated[
-    bool, typer.Option("--deterministic", help="Ask vLLM for results that do not depend on the batch.")
-]
-EngineArgs = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="Any other option of the engine's own, such as batch_size=8."),
-]
-RayAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        metavar="auto|local|ADDRESS",
-        help="Judge on the workers of a Ray cluster: a running one, or one on this machine.",
-        show_default=False,
-    ),
-]
-NumWorkers = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N|MIN:MAX",
-        help="The number of workers.  [default: as many as there is room for]",
-        show_default=False,
-    ),
-]
-GpusPerWorker = Annotated[
-    float | None,
-    typer.Option(
-        metavar="G", help="The GPUs of each worker.  [default: those of its engine]", show_default=False
-    ),
-]
-RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.", show_default=False)]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N rows.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command with an option for each field of its parameters that are dataclasses.
+
+    A field is declared as an option of a command is: annotated with `typer.Option`, with its default. The
+    options stand in the help where the parameter stands in the signature.
+    """
+    groups: dict[str, dict[str, inspect.Parameter]] = {}
+    flat: list[inspect.Parameter] = []
+    signature = inspect.signature(command, eval_str=True)
+    for name, parameter in signature.parameters.items():
+        group = parameter.annotation
+        if isinstance(group, type) and is_dataclass(group):
+            parameters = inspect.signature(group, eval_str=True).parameters
+            groups[name] = dict(parameters)
+            flat += parameters.values()
+        else:
+            flat.append(parameter)
+
+    @wraps(command)
+    def flattened(**values: Any) -> None:
+        for name, parameters in groups.items():
+            group = signature.parameters[name].annotation
+            values[name] = group(**{each: values.pop(each) for each in parameters})
+        command(**values)
+
+    flat = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in flat]
+    flattened.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
+    flattened.__annotations__ = {each.name: each.annotation for each in flat}
+    return flattened
 
 
 QUIET = {
@@ -151,19 +121,6 @@ def print_json(document: object, indent: int | None = None) -> None:
     """Print JSON that every encoding of stdout can hold and no terminal can be steered by."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent))
-
-
-def engine_args(named: Mapping[str, object], others: Sequence[str] | None) -> dict[str, str]:
-    """The engine's own options: those that have a flag each, as far as they are given, and `--engine-arg`'s."""
-    from localjudge.config import normalize_engine_args
-
-    given = dict(named)
-    for option in others or ():
-        key, equals, value = option.partition("=")
-        if not equals or not key:
-            raise UsageError(f"--engine-arg {option}: write KEY=VALUE")
-        given[key] = value
-    return normalize_engine_args(given)
 
 
 def input_extras(inputs: Iterable[str]) -> list[str]:

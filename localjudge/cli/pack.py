@@ -9,15 +9,14 @@ import typer
 
 from localjudge.cli.options import settle_environment
 from localjudge.errors import LocalJudgeError
+from localjudge.system.quantities import file_size
 
 
 def pack(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.")],
     extra: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help="With this extra.  [default: those installed here]", show_default=False
-        ),
+        typer.Option(metavar="NAME", help="With this extra.  [default: those installed here]"),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -29,16 +28,13 @@ def pack(
     ] = None,
     python: Annotated[
         str | None,
-        typer.Option(
-            metavar="3.N", help="The other machine's Python.  [default: this one]", show_default=False
-        ),
+        typer.Option(metavar="3.N", help="The other machine's Python.  [default: this one]"),
     ] = None,
     platform: Annotated[
         list[str] | None,
         typer.Option(
             metavar="TAG",
             help="Its platform, such as manylinux_2_28_x86_64.  [default: this one]",
-            show_default=False,
         ),
     ] = None,
     part_size: Annotated[
@@ -67,6 +63,6 @@ def pack(
     if not {"cpu", "vllm"} & set(manifest.extras):
         progress.warn("without --extra cpu or --extra vllm nothing in it runs a model")
     total = sum(part.size for part in manifest.parts)
-    progress.say(f"{len(manifest.parts)} parts, {total / 1e6:.1f} MB · {out}")
+    progress.say(f"{len(manifest.parts)} parts, {file_size(total)} · {out}")
     progress.say(f"manifest {manifest.sha256}")
     progress.say(f"there: python{manifest.python} unpack.py")

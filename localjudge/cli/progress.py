@@ -16,6 +16,7 @@ from rich.text import Text as Styled
 from localjudge.records import Judgement, Outcome
 from localjudge.runs.scoring import RunObserver
 from localjudge.runs.summary import bars
+from localjudge.system.quantities import duration
 from localjudge.system.terminal import Console, printable
 
 if TYPE_CHECKING:
@@ -78,9 +79,13 @@ class Progress(RunObserver):
         parts = [f"{self._rows} of {self._total} rows"]
         if self._failed:
             parts.append(f"{self._failed} failed")
-        parts += [f"{rate:.1f} rows/s", f"{self._tokens / seconds:.0f} tokens/s", f"elapsed {_clock(seconds)}"]
+        parts += [
+            f"{rate:.1f} rows/s",
+            f"{self._tokens / seconds:.0f} tokens/s",
+            f"elapsed {duration(seconds)}",
+        ]
         if 0 < self._rows < self._total:
-            parts.append(f"remaining {_clock((self._total - self._rows) / rate)}")
+            parts.append(f"remaining {duration((self._total - self._rows) / rate)}")
         return Styled(" · ".join(parts))
 
 
@@ -117,9 +122,3 @@ def _passage(heading: str, said: str) -> str:
     lines = printable(said[:_LONGEST] + more).splitlines() or ["(empty)"]
     wrapped = [fill(line, width=width, break_on_hyphens=False) for line in lines]
     return indent("\n".join(wrapped), "  ").join([f"{heading}\n", "\n"])
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

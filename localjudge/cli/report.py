@@ -10,6 +10,7 @@ import typer
 
 from localjudge.cli.options import check_out_file, input_extras
 from localjudge.cli.trust import AllowNoGain, CalibrationFile, LabelColumns, MovedInputs, RunFolders
+from localjudge.system.quantities import file_size
 from localjudge.system.requirements import require
 
 
@@ -18,19 +19,19 @@ def report(
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The report.")] = Path("report.html"),
     title: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Its title.  [default: the runs' names]", show_default=False),
+        typer.Option(metavar="TEXT", help="Its title.  [default: the runs' names]"),
     ] = None,
     inputs: MovedInputs = None,
     labels: Annotated[
         list[str] | None,
-        typer.Option("--labels", metavar="FILE", help="Labels to hold the judge against.", show_default=False),
+        typer.Option("--labels", metavar="FILE", help="Labels to hold the judge against."),
     ] = None,
     mapping: LabelColumns = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
     audit: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What `audit --json` printed.", show_default=False),
+        typer.Option(metavar="FILE", help="What `audit --json` printed."),
     ] = None,
 ) -> None:
     """Write a report of runs: one file that opens anywhere and fetches nothing."""
@@ -51,4 +52,4 @@ def report(
     )
     for notice in notices:
         print(notice, file=sys.stderr)
-    print(f"{out} · {out.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
+    print(f"{out} · {file_size(out.stat().st_size)}", file=sys.stderr)

@@ -60,9 +60,7 @@ def list_rubrics(as_json: AsJson = False) -> None:
 def show(
     rubric: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME|FILE", help="An included rubric's name, or a TOML file.", show_default=False
-        ),
+        typer.Argument(metavar="NAME|FILE", help="An included rubric's name, or a TOML file."),
     ],
     as_json: AsJson = False,
 ) -> None:
@@ -95,7 +93,7 @@ def show(
 
 @app.command(cls=ExplainedCommand, epilog="localjudge rubrics init my-rubric.toml")
 def init(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
 ) -> None:
     """Write a rubric with comments to start from, which `--rubric FILE` accepts as it is."""
     text = (files("localjudge") / "rubrics" / "starting_rubric.txt").read_bytes()

@@ -19,7 +19,7 @@ def show(
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="List the rows of this system, a line each.", show_default=False),
+        typer.Option(metavar="NAME", help="List the rows of this system, a line each."),
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="List the failures with their reasons.")] = False,
     sort: Annotated[
@@ -27,13 +27,12 @@ def show(
         typer.Option(
             metavar="ASPECT",
             help="List the judged rows by this score, lowest first; by the expected score where there is one.",
-            show_default=False,
         ),
     ] = None,
     descending: Annotated[bool, typer.Option("--descending", help="With --sort: highest first.")] = False,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="List only the first N of the rows.", show_default=False),
+        typer.Option(min=1, metavar="N", help="List only the first N of the rows."),
     ] = None,
 ) -> None:
     """Show a run: its systems with their scores, a list of its rows, or single judgements by their id.
@@ -105,21 +104,18 @@ def export(
             "--to",
             metavar="jsonl|csv|parquet|alpaca-eval|inspect",
             help="The format of the file.",
-            show_default=False,
         ),
     ],
     out: Annotated[
         Path,
-        typer.Option(
-            "--out", metavar="FILE", help="The file to write; a folder for inspect.", show_default=False
-        ),
+        typer.Option("--out", metavar="FILE", help="The file to write; a folder for inspect."),
     ],
     with_texts: Annotated[
         bool, typer.Option("--with-texts", help="With each row's instruction, reference and candidate.")
     ] = False,
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="SYSTEM", help="For alpaca-eval: the system to compare with.", show_default=False),
+        typer.Option(metavar="SYSTEM", help="For alpaca-eval: the system to compare with."),
     ] = None,
 ) -> None:
     """Write a run for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
@@ -134,12 +130,8 @@ def export(
 
 
 def merge(
-    shards: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="The shards' run directories.", show_default=False)
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="The run directory to write.", show_default=False)
-    ],
+    shards: Annotated[list[Path], typer.Argument(metavar="DIR...", help="The shards' run directories.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory to write.")],
 ) -> None:
     """Put the shards of a run together, as if one machine had judged them all."""
     from localjudge.runs.merge import merge as put_together

@@ -6,142 +6,74 @@ import os
 import sys
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from localjudge.cli.judge_options import JudgeOptions
 from localjudge.cli.options import (
     FAILED_ROWS,
-    AllowChangedModel,
     AllowDownload,
     AsJson,
     ColumnNames,
-    Deterministic,
-    EngineArgs,
-    EngineFloat,
-    EngineInt,
-    EngineName,
-    EngineText,
-    GpusPerWorker,
     Guard,
     Inputs,
     Limit,
     MaxRowBytes,
     ModelName,
-    NumWorkers,
-    OnOverflow,
-    RationaleTokens,
-    RayAddress,
     RubricName,
     RunFolder,
-    Temperature,
-    ThinkingBudget,
-    TopP,
     check_out,
-    engine_args,
-    input_extras,
     print_json,
     print_table,
     settle_environment,
     typed_command,
+    with_options,
 )
 from localjudge.errors import UsageError
 from localjudge.rows.formats import MAX_ROW_BYTES
 
-if TYPE_CHECKING:
-    pass
 
-
+@with_options
 def score(
     inputs: Inputs,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", show_default=False)],
-    model: ModelName = None,
-    allow_download: AllowDownload = False,
-    allow_changed_model: AllowChangedModel = False,
-    engine: EngineName = "auto",
-    rubric: RubricName = "just-eval",
-    column: ColumnNames = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.")],
+    judge: JudgeOptions,
     system_from: Annotated[
         str | None,
-        typer.Option(metavar="filename", help="Each file holds one system's rows.", show_default=False),
+        typer.Option(metavar="filename", help="Each file holds one system's rows."),
     ] = None,
     limit: Limit = None,
-    max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
-    max_rationale_tokens: RationaleTokens = 256,
-    temperature: Temperature = 0.0,
-    top_p: TopP = 1.0,
     seed: Annotated[int, typer.Option(metavar="S", help="Of the sampling.")] = 0,
-    thinking_budget: ThinkingBudget = None,
     keep_thoughts: Annotated[bool, typer.Option("--keep-thoughts", help="Keep what it thought.")] = False,
-    on_overflow: OnOverflow = "fail",
-    guard: Guard = False,
     shard: Annotated[
         str | None,
-        typer.Option(metavar="I/N", help="Only part I of N, or 'slurm' for this task's.", show_default=False),
+        typer.Option(metavar="I/N", help="Only part I of N, or 'slurm' for this task's."),
     ] = None,
     retry_failed: Annotated[
         bool, typer.Option("--retry-failed", help="Judge rows again that failed at an earlier start.")
     ] = False,
-    deterministic: Deterministic = False,
-    ray: RayAddress = None,
-    num_workers: NumWorkers = None,
-    gpus_per_worker: GpusPerWorker = None,
-    tensor_parallel_size: EngineInt = None,
-    max_model_len: EngineInt = None,
-    gpu_memory_utilization: EngineFloat = None,
-    dtype: EngineText = None,
-    quantization: EngineText = None,
-    engine_arg: EngineArgs = None,
 ) -> None:
     """Judge every row and write a run directory. The same command again continues a run."""
     from localjudge.cli.progress import Progress
-    from localjudge.config import JudgeConfig
-    from localjudge.engines.cluster import Cluster
-    from localjudge.engines.selection import check_engine, engine_extras
-    from localjudge.rows.columns import parse_columns
     from localjudge.rows.inputs import FILENAME
-    from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.notices import headed
     from localjudge.runs.scoring import RowSource, score_run
     from localjudge.runs.shard import Shard
-    from localjudge.system.requirements import require
 
-    columns = parse_columns(column or ())
+    columns = judge.columns()
     if system_from is not None:
         if system_from != "filename" or "system" in columns:
             raise UsageError(f"--system-from {system_from}: there is filename, without --column system=…")
         columns["system"] = FILENAME
     part = Shard.parse(shard, os.environ)
-    cluster = Cluster.parse(ray, num_workers, gpus_per_worker)
-    settle_environment(deterministic=deterministic, allow_download=allow_download, ray=ray)
-    named = {
-        "tensor_parallel_size": tensor_parallel_size,
-        "max_model_len": max_model_len,
-        "gpu_memory_utilization": gpu_memory_utilization,
-        "dtype": dtype,
-        "quantization": quantization,
-    }
-    config = JudgeConfig.of(
-        model=model,
-        rubric=Rubric.load(rubric, guard=guard),
-        engine=engine,
-        engine_args=engine_args(named, engine_arg),
-        max_rationale_tokens=max_rationale_tokens,
-        temperature=temperature,
-        top_p=top_p,
-        seed=seed,
-        thinking_budget=thinking_budget,
-        keep_thoughts=keep_thoughts,
-        on_overflow=on_overflow,
-    )
-    require("score", *engine_extras(engine, cluster), *input_extras(inputs))
-    check_engine(engine, config.engine_args, cluster)
+    config, cluster = judge.prepare("score", inputs, seed=seed, keep_thoughts=keep_thoughts)
     source = RowSource.of_files(
         inputs,
         columns,
         needs_reference=config.rubric.needs_reference,
-        max_row_bytes=max_row_bytes,
+        max_row_bytes=judge.max_row_bytes,
         limit=limit,
     )
     check_out(out)
@@ -154,8 +86,8 @@ def score(
         shard=part,
         retry_failed=retry_failed,
         cluster=cluster,
-        allow_changed_model=allow_changed_model,
-        allow_download=allow_download,
+        allow_changed_model=judge.allow_changed_model,
+        allow_download=judge.allow_download,
         observer=progress,
         stopping=stop,
     )

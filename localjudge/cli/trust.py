@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -17,6 +19,7 @@ from localjudge.cli.options import (
     input_extras,
     print_json,
     print_table,
+    with_options,
 )
 from localjudge.errors import UsageError
 from localjudge.system.requirements import require
@@ -24,16 +27,13 @@ from localjudge.system.requirements import require
 if TYPE_CHECKING:
     from localjudge.analysis.scores import Of, Scores
 
-RunFolders = Annotated[
-    list[Path], typer.Argument(metavar="DIR...", help="Run directories.", show_default=False)
-]
+RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")]
 LabelFiles = Annotated[
     list[str],
     typer.Option(
         "--labels",
         metavar="FILE",
         help="Labels: records with id, or instruction and candidate, and the aspects' columns.",
-        show_default=False,
     ),
 ]
 SomeLabelFiles = Annotated[
@@ -42,20 +42,15 @@ SomeLabelFiles = Annotated[
         "--labels",
         metavar="FILE",
         help="Labels of some rows, picked at random, for means that hold for the human score.",
-        show_default=False,
     ),
 ]
 LabelColumns = Annotated[
     list[str] | None,
-    typer.Option(
-        "--map", metavar="THEIRS=OURS", help="The aspect that a label column holds.", show_default=False
-    ),
+    typer.Option("--map", metavar="THEIRS=OURS", help="The aspect that a label column holds."),
 ]
 MovedInputs = Annotated[
     list[str] | None,
-    typer.Option(
-        "--inputs", metavar="FILE", help="The run's inputs, where they stand elsewhere now.", show_default=False
-    ),
+    typer.Option("--inputs", metavar="FILE", help="The run's inputs, where they stand elsewhere now."),
 ]
 CalibrationFile = Annotated[
     Path | None,
@@ -63,35 +58,53 @@ CalibrationFile = Annotated[
         "--calibration",
         metavar="FILE",
         help="Apply what `calibrate` wrote; stored scores stay.",
-        show_default=False,
     ),
 ]
 AllowNoGain = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow-no-gain", metavar="ASPECT", help="Calibrate it although no gain is shown.", show_default=False
-    ),
+    typer.Option("--allow-no-gain", metavar="ASPECT", help="Calibrate it although no gain is shown."),
 ]
-AllowDryRun = Annotated[
-    bool, typer.Option("--allow-dry-run", help="Take a dry run, whose scores mean nothing.")
-]
-Resamples = Annotated[
-    int, typer.Option("--resamples", min=100, metavar="N", help="The number of resamples for the intervals.")
-]
-Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The seed of the resampling.")]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatisticsOptions:
+    """The options of every command that computes statistics of runs."""
+
+    allow_dry_run: Annotated[
+        bool, typer.Option("--allow-dry-run", help="Take a dry run, whose scores mean nothing.")
+    ] = False
+    resamples: Annotated[
+        int, typer.Option(min=100, metavar="N", help="The number of resamples for the intervals.")
+    ] = 1000
+    seed: Annotated[int, typer.Option(metavar="S", help="The seed of the resampling.")] = 0
+    as_json: AsJson = False
+
+    def check(self, runs: Iterable[Path]) -> None:
+        """Refuse dry runs, unless they are allowed."""
+        from localjudge.runs.notices import refuse_dry_run
+        from localjudge.runs.run_manifest import read_manifest
+
+        for run in () if self.allow_dry_run else runs:
+            refuse_dry_run(read_manifest(run), run)
+
+    def print(self, document: dict[str, Any], table: object) -> None:
+        """Print the result as JSON or as a table."""
+        if self.as_json:
+            print_json(document)
+        else:
+            print_table(table)
+
+
+@with_options
 def agree(
     run: RunFolder,
     labels: LabelFiles,
+    *,
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
-    allow_dry_run: AllowDryRun = False,
-    resamples: Resamples = 1000,
-    seed: Seed = 0,
-    as_json: AsJson = False,
+    statistics: StatisticsOptions,
 ) -> None:
     """Compare a run with labels: agreement, how far the annotators agree, and what length alone would reach."""
     require("agree", "trust", *input_extras([*labels, *(inputs or ())]))
@@ -101,16 +114,20 @@ def agree(
     from localjudge.analysis.measured_texts import measure
     from localjudge.analysis.scores import read_scores
 
-    _refuse_dry_runs([run], allow_dry_run)
+    statistics.check([run])
     scores = read_scores([run])
     known = read_labels(labels, scores, parse_mapping(mapping or (), scores.aspects), inputs or ())
     applied = _calibrated(scores, calibration, allow_no_gain, known.digests)
-    found = compare(scores, known, measure(scores, inputs or ()), applied, resamples, seed)
-    _print(found.as_dict(), agreement_tables(found), as_json)
+    found = compare(
+        scores, known, measure(scores, inputs or ()), applied, statistics.resamples, statistics.seed
+    )
+    statistics.print(found.as_dict(), agreement_tables(found))
 
 
+@with_options
 def rank(
     runs: RunFolders,
+    *,
     labels: SomeLabelFiles = None,
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
@@ -119,15 +136,11 @@ def rank(
         typer.Option(
             metavar="expected|integer",
             help="Which scores to compare.  [default: expected, if the run has them]",
-            show_default=False,
         ),
     ] = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
-    allow_dry_run: AllowDryRun = False,
-    resamples: Resamples = 1000,
-    seed: Seed = 0,
-    as_json: AsJson = False,
+    statistics: StatisticsOptions,
 ) -> None:
     """Compare systems: means with intervals, which cannot be told apart, and what length has to do with it."""
     require("rank", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
@@ -139,7 +152,7 @@ def rank(
 
     if scores not in (None, "expected", "integer"):
         raise UsageError(f"--scores {scores}: there are expected and integer")
-    _refuse_dry_runs(runs, allow_dry_run)
+    statistics.check(runs)
     judged = read_scores(runs)
     known = None
     if labels:
@@ -148,28 +161,26 @@ def rank(
     if calibration and scores == "integer":
         raise UsageError("--scores integer: calibrated scores are no integers; leave out one of the two")
     judged = _calibrated(judged, calibration, allow_no_gain, known.digests if known else ()) or judged
-    found = compare(judged, measures, known, cast("Of | None", scores), resamples, seed)
-    _print(found.as_dict(), ranking_tables(found), as_json)
+    found = compare(judged, measures, known, cast("Of | None", scores), statistics.resamples, statistics.seed)
+    statistics.print(found.as_dict(), ranking_tables(found))
 
 
+@with_options
 def jury(
     runs: RunFolders,
+    *,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
             metavar="DIR",
             help="Write the jury's scores as a run: median and mean.",
-            show_default=False,
         ),
     ] = None,
     splits: Annotated[
         int, typer.Option(min=0, metavar="N", help="How many of the rows to name that they differ on most.")
     ] = 10,
-    allow_dry_run: AllowDryRun = False,
-    resamples: Resamples = 1000,
-    seed: Seed = 0,
-    as_json: AsJson = False,
+    statistics: StatisticsOptions,
 ) -> None:
     """Put judges together, or samples of one: what they agree on, who is the odd one, their scores as a run."""
     require("jury", "trust")
@@ -177,24 +188,23 @@ def jury(
     from localjudge.analysis.jury import compare_judges
     from localjudge.analysis.jury_run import write_jury
 
-    _refuse_dry_runs(runs, allow_dry_run)
-    found = compare_judges(runs, splits, resamples, seed)
-    _print(found.as_dict(), jury_tables(found), as_json)
+    statistics.check(runs)
+    found = compare_judges(runs, splits, statistics.resamples, statistics.seed)
+    statistics.print(found.as_dict(), jury_tables(found))
     if out is not None:
         summary = write_jury(runs, out)
         print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
 
 
+@with_options
 def calibrate(
     run: RunFolder,
     labels: LabelFiles,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The calibration.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The calibration.")],
+    *,
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
-    allow_dry_run: AllowDryRun = False,
-    resamples: Resamples = 1000,
-    seed: Seed = 0,
-    as_json: AsJson = False,
+    statistics: StatisticsOptions,
 ) -> None:
     """Fit a monotone map from the judge's scores to people's, and say what it gains on unseen instructions."""
     require("calibrate", "trust", *input_extras([*labels, *(inputs or ())]))
@@ -204,20 +214,18 @@ def calibrate(
     from localjudge.analysis.labels import parse_mapping, read_labels
     from localjudge.analysis.scores import read_scores
 
-    _refuse_dry_runs([run], allow_dry_run)
+    statistics.check([run])
     scores = read_scores([run])
     known = read_labels(labels, scores, parse_mapping(mapping or (), scores.aspects), inputs or ())
-    found = fit(scores, known, resamples, seed)
+    found = fit(scores, known, statistics.resamples, statistics.seed)
     found.save(out)
-    _print(found.model_dump(mode="json"), calibration_table(found), as_json)
+    statistics.print(found.model_dump(mode="json"), calibration_table(found))
 
 
 def import_scores(
     inputs: Inputs,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", show_default=False)],
-    aspect: Annotated[
-        list[str], typer.Option("--aspect", metavar="NAME", help="What was judged.", show_default=False)
-    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.")],
+    aspect: Annotated[list[str], typer.Option("--aspect", metavar="NAME", help="What was judged.")],
     scale: Annotated[str, typer.Option("--scale", metavar="LOWEST-HIGHEST", help="The scale's ends.")] = "1-5",
     judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="Who judged.")] = "elsewhere",
     mapping: LabelColumns = None,
@@ -246,14 +254,6 @@ def import_scores(
     print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
 
 
-def _refuse_dry_runs(runs: list[Path], allowed: bool) -> None:
-    from localjudge.runs.notices import refuse_dry_run
-    from localjudge.runs.run_manifest import read_manifest
-
-    for run in () if allowed else runs:
-        refuse_dry_run(read_manifest(run), run)
-
-
 def _calibrated(
     scores: Scores, file: Path | None, without_gain: list[str] | None, labels: tuple[str, ...]
 ) -> Scores | None:
@@ -269,10 +269,3 @@ def _calibrated(
             file=sys.stderr,
         )
     return found.apply_to(scores, without_gain or ())
-
-
-def _print(document: dict[str, Any], table: object, as_json: bool) -> None:
-    if as_json:
-        print_json(document)
-    else:
-        print_table(table)

@@ -14,6 +14,7 @@ from shlex import quote
 
 from localjudge.diagnostics.checks import Check, is_sound, note, ok, wrong
 from localjudge.engines.cluster import LOCAL, Cluster
+from localjudge.system.quantities import GIB
 from localjudge.system.requirements import install_command
 
 
@@ -144,7 +145,7 @@ def _fit(name: str | None) -> list[Check]:
     """Check that the model and at least one row fit this machine's memory."""
     from localjudge.errors import ModelError
     from localjudge.models.capacity import CapacityPlan, PlannedModel
-    from localjudge.models.memory import GIB, Use
+    from localjudge.models.memory import Use
     from localjudge.models.model import BUNDLED
     from localjudge.system.machine import Machine
 

@@ -13,9 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from localjudge.diagnostics.checks import Check, note, ok, wrong
+from localjudge.system.quantities import GIB, memory_size
 from localjudge.system.requirements import install_command
 
-LEAST_MEMORY = 2**30
+LEAST_MEMORY = GIB
 """Bytes that Python, torch and the smallest model need to start."""
 
 _SMI_SECONDS = 30.0
@@ -62,7 +63,7 @@ def judge_gpus(found: Gpus, engine: str) -> Check:
         )
     if found.usable:
         cards = ", ".join(
-            f"{name} {free / 2**30:.0f} of {all_ / 2**30:.0f} GiB free" for name, free, all_ in found.usable
+            f"{name} {memory_size(free)} of {memory_size(all_)} free" for name, free, all_ in found.usable
         )
         driver = f"; driver {found.driver}, CUDA up to {found.driver_cuda}" if found.driver else ""
         if engine == "vllm" and any(free < all_ * 0.9 for _, free, all_ in found.usable):
@@ -145,10 +146,10 @@ def cpus() -> Check:
 def memory(least: int = LEAST_MEMORY) -> Check:
     """Check the memory that is free on the machine and within the limits of this process."""
     left = min(_limits())
-    said = f"{left / 2**30:.1f} GiB free"
+    said = f"{memory_size(left)} free"
     if left < least:
         fix = "stop other programs, or raise the limit of the job, container or shell (ulimit -v)"
-        return wrong("memory", f"{said}; a run needs at least {least / 2**30:.1f} GiB", fix)
+        return wrong("memory", f"{said}; a run needs at least {memory_size(least)}", fix)
     return ok("memory", said)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from localjudge.diagnostics.checks import Check, note, ok, wrong
+from localjudge.system.quantities import file_size
 
 LEAST_DISK = 200 * 10**6
 """Free bytes that a run should have when it starts."""
@@ -54,7 +55,7 @@ def shared_memory(users: Sequence[str], least: int = LEAST_SHARED, folder: Path 
     if not folder.is_dir():
         return note("shm", f"there is no {folder}; Ray and vLLM then use the disk")
     free = shutil.disk_usage(folder).free
-    said = f"{folder}: {_size(free)} free"
+    said = f"{folder}: {file_size(free)} free"
     if free < least:
         return note(
             "shm",
@@ -78,15 +79,11 @@ def _fault(folder: Path, least: int) -> str:
     except OSError as error:
         return f"cannot be written: {error.strerror}"
     free = shutil.disk_usage(place).free
-    return f"only {_size(free)} free, less than {_size(least)}" if free < least else ""
+    return f"only {file_size(free)} free, less than {file_size(least)}" if free < least else ""
 
 
 def _free(folder: Path) -> str:
     place = folder.absolute()
     while not os.path.exists(place):  # False, without an exception, if it cannot be read
         place = place.parent
-    return f"{_size(shutil.disk_usage(place).free)} free"
-
-
-def _size(count: float) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+    return f"{file_size(shutil.disk_usage(place).free)} free"

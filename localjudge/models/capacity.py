@@ -10,12 +10,13 @@ from rich.table import Table
 
 from localjudge.errors import ModelError
 from localjudge.models.configuration import read_shape
-from localjudge.models.memory import CPU_BATCH, GIB, MOST_GPUS, CpuNeeds, Needs, Use, cpu_needs, needs
+from localjudge.models.memory import CPU_BATCH, MOST_GPUS, CpuNeeds, Needs, Use, cpu_needs, needs
 from localjudge.models.model import BUNDLED, Model, model_path
 from localjudge.models.profiles import Profile, find_profile
 from localjudge.models.shape import Shape
 from localjudge.models.weights import weights_in
 from localjudge.system.machine import Machine
+from localjudge.system.quantities import memory_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,17 +169,17 @@ class CapacityPlan:
         if memory is None:
             return (
                 False,
-                f"no GPU; on the CPU it needs {_in_gib(self.cpu.total)}, the memory here is not known",
+                f"no GPU; on the CPU it needs {memory_size(self.cpu.total)}, the memory here is not known",
             )
         if self.cpu.total > self.machine.usable_memory:
             return (
                 False,
-                f"no: no GPU, and on the CPU it needs {_in_gib(self.cpu.total)} of {_in_gib(memory)}",
+                f"no: no GPU, and on the CPU it needs {memory_size(self.cpu.total)} of {memory_size(memory)}",
             )
         batch = "" if self.cpu.rows == CPU_BATCH else f" with --engine-arg batch_size={self.cpu.rows}"
         return (
             True,
-            f"yes, on the CPU{batch}: {_in_gib(self.cpu.total)} of {_in_gib(memory)} (no GPU: slow)",
+            f"yes, on the CPU{batch}: {memory_size(self.cpu.total)} of {memory_size(memory)} (no GPU: slow)",
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -216,9 +217,9 @@ class CapacityPlan:
             (
                 f"{subject.name} · {_description(subject.shape)}",
                 f"from {subject.source}",
-                f"weights           {_in_gib(subject.weights)}, counted from {how}",
+                f"weights           {memory_size(subject.weights)}, counted from {how}",
                 f"KV cache a token  {self.needs.token:,} bytes",
-                f"KV cache a row    {_in_gib(self.needs.row)} for {use.row_tokens:,} tokens "
+                f"KV cache a row    {memory_size(self.needs.row)} for {use.row_tokens:,} tokens "
                 f"({use.prompt_tokens:,} of the prompt, {use.answer_tokens:,} of the answer)",
             )
         )
@@ -234,17 +235,13 @@ class CapacityPlan:
             chosen = self.needs.chosen is not None and each.gpus == self.needs.chosen.gpus
             table.add_row(
                 str(each.gpus),
-                _in_gib(each.weights),
-                _in_gib(each.overhead),
-                _in_gib(max(0, each.cache)),
+                memory_size(each.weights),
+                memory_size(each.overhead),
+                memory_size(max(0, each.cache)),
                 "–" if said else str(each.rows),  # noqa: RUF001
                 "← this" if chosen else said,
             )
         return table
-
-
-def _in_gib(count: int) -> str:
-    return f"{count / GIB:,.1f} GiB" if count >= GIB // 10 else f"{count / 2**20:,.1f} MiB"
 
 
 def _description(shape: Shape) -> str:

@@ -9,9 +9,10 @@ from rich import box
 from rich.table import Table
 
 from localjudge.errors import ModelError
-from localjudge.models.memory import GIB, MOST_GPUS, Needs, Use, needs
+from localjudge.models.memory import MOST_GPUS, Needs, Use, needs
 from localjudge.models.model import Model
 from localjudge.models.profiles import Profile, profiles
+from localjudge.system.quantities import GIB, memory_size
 
 _GPU_MEMORY = 80 * GIB
 
@@ -79,7 +80,7 @@ class Catalogue:
                 profile.licence,
                 f"{profile.parameters:g} B{active}",
                 f"{shape.context:,}",
-                f"{shape.weight_bytes / GIB:,.1f} GiB",
+                memory_size(shape.weight_bytes),
                 str(entry.needs.chosen.gpus) if entry.needs.chosen else f"> {MOST_GPUS}",
                 profile.thinking,
                 "yes" if entry.cached else "no",

@@ -36,8 +36,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from localjudge.models.shape import Shape
+from localjudge.system.quantities import GIB, memory_size
 
-GIB = 2**30
 BLOCK = 16
 """Tokens per block of vLLM's cache."""
 CPU_BATCH = 16
@@ -175,7 +175,7 @@ def needs(
         chosen = max(fitting, key=lambda each: each.rows)
         problem = f"room for only {chosen.rows} rows at once: the GPUs will mostly wait for memory"
     elif chosen is None:
-        problem = f"it does not fit {gpus} GPU{'s' if gpus > 1 else ''} of {gpu_memory / GIB:.0f} GiB"
+        problem = f"it does not fit {gpus} GPU{'s' if gpus > 1 else ''} of {memory_size(gpu_memory)}"
         if why := next((each.refused for each in tried if each.refused), ""):
             problem += f" ({why})"
     return Needs(

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from localjudge.runs.journal import journal_lines
 from localjudge.runs.reader import JUDGEMENTS, read_lines
 from localjudge.runs.row_texts import Text, Texts
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.system.line_store import LineStore
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
 """The bits of a judgement's flags."""
@@ -96,12 +97,13 @@ class Judgements(AbstractContextManager["Judgements"]):
         self.rubric = common_rubric(folders, self.manifests)
         self._stack = ExitStack()
         self._texts: list[Texts] = []
-        self._files = []
+        self._files: list[IO[bytes]] = []
         self.problems: list[str] = []
         for folder, manifest in zip(self.folders, self.manifests, strict=True):
             texts = Texts(manifest, read_lines(folder), moved)
             self._texts.append(self._stack.enter_context(texts))
             self._files.append(self._stack.enter_context((folder / JUDGEMENTS).open("rb")))
+        self._lines = [LineStore(file) for file in self._files]
         self._read()
 
     def __exit__(self, *exception: object) -> None:
@@ -112,10 +114,8 @@ class Judgements(AbstractContextManager["Judgements"]):
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Text | None]]:
         """Each line with the text of its row, in the order of the columns."""
-        for run, offset in zip(self._runs, self._offsets, strict=True):
-            file = self._files[run]
-            file.seek(offset)
-            line = json.loads(file.readline())
+        for run, place in zip(self._runs, self._places, strict=True):
+            line = json.loads(self._lines[run][place])
             yield line, self._texts[run].get(line)
 
     @property
@@ -128,19 +128,20 @@ class Judgements(AbstractContextManager["Judgements"]):
         names: dict[tuple[int, str | None], int] = {}
         groups: dict[str, int] = {}
         ids, snippets = [], []
-        runs, offsets, series, group = array("h"), array("q"), array("h"), array("i")
+        runs, places, series, group = array("h"), array("q"), array("h"), array("i")
         scores, expected, confidence = array("h"), array("d"), array("d")
         length, flags = array("i"), array("B")
         lowest = self.rubric.scale.lowest
         for run, folder in enumerate(self.folders):
-            for offset, _, line in journal_lines(self._files[run], aspects):
+            for place, (piece, line) in enumerate(journal_lines(self._files[run], aspects)):
+                self._lines[run].add(len(piece))
                 text = self._texts[run].get(line)
                 same = line["group"] or f"{folder}\0{line['source']}"
                 if same not in groups:
                     groups[same] = len(groups)
                     snippets.append(text.instruction[:SNIPPET] if text else line["id"])
                 runs.append(run)
-                offsets.append(offset)
+                places.append(place)
                 ids.append(line["id"])
                 series.append(names.setdefault((run, line["system"]), len(names)))
                 group.append(groups[same])
@@ -161,7 +162,7 @@ class Judgements(AbstractContextManager["Judgements"]):
         rank, self.series = _by_name(names, run_names(self.folders))
         wide = (-1, len(aspects))
         self._runs = np.asarray(runs)[order].tolist()
-        self._offsets = np.asarray(offsets)[order].tolist()
+        self._places = np.asarray(places)[order].tolist()
         self.ids = [ids[place] for place in order.tolist()]
         self.snippets = snippets
         self.columns = Columns(

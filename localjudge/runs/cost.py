@@ -11,6 +11,7 @@ from rich.table import Table
 from localjudge.judge import Judge
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.summary import Summary
+from localjudge.system.quantities import file_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +90,8 @@ class CostEstimate:
             "cannot be judged": f"{self.failing:,}; {self.too_long:,} rows exceed {context}",
             "prompts": f"{self.prompt_tokens:,} tokens, {mean:,.0f} in the mean, {self.longest:,} the longest",
             "answers": f"at most {answers:,} tokens, {self.answer_tokens:,} each",
-            "disk": f"{_size(self.disk)} while it runs; {_size(self.free)} are free",
+            "disk": f"{file_size(self.disk)} while it runs; {file_size(self.free)} are free",
             "time": f"{self.hours:,.1f} hours" if self.hours else "give a rate: --engine-arg rate=ROWS/S",
         }.items():
             table.add_row(subject, found)
         return table
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"

@@ -21,6 +21,7 @@ import numpy as np
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.line_format import is_line, to_json
 from localjudge.system.durable import replacing
+from localjudge.system.line_store import LineStore
 
 SYNC_EVERY = 5.0
 """Seconds, at most, until a line that was appended is safe from a power cut too."""
@@ -43,15 +44,18 @@ class Journal(AbstractContextManager["Journal"]):
 
     def __init__(self, file: Path, within: Path, pieces: Iterable[tuple[str, bytes]] = ()) -> None:
         self.file = file
-        self._keys, self._offsets, self._end = bytearray(), array("q"), 0
+        self._keys = bytearray()
         with ExitStack() as stack:
             with replacing(file, within) as scratch:
+                sizes = array("q")
                 with scratch.open("xb") as stream:
                     for key, piece in pieces:
-                        self._remember(key, self._end)
-                        self._end += stream.write(piece)
-                self._stream: IO[bytes] = stack.enter_context(scratch.open("ab", buffering=0))
-                self._reader: IO[bytes] = stack.enter_context(scratch.open("rb"))
+                        self._keys += key_digest(key)
+                        sizes.append(stream.write(piece))
+                self._stream: IO[bytes] = stack.enter_context(scratch.open("a+b", buffering=0))
+                self._lines = LineStore(self._stream)
+                for size in sizes:
+                    self._lines.add(size)
             self._open = stack.pop_all()
         self._synced = time.monotonic()
 
@@ -59,7 +63,7 @@ class Journal(AbstractContextManager["Journal"]):
         self._open.close()
 
     def __len__(self) -> int:
-        return len(self._offsets)
+        return len(self._lines)
 
     def append(self, lines: Iterable[dict[str, Any]]) -> None:
         """Write lines, in one piece.
@@ -69,21 +73,21 @@ class Journal(AbstractContextManager["Journal"]):
             OSError: they cannot be written, and nothing of them was.
         """
         self._check()
-        block = bytearray()
-        marks = []
+        keys, pieces = bytearray(), []
         for line in lines:
-            marks.append((line["key"], self._end + len(block)))
-            block += to_bytes(line)
+            keys += key_digest(line["key"])
+            pieces.append(to_bytes(line))
+        block = b"".join(pieces)
         try:
             written = 0
             while written < len(block):
                 written += self._stream.write(block[written:])
         except OSError:
-            os.ftruncate(self._stream.fileno(), self._end)
+            os.ftruncate(self._stream.fileno(), self._lines.size)
             raise
-        self._end += len(block)
-        for mark in marks:
-            self._remember(*mark)
+        self._keys += keys
+        for piece in pieces:
+            self._lines.add(len(piece))
         if time.monotonic() - self._synced >= SYNC_EVERY:
             self.sync()
 
@@ -93,14 +97,13 @@ class Journal(AbstractContextManager["Journal"]):
         os.fsync(self._stream.fileno())
         self._synced = time.monotonic()
 
-    def line_at(self, offset: int) -> bytes:
-        """The line that begins at this byte."""
-        self._reader.seek(offset)
-        return self._reader.readline()
+    def line_at(self, place: int) -> bytes:
+        """Return the line at this place, from 0."""
+        return self._lines[place]
 
-    def index(self) -> OffsetIndex:
-        """Of the lines that there are now."""
-        return OffsetIndex(self._keys, self._offsets)
+    def index(self) -> KeyIndex:
+        """Return the places of the lines that there are now."""
+        return KeyIndex(self._keys)
 
     def _check(self) -> None:
         try:
@@ -110,31 +113,25 @@ class Journal(AbstractContextManager["Journal"]):
         if there != os.fstat(self._stream.fileno()).st_ino:
             raise RunBrokenError(f"{self.file}: another localjudge has taken this run over")
 
-    def _remember(self, key: str, offset: int) -> None:
-        self._keys += key_digest(key)
-        self._offsets.append(offset)
 
-
-class OffsetIndex:
-    """Where things stand, by their keys; of several with one key, the last.
+class KeyIndex:
+    """The places of keys in a sequence, from 0; of several equal keys, the last place.
 
     Args:
         keys: their digests, 16 bytes each.
-        places: of each; of a line, the byte at which it begins.
     """
 
-    def __init__(self, keys: bytes | bytearray, places: Sequence[int]) -> None:
+    def __init__(self, keys: bytes | bytearray) -> None:
         found = np.frombuffer(bytes(keys), "S16")
-        order = np.argsort(found, kind="stable")
-        self._keys = found[order]
-        self._places = np.asarray(places, np.int64)[order]
-        self._taken = np.zeros(len(order), np.int64)
+        self._places = np.argsort(found, kind="stable")
+        self._keys = found[self._places]
+        self._taken = np.zeros(len(found), np.int64)
 
     def __contains__(self, key: str) -> bool:
         return self.get(key) is not None
 
     def get(self, key: str) -> int | None:
-        """Where this key's thing stands; None where there is none."""
+        """Return the place of this key; None if it is not there."""
         wanted = key_digest(key).rstrip(b"\0")  # as NumPy gives it back
         rank = int(np.searchsorted(self._keys, wanted, side="right")) - 1
         return int(self._places[rank]) if rank >= 0 and self._keys[rank] == wanted else None
@@ -148,7 +145,7 @@ class OffsetIndex:
         self._taken[first] += 1
         return True
 
-    def count_in(self, other: OffsetIndex) -> int:
+    def count_in(self, other: KeyIndex) -> int:
         """How many of these, equal keys counted each, have a key that the other has too."""
         return int(np.isin(self._keys, other._keys).sum())
 
@@ -176,12 +173,11 @@ def read_journal(file: Path, aspects: Sequence[str]) -> Iterator[tuple[bytes, di
         if not file.is_file():
             raise RunMismatchError(f"{file}: is no file")
         with file.open("rb") as stream:
-            yield from ((piece, line) for _, piece, line in journal_lines(stream, aspects))
+            yield from journal_lines(stream, aspects)
 
 
-def journal_lines(stream: IO[bytes], aspects: Sequence[str]) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
-    """The same of an open journal, each line with the byte at which it begins."""
-    offset = 0
+def journal_lines(stream: IO[bytes], aspects: Sequence[str]) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield the same of an open journal."""
     for number, piece in enumerate(stream, 1):
         if piece.endswith(b"\n"):
             try:
@@ -193,8 +189,7 @@ def journal_lines(stream: IO[bytes], aspects: Sequence[str]) -> Iterator[tuple[i
                     f"{stream.name}:{number}: not a line of a run, or damaged; delete this line, and the same "
                     "score command judges its row again"
                 )
-            yield offset, piece, line
-        offset += len(piece)
+            yield piece, line
 
 
 def key_digest(key: str) -> bytes:

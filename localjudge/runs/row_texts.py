@@ -7,7 +7,6 @@ found is exactly what was judged: a row that has changed since is not found.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from localjudge.errors import UsageError
 from localjudge.records import Row
 from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import EXAMPLES, STDIN, find_inputs, read_rows
+from localjudge.system.line_store import LineStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,29 +44,26 @@ class Texts(AbstractContextManager["Texts"]):
     def __init__(
         self, manifest: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], moved: Iterable[str] = ()
     ) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed on exit)
-        self._offsets: dict[str, int] = {}
+        self._stored = LineStore.scratch()
+        self._places: dict[str, int] = {}
         self.problems: list[str] = []
         wanted = {line["digest"] for line in lines} - {None}
         for row in rows_again(manifest, moved, self.problems):
             digest = row.digest.hex()
             if digest in wanted:
                 wanted.remove(digest)
-                self._offsets[digest] = self._file.tell()
-                self._file.write(json.dumps([row.instruction, row.reference, row.candidate]).encode() + b"\n")
+                self._places[digest] = len(self._stored)
+                self._stored.append(json.dumps([row.instruction, row.reference, row.candidate]).encode())
             if not wanted:
                 break
 
     def __exit__(self, *exception: object) -> None:
-        self._file.close()
+        self._stored.__exit__(*exception)
 
     def get(self, line: Mapping[str, Any]) -> Text | None:
         """The text of a line's row, where it was found."""
-        offset = self._offsets.get(line["digest"])
-        if offset is None:
-            return None
-        self._file.seek(offset)
-        return Text(*json.loads(self._file.readline()))
+        place = self._places.get(line["digest"])
+        return None if place is None else Text(*json.loads(self._stored[place]))
 
 
 def rows_again(manifest: Mapping[str, Any], moved: Iterable[str], problems: list[str]) -> Iterator[Row]:

@@ -31,7 +31,7 @@ from localjudge.records import Failure, Outcome, Row
 from localjudge.rows.columns import Columns
 from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import EXAMPLES, STDIN
-from localjudge.runs.journal import Journal, OffsetIndex, key_digest, read_journal, to_bytes
+from localjudge.runs.journal import Journal, KeyIndex, key_digest, read_journal, to_bytes
 from localjudge.runs.notices import notices
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY
@@ -238,10 +238,10 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
 
         def in_order() -> Iterator[bytes]:
             for number, row in self._plan.in_order():
-                offset = index.get(self._key(row))
-                if offset is None:
+                place = index.get(self._key(row))
+                if place is None:
                     raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is gone")
-                piece = self._journal.line_at(offset)
+                piece = self._journal.line_at(place)
                 line = json.loads(piece)
                 own = given_to(line, row, number)
                 summary.add(own)
@@ -258,10 +258,9 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         aspects = self._judge.rubric.aspects
         journal, aside = self.folder / JUDGEMENTS, self.folder / SET_ASIDE
         self._so_far = Summary(aspects)
-        rows, there = OffsetIndex(b"", []), bytearray()
+        rows, there = KeyIndex(b""), bytearray()
         if journal.exists() or aside.exists():
-            keys = b"".join(key_digest(self._key(row)) for _, row in self._plan.in_order())
-            rows = OffsetIndex(keys, range(self._plan.rows))
+            rows = KeyIndex(b"".join(key_digest(self._key(row)) for _, row in self._plan.in_order()))
         for _, line in read_journal(journal, aspects):
             if line["key"] in rows:
                 there += key_digest(line["key"])
@@ -272,7 +271,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             return (piece for piece, line in read_journal(file, aspects) if line["key"] not in rows)
 
         def kept() -> Iterator[tuple[str, bytes]]:
-            present = OffsetIndex(there, range(len(there) // 16))
+            present = KeyIndex(there)
             back = (each for each in read_journal(aside, aspects) if each[1]["key"] not in present)
             for piece, line in chain(read_journal(journal, aspects), back):
                 again = retry_failed and line["status"] == "failed"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -26,6 +25,7 @@ from localjudge.judge import Judge
 from localjudge.prompts.tasks import Task
 from localjudge.records import Failure, Response, Row
 from localjudge.runs.shard import WHOLE, Shard
+from localjudge.system.line_store import LineStore
 
 
 class RunPlan(AbstractContextManager["RunPlan"]):
@@ -62,19 +62,17 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         self.input_rows = self.too_long = self.prompt_tokens = self.longest = 0
         self._input_digest = hashlib.sha256()
         self.shard = shard
-        self._offsets, self._numbers = array("q"), array("q")
+        self._numbers = array("q")
         self._groups, self._digests, self._ids = array("Q"), bytearray(), array("Q")
-        self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 (closed on exit)
+        self._tasks = LineStore.scratch(scratch)
         try:
             for task in judge.task_builder.tasks(self._part(rows)):
-                self._offsets.append(self._file.tell())
-                self._file.write(_dump(task))
+                self._tasks.append(_dump(task))
                 self._measure(task)
         except BaseException:
-            self._file.close()
+            self._tasks.__exit__()
             raise
-        self.rows = len(self._offsets)
-        self.scratch_bytes = self._file.tell()
+        self.rows, self.scratch_bytes = len(self._tasks), self._tasks.size
         groups, digests = np.asarray(self._groups), np.frombuffer(self._digests, "S16")
         self.groups, self.different = len(np.unique(groups)), len(np.unique(digests))
         self._order = _order(groups, digests)
@@ -83,25 +81,21 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         self.repeated_ids = len(self._repeated)
 
     def __exit__(self, *exception: object) -> None:
-        self._file.close()
+        self._tasks.__exit__(*exception)
 
     def __iter__(self) -> Iterator[tuple[int, Task | Failure]]:
         """Each task with its row's number in the input, group by group."""
         for place in self._order:
-            self._file.seek(self._offsets[place])
-            document = json.loads(self._file.readline())
-            yield self._numbers[place], _task(document, self._file.read(4 * document["tokens"]))
+            yield self._numbers[place], _task(self._tasks[place])
 
     def in_order(self) -> Iterator[tuple[int, Row | Failure]]:
         """Each row with its number in the input, in the input's order."""
-        for number, offset in zip(self._numbers, self._offsets, strict=True):
-            self._file.seek(offset)
-            yield number, _row(json.loads(self._file.readline()))
+        for place, number in enumerate(self._numbers):
+            yield number, _row(_load(self._tasks[place])[0])
 
     def repeated_id(self) -> Row | Failure:
         """The first row that has the id and the system of an earlier one; there must be one."""
-        self._file.seek(self._offsets[self._repeated[0]])
-        return _row(json.loads(self._file.readline()))
+        return _row(_load(self._tasks[int(self._repeated[0])])[0])
 
     @property
     def input_digest(self) -> str:
@@ -152,14 +146,17 @@ def _group(row: Row | Failure) -> int:
 
 
 def _dump(task: Task | Failure) -> bytes:
+    """Return a JSON document, a newline and the tokens, four bytes each."""
     if isinstance(task, Failure):
-        return json.dumps({"failure": task.model_dump(), "tokens": 0}).encode() + b"\n"
+        return json.dumps({"failure": task.model_dump()}).encode() + b"\n"
     rest = {"cut": task.candidate_cut, "error": task.error, "overflows": task.overflows}
-    return (
-        json.dumps({"row": asdict(task.row), **rest, "tokens": len(task.tokens)}).encode()
-        + b"\n"
-        + array("i", task.tokens).tobytes()
-    )
+    document = json.dumps({"row": asdict(task.row), **rest}).encode()
+    return document + b"\n" + array("i", task.tokens).tobytes()
+
+
+def _load(dumped: bytes) -> tuple[dict[str, Any], bytes]:
+    document, _, tokens = dumped.partition(b"\n")
+    return json.loads(document), tokens
 
 
 def _row(document: dict[str, Any]) -> Row | Failure:
@@ -169,7 +166,8 @@ def _row(document: dict[str, Any]) -> Row | Failure:
     return Row(**row | {"responses": tuple(Response(**each) for each in row["responses"])})
 
 
-def _task(document: dict[str, Any], tokens: bytes) -> Task | Failure:
+def _task(dumped: bytes) -> Task | Failure:
+    document, tokens = _load(dumped)
     row = _row(document)
     if isinstance(row, Failure):
         return row

@@ -1,0 +1,146 @@
+"""The options of every command that judges rows, each declared once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from localjudge.cli.options import (
+    AllowDownload,
+    ColumnNames,
+    Guard,
+    MaxRowBytes,
+    ModelName,
+    RubricName,
+    input_extras,
+    settle_environment,
+)
+from localjudge.errors import UsageError
+from localjudge.rows.formats import MAX_ROW_BYTES
+
+if TYPE_CHECKING:
+    from localjudge.config import JudgeConfig
+    from localjudge.engines.cluster import Cluster
+
+_PASSED = "Passed to vLLM under the same name."
+_EngineInt = Annotated[int | None, typer.Option(metavar="N", help=_PASSED)]
+_EngineShare = Annotated[float | None, typer.Option(metavar="SHARE", help=_PASSED)]
+_EngineText = Annotated[str | None, typer.Option(metavar="NAME", help=_PASSED)]
+_ENGINE_ARGS = ("tensor_parallel_size", "max_model_len", "gpu_memory_utilization", "dtype", "quantization")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """The values of the options; a field with the name of a setting in `JudgeConfig` sets it."""
+
+    model: ModelName = None
+    allow_download: AllowDownload = False
+    allow_changed_model: Annotated[
+        bool, typer.Option("--allow-changed-model", help="Judge although the model's manifest does not match.")
+    ] = False
+    engine: Annotated[
+        str, typer.Option(metavar="auto|vllm|transformers|dry-run", help="What runs the model.")
+    ] = "auto"
+    rubric: RubricName = "just-eval"
+    column: ColumnNames = None
+    max_row_bytes: MaxRowBytes = MAX_ROW_BYTES
+    max_rationale_tokens: Annotated[int, typer.Option(metavar="N", help="The most tokens of a rationale.")] = (
+        256
+    )
+    temperature: Annotated[float, typer.Option(metavar="T", help="0 takes the likeliest token.")] = 0.0
+    top_p: Annotated[float, typer.Option(metavar="P", help="The share of the probability to sample from.")] = (
+        1.0
+    )
+    thinking_budget: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Let a reasoning model think for up to N tokens."),
+    ] = None
+    on_overflow: Annotated[
+        str,
+        typer.Option(
+            metavar="fail|truncate-candidate", help="What becomes of a row longer than the model's context."
+        ),
+    ] = "fail"
+    guard: Guard = False
+    deterministic: Annotated[
+        bool, typer.Option("--deterministic", help="Ask vLLM for results that do not depend on the batch.")
+    ] = False
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            metavar="auto|local|ADDRESS",
+            help="Judge on the workers of a Ray cluster: a running one, or one on this machine.",
+        ),
+    ] = None
+    num_workers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|MIN:MAX",
+            help="The number of workers.  [default: as many as there is room for]",
+        ),
+    ] = None
+    gpus_per_worker: Annotated[
+        float | None,
+        typer.Option(metavar="G", help="The GPUs of each worker.  [default: those of its engine]"),
+    ] = None
+    tensor_parallel_size: _EngineInt = None
+    max_model_len: _EngineInt = None
+    gpu_memory_utilization: _EngineShare = None
+    dtype: _EngineText = None
+    quantization: _EngineText = None
+    engine_arg: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Any other option of the engine's own, such as batch_size=8."),
+    ] = None
+
+    def columns(self) -> dict[str, str]:
+        """Return the columns of fields that go by names of their own.
+
+        Raises:
+            UsageError: `--column` does not name a field and a column.
+        """
+        from localjudge.rows.columns import parse_columns
+
+        return parse_columns(self.column or ())
+
+    def prepare(
+        self, command: str, inputs: Sequence[str], **settings: Any
+    ) -> tuple[JudgeConfig, Cluster | None]:
+        """Set the environment, and return the settings and the cluster after all checks that need no model.
+
+        Args:
+            command: the command's name, for messages.
+            inputs: the files of rows.
+            settings: those that only this command has, by their names in `JudgeConfig`.
+
+        Raises:
+            UsageError: an option cannot be used, or a package that it needs is not installed.
+        """
+        from localjudge.config import JudgeConfig
+        from localjudge.engines.cluster import Cluster
+        from localjudge.engines.selection import check_engine, engine_extras
+        from localjudge.rubrics.rubric import Rubric
+        from localjudge.system.requirements import require
+
+        cluster = Cluster.parse(self.ray, self.num_workers, self.gpus_per_worker)
+        settle_environment(deterministic=self.deterministic, allow_download=self.allow_download, ray=self.ray)
+        given = {each.name: getattr(self, each.name) for each in fields(self)}
+        shared = {name: value for name, value in given.items() if name in JudgeConfig.model_fields}
+        read = {"rubric": Rubric.load(self.rubric, guard=self.guard), "engine_args": self._engine_args()}
+        config = JudgeConfig.of(**shared | read | settings)
+        require(command, *engine_extras(self.engine, cluster), *input_extras(inputs))
+        check_engine(self.engine, config.engine_args, cluster)
+        return config, cluster
+
+    def _engine_args(self) -> dict[str, object]:
+        """Return the engine's own options: those with a flag each, and those of `--engine-arg`."""
+        given: dict[str, object] = {name: getattr(self, name) for name in _ENGINE_ARGS}
+        for option in self.engine_arg or ():
+            key, equals, value = option.partition("=")
+            if not equals or not key:
+                raise UsageError(f"--engine-arg {option}: write KEY=VALUE")
+            given[key] = value
+        return given

@@ -1,0 +1,25 @@
+"""Sizes and times as people read them."""
+
+from __future__ import annotations
+
+GIB = 2**30
+
+
+def file_size(count: float) -> str:
+    """Return bytes of a file or a disk in decimal units, as disks are sold: 1.2 kB, 3.4 MB, 5.6 GB."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def memory_size(count: float) -> str:
+    """Return bytes of memory in binary units, as GPUs are sold: 0.5 MiB, 24.0 GiB."""
+    return f"{count / GIB:,.1f} GiB" if count >= GIB // 10 else f"{count / 2**20:,.1f} MiB"
+
+
+def duration(seconds: float) -> str:
+    """Return a time as minutes and seconds, 0:10, or as hours, minutes and seconds, 1:02:03."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
