@@ -304,7 +304,7 @@ def test_a_header_with_a_shape_beyond_all_bounds_is_refused_at_once(tmp_path: Pa
 
 
 ENTRY = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
-HEADERS = st.fixed_dictionaries(
+HEADERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
         "a": st.fixed_dictionaries(
