@@ -22,8 +22,7 @@ from localjudge import Judge, read_rows
 from localjudge.analysis.interval import Estimate
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED, Judgements
-from localjudge.report.radar import radar
-from localjudge.report.writing import write_report
+from localjudge.report.run_report import write_report
 from localjudge.runs.reader import read_lines
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
@@ -143,18 +142,28 @@ def test_the_page_may_run_its_own_scripts_alone_and_connect_to_nothing(page: Pat
 
 def test_every_chart_is_one_that_the_library_draws(run: Path) -> None:
     with Judgements([run]) as judgements:
-        means = {series.label: {"tact": Estimate(2.0), "wit": Estimate(1.5)} for series in judgements.series}
+        found = {series.label: Estimate(2.0, 1.75, 2.5) for series in judgements.series}
         specs = [
+            *(charts.means(judgements, aspect, found) for aspect in range(2)),
             *(charts.distribution(judgements, aspect) for aspect in range(2)),
             *(charts.expected_against_integer(judgements, aspect) for aspect in range(2)),
             charts.confidence(judgements),
             charts.length_against_score(judgements),
         ]
-        profile = radar(judgements, means) | {"width": 400, "height": 400}
     for spec in specs:
         assert "<path" in vl_convert.vegalite_to_svg({**spec, "width": 300})
-    drawn = vl_convert.vega_to_svg(profile)
-    assert all(f">{word}</text>" in drawn for word in ("tact", "wit"))
+
+
+def test_the_means_of_an_aspect_are_drawn_with_their_intervals_on_a_part_of_the_scale(run: Path) -> None:
+    with Judgements([run]) as judgements:
+        first, second, last = (series.label for series in judgements.series)
+        found = {second: Estimate(1.9, 1.6, 2.2), first: Estimate(2.0), last: Estimate()}
+        spec = charts.means(judgements, 0, found)
+    assert [(each["label"], each["low"], each["mean"], each["high"]) for each in spec["data"]["values"]] == [
+        (first, 2.0, 2.0, 2.0),
+        (second, 1.6, 1.9, 2.2),
+    ]
+    assert {tuple(layer["encoding"]["x"]["scale"]["domain"]) for layer in spec["layer"]} == {(1.5, 2.25)}
 
 
 def test_a_distribution_counts_every_score(run: Path) -> None:
@@ -260,7 +269,7 @@ def test_a_browser_shows_the_table_the_charts_and_the_list_and_asks_for_nothing(
     assert 'data-ready="yes"' in dumped
     assert 'data-charts="drawn"' in dumped
     body = re.sub(r"<script.*?</script>", "", dumped, flags=re.DOTALL)
-    assert body.count("<svg") == 6
+    assert body.count("<svg") == 8
     assert body.count('role="option"') == 12
     assert "<title>run</title>" in dumped
     assert html.escape(SCRIPT[:50], quote=False) in body

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.options import AsJson, ModelName, print_json, settle_environment
+from localjudge.cli.options import AsJson, ModelName, print_checks, settle_environment
 from localjudge.errors import UsageError
 from localjudge.system.offline import SWITCHES
 
@@ -35,10 +35,9 @@ def doctor(
     Takes the flags of `score` that matter. Exits with 0 if a run would start and with 1 otherwise. Contacts no
     network but the Ray cluster that is named.
     """
-    from localjudge.diagnostics.checks import checklist, is_sound
+    from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.examination import Intent, examine
     from localjudge.engines.cluster import Cluster
-    from localjudge.system.terminal import Console
 
     if engine not in _ENGINES:
         raise UsageError(f"--engine {engine}: there are {', '.join(_ENGINES)}")
@@ -50,10 +49,7 @@ def doctor(
     }
     settle_environment(ray=ray)
     checks = examine(Intent(model, engine, cluster, out, switched))
-    if as_json:
-        print_json([check.as_dict() for check in checks], indent=2)
-    else:
-        Console(soft_wrap=True).print(checklist(checks))
+    print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)
 

@@ -5,9 +5,14 @@ It is plain text, so that it loads no Rich and reads the same in a terminal, a p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
+
+from localjudge.cli.options import AsJson
+from localjudge.errors import UsageError
 
 
 class _WithExample:
@@ -60,6 +65,35 @@ class CommandGroup(_WithExample, TyperGroup):
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl([(name.ljust(width), description) for name, description in records])
+
+
+def group_that_lists(name: str, listing: Callable[[bool], None], about: str, example: str) -> typer.Typer:
+    """Return a group of commands with the command `list`; the group alone does the same.
+
+    Args:
+        name: the group's name.
+        listing: the command `list`; its argument says whether to print JSON.
+        about: the group's own help.
+        example: the group's own example.
+    """
+    app = typer.Typer(
+        cls=CommandGroup,
+        help=about,
+        epilog=example,
+        no_args_is_help=False,
+        invoke_without_command=True,
+        rich_markup_mode=None,
+    )
+
+    @app.callback()
+    def group(context: typer.Context, as_json: AsJson = False) -> None:
+        if context.invoked_subcommand is None:
+            listing(as_json)
+        elif as_json:
+            raise UsageError(f"{name} --json {context.invoked_subcommand}: put --json behind the command")
+
+    app.command("list", cls=ExplainedCommand, epilog=f"localjudge {name} list")(listing)
+    return app
 
 
 def _is_argument(parameter: Any) -> bool:

@@ -8,30 +8,12 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.help import CommandGroup, ExplainedCommand
-from localjudge.cli.options import AsJson, print_json, print_table, settle_environment
+from localjudge.cli.help import ExplainedCommand, group_that_lists
+from localjudge.cli.options import AsJson, print_checks, print_json, print_table, settle_environment
 from localjudge.errors import UsageError
 from localjudge.system.quantities import GIB, file_size
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="List the judges that one can run, plan what one needs, verify a model directory.",
-    epilog="localjudge models list",
-    no_args_is_help=False,
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
 
-
-@app.callback()
-def models(context: typer.Context, as_json: AsJson = False) -> None:
-    if context.invoked_subcommand is None:
-        list_models(as_json)
-    elif as_json:
-        raise UsageError(f"models --json {context.invoked_subcommand}: put --json behind the command")
-
-
-@app.command("list", cls=ExplainedCommand, epilog="localjudge models list")
 def list_models(as_json: AsJson = False) -> None:
     """List the judges that one can run, and what each needs on GPUs of 80 GB; `models` alone does the same."""
     settle_environment()
@@ -45,6 +27,14 @@ def list_models(as_json: AsJson = False) -> None:
         for note in catalogue.notes:
             print(note)
         print("GPUs: of 80 GB each; in full: localjudge models plan MODEL", file=sys.stderr)
+
+
+app = group_that_lists(
+    "models",
+    list_models,
+    "List the judges that one can run, plan what one needs, verify a model directory.",
+    "localjudge models list",
+)
 
 
 @app.command(cls=ExplainedCommand, epilog="localjudge models plan qwen3-8b --gpu-memory 24")
@@ -122,11 +112,10 @@ def verify(
     the model is refused when a file is another. Exits with 0 if nothing is wrong and with 2 otherwise.
     """
     settle_environment()
-    from localjudge.diagnostics.checks import checklist, is_sound
+    from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.verification import verify as look_at
     from localjudge.models.digests import model_files
     from localjudge.models.model import Model
-    from localjudge.system.terminal import Console
 
     if no_manifest and renew:
         raise UsageError("--renew writes a manifest, --no-manifest writes none; give one of them")
@@ -143,9 +132,6 @@ def verify(
 
     print(f"{found.name} · {found.path}", file=sys.stderr)
     checks = look_at(found, write=not no_manifest, renew=renew, read=read)
-    if as_json:
-        print_json([check.as_dict() for check in checks], indent=2)
-    else:
-        Console(soft_wrap=True).print(checklist(checks))
+    print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(2)

@@ -8,16 +8,19 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from localjudge.errors import UsageError
 from localjudge.system.offline import SWITCHES
+
+if TYPE_CHECKING:
+    from localjudge.diagnostics.check_results import Check
 
 FAILED_ROWS = 3
 """The exit code of a run that finished with failures."""
@@ -121,6 +124,17 @@ def print_json(document: object, indent: int | None = None) -> None:
     """Print JSON that every encoding of stdout can hold and no terminal can be steered by."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent))
+
+
+def print_checks(checks: Sequence[Check], as_json: bool) -> None:
+    """Print the results of checks as a list or as JSON."""
+    from localjudge.diagnostics.check_results import checklist
+    from localjudge.system.terminal import Console
+
+    if as_json:
+        print_json([check.as_dict() for check in checks], indent=2)
+    else:
+        Console(soft_wrap=True).print(checklist(checks))
 
 
 def input_extras(inputs: Iterable[str]) -> list[str]:

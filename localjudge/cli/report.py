@@ -36,7 +36,7 @@ def report(
 ) -> None:
     """Write a report of runs: one file that opens anywhere and fetches nothing."""
     require("report", "report", *input_extras([*(labels or ()), *(inputs or ())]))
-    from localjudge.report.writing import write_report
+    from localjudge.report.run_report import write_report
 
     check_out_file(out)
     notices = write_report(

@@ -9,29 +9,11 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.help import CommandGroup, ExplainedCommand
+from localjudge.cli.help import ExplainedCommand, group_that_lists
 from localjudge.cli.options import AsJson, print_json, print_table
 from localjudge.errors import UsageError
 
-app = typer.Typer(
-    cls=CommandGroup,
-    help="List the rubrics that are included, show what one holds, start a rubric of your own.",
-    epilog="localjudge rubrics init my-rubric.toml",
-    no_args_is_help=False,
-    invoke_without_command=True,
-    rich_markup_mode=None,
-)
 
-
-@app.callback()
-def rubrics(context: typer.Context, as_json: AsJson = False) -> None:
-    if context.invoked_subcommand is None:
-        list_rubrics(as_json)
-    elif as_json:
-        raise UsageError(f"rubrics --json {context.invoked_subcommand}: put --json behind the command")
-
-
-@app.command("list", cls=ExplainedCommand, epilog="localjudge rubrics list")
 def list_rubrics(as_json: AsJson = False) -> None:
     """List the rubrics that are included; `rubrics` alone does the same."""
     from rich import box
@@ -54,6 +36,14 @@ def list_rubrics(as_json: AsJson = False) -> None:
         needed = "needed" if rubric.needs_reference else "no"
         table.add_row(rubric.name, ends, needed, ", ".join(rubric.aspects), rubric.description)
     print_table(table)
+
+
+app = group_that_lists(
+    "rubrics",
+    list_rubrics,
+    "List the rubrics that are included, show what one holds, start a rubric of your own.",
+    "localjudge rubrics init my-rubric.toml",
+)
 
 
 @app.command(cls=ExplainedCommand, epilog="localjudge rubrics show no-reference")

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
 
-from localjudge.diagnostics.checks import Check, is_sound, note, ok, wrong
+from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wrong
 from localjudge.engines.cluster import LOCAL, Cluster
 from localjudge.system.quantities import GIB
 from localjudge.system.requirements import install_command

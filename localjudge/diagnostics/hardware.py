@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from localjudge.diagnostics.checks import Check, note, ok, wrong
+from localjudge.diagnostics.check_results import Check, note, ok, wrong
 from localjudge.system.quantities import GIB, memory_size
 from localjudge.system.requirements import install_command
 

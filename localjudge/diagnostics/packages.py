@@ -9,7 +9,7 @@ from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from localjudge.diagnostics.checks import Check, ok, wrong
+from localjudge.diagnostics.check_results import Check, ok, wrong
 from localjudge.system import requirements
 
 

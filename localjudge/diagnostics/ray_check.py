@@ -10,7 +10,7 @@ from typing import Any
 
 import ray
 
-from localjudge.diagnostics.checks import Check, note, ok, wrong
+from localjudge.diagnostics.check_results import Check, note, ok, wrong
 from localjudge.engines.cluster import AUTO, LOCAL, Cluster
 from localjudge.engines.output import output_to
 from localjudge.engines.ray.placement import connect

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from localjudge.diagnostics.checks import Check, note, ok, wrong
+from localjudge.diagnostics.check_results import Check, note, ok, wrong
 from localjudge.system.quantities import file_size
 
 LEAST_DISK = 200 * 10**6

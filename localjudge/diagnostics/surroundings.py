@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from localjudge.diagnostics.checks import Check, note, ok
+from localjudge.diagnostics.check_results import Check, note, ok
 
 
 def offline(switched: Mapping[str, tuple[str, str]]) -> Check:

@@ -13,7 +13,7 @@ from shlex import quote
 from typing import Any
 
 from localjudge.constraint.compiler import token_table
-from localjudge.diagnostics.checks import Check, is_sound, note, ok, wrong
+from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wrong
 from localjudge.errors import LocalJudgeError, ModelError
 from localjudge.judge import Judge
 from localjudge.models.architecture import check_tensors

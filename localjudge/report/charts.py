@@ -7,11 +7,14 @@ then shows the judgements behind it.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.report.judgements import Judgements
 
 SERIES_COLOURS = (
@@ -23,11 +26,64 @@ MOST_POINTS = 1500
 _CONFIDENCE_LEVELS = (0.5, 0.7, 0.9, 0.99)
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
+_ACTIVE = [{"name": "active", "value": -1}]
+"""The index of the series that is chosen in the page's legend; -1 without one."""
+_LABELS = {"field": "label", "type": "nominal", "title": None, "sort": None}
+
 Spec = dict[str, Any]
 
 
 def series_colour(index: int) -> str:
     return SERIES_COLOURS[index % len(SERIES_COLOURS)]
+
+
+def means(judgements: Judgements, aspect: int, found: Mapping[str, Estimate]) -> Spec:
+    """Return the chart of each system's mean of one aspect, with its interval.
+
+    The axis ends at eighths of the scale around the intervals, so that close means can be told apart.
+
+    Args:
+        found: the mean for each series' label.
+    """
+    scale = judgements.rubric.scale
+    values, lows, highs = [], [], []
+    for index, series in enumerate(judgements.series):
+        mean = found.get(series.label, UNDEFINED)
+        if mean.value is not None:
+            lows.append(round(mean.value if mean.low is None else mean.low, 3))
+            highs.append(round(mean.value if mean.high is None else mean.high, 3))
+            own = {"mean": round(mean.value, 3), "low": lows[-1], "high": highs[-1]}
+            values.append({"series": index, "label": series.label, **own})
+    step = (scale.highest - scale.lowest) / 8
+    ends = [
+        scale.lowest + step * math.floor((min(lows) - scale.lowest) / step),
+        scale.highest - step * math.floor((scale.highest - max(highs)) / step),
+    ]
+    x = {
+        "type": "quantitative",
+        "title": None,
+        "scale": {"domain": ends, "nice": False, "zero": False},
+        "axis": {"tickCount": 4},
+    }
+    return {
+        "description": f"Mean {judgements.rubric.aspects[aspect]} score of each system with its interval",
+        "height": 20 * len(values),
+        "data": {"values": values},
+        "params": _ACTIVE,
+        "encoding": {
+            "y": _LABELS,
+            "color": _series_colours(judgements),
+            "opacity": _opacity(1),
+            "tooltip": _tooltip(system="label", mean=("mean", ".2f"), from_=("low", ".2f"), to=("high", ".2f")),
+        },
+        "layer": [
+            {
+                "mark": {"type": "rule", "strokeWidth": 2},
+                "encoding": {"x": {"field": "low", **x}, "x2": {"field": "high"}},
+            },
+            {"mark": {"type": "circle", "size": 60, "opacity": 1}, "encoding": {"x": {"field": "mean", **x}}},
+        ],
+    }
 
 
 def distribution(judgements: Judgements, aspect: int) -> Spec:
@@ -51,17 +107,12 @@ def distribution(judgements: Judgements, aspect: int) -> Spec:
         "description": f"Share of each {judgements.rubric.aspects[aspect]} score for each system",
         "height": 20 * len({each["series"] for each in values}),
         "data": {"values": values},
+        "params": _ACTIVE,
         "mark": {"type": "bar", "cursor": "pointer", "stroke": "transparent", "strokeWidth": 0.5},
         "encoding": {
-            "y": {"field": "label", "type": "nominal", "title": None, "sort": None},
-            "x": {
-                "field": "share",
-                "type": "quantitative",
-                "stack": "zero",
-                "title": None,
-                "scale": {"domain": [0, 1]},
-                "axis": {"format": "%", "tickCount": 3},
-            },
+            "y": _LABELS,
+            "x": _shares(ticks=3),
+            "opacity": _opacity(1),
             "order": {"field": "score"},
             "color": {"field": "score", "type": "quantitative", "scale": _score_scale(scale), "legend": None},
             "tooltip": _tooltip(system="label", score="score", judgements="n", share=("share", ".0%")),
@@ -143,14 +194,7 @@ def confidence(judgements: Judgements) -> Spec:
         "mark": {"type": "bar"},
         "encoding": {
             "y": {"field": "aspect", "type": "nominal", "title": None, "sort": list(judgements.rubric.aspects)},
-            "x": {
-                "field": "share",
-                "type": "quantitative",
-                "stack": "zero",
-                "title": None,
-                "scale": {"domain": [0, 1]},
-                "axis": {"format": "%", "tickCount": 5},
-            },
+            "x": _shares(ticks=5),
             "order": {"field": "rank"},
             "color": {
                 "field": "class",
@@ -192,7 +236,6 @@ def length_against_score(judgements: Judgements) -> Spec:
         }
         for part in bins
     ]
-    indices = range(len(judgements.series))
     x = {
         "field": "length",
         "type": "quantitative",
@@ -210,22 +253,16 @@ def length_against_score(judgements: Judgements) -> Spec:
     return {
         "description": "Overall score against the candidate's length",
         "height": 300,
+        "params": _ACTIVE,
         "layer": [
             {
                 "data": {"values": points},
-                "mark": {"type": "circle", "size": 22, "opacity": 0.55, "cursor": "pointer"},
+                "mark": {"type": "circle", "size": 22, "cursor": "pointer"},
                 "encoding": {
                     "x": x,
                     "y": y,
-                    "color": {
-                        "field": "series",
-                        "type": "ordinal",
-                        "legend": None,
-                        "scale": {
-                            "domain": list(indices),
-                            "range": [series_colour(index) for index in indices],
-                        },
-                    },
+                    "color": _series_colours(judgements),
+                    "opacity": _opacity(0.55),
                     "tooltip": _tooltip(system="label", characters="length", mean=("overall", ".2f")),
                 },
             },
@@ -238,6 +275,29 @@ def length_against_score(judgements: Judgements) -> Spec:
     }
 
 
+def _shares(ticks: int) -> Spec:
+    """Return an axis of shares that are stacked to 100 %."""
+    return {
+        "field": "share",
+        "type": "quantitative",
+        "stack": "zero",
+        "title": None,
+        "scale": {"domain": [0, 1]},
+        "axis": {"format": "%", "tickCount": ticks},
+    }
+
+
+def _series_colours(judgements: Judgements) -> Spec:
+    indices = range(len(judgements.series))
+    colours = {"domain": list(indices), "range": [series_colour(index) for index in indices]}
+    return {"field": "series", "type": "ordinal", "legend": None, "scale": colours}
+
+
+def _opacity(usual: float) -> Spec:
+    """Return the opacity of a datum with `series`: faint where another system is chosen in the legend."""
+    return {"condition": {"test": "active < 0 || active === datum.series", "value": usual}, "value": 0.2}
+
+
 def _score_scale(scale: Any) -> Spec:
     domain = np.linspace(scale.lowest, scale.highest, len(SCORE_COLOURS))
     return {"type": "linear", "domain": [float(each) for each in domain], "range": list(SCORE_COLOURS)}
@@ -247,6 +307,6 @@ def _tooltip(**fields: str | tuple[str, str]) -> list[Spec]:
     tips = []
     for title, field in fields.items():
         name, form = field if isinstance(field, tuple) else (field, None)
-        tip: Spec = {"field": name, "title": title.replace("_", " ")}
+        tip: Spec = {"field": name, "title": title.replace("_", " ").strip()}
         tips.append(tip | {"type": "quantitative", "format": form} if form else tip | {"type": "nominal"})
     return tips

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -19,7 +19,6 @@ from localjudge.audit.findings import Audit
 from localjudge.errors import UsageError
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED, Judgements
-from localjudge.report.radar import radar
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
 
@@ -177,14 +176,17 @@ def _length_lead(rankings: Sequence[Ranking]) -> str:
     )
 
 
-def _figures(judgements: Judgements, means: Any) -> dict[str, list[dict[str, Any]]]:
+def _figures(
+    judgements: Judgements, means: Mapping[str, Mapping[str, Estimate]]
+) -> dict[str, list[dict[str, Any]]]:
     columns, aspects = judgements.columns, judgements.rubric.aspects
-    sections = ("radar", "distribution", "expected", "confidence")
+    sections = ("means", "distribution", "expected", "confidence")
     figures: dict[str, list[dict[str, Any]]] = {section: [] for section in sections}
-    if means and sum(all(aspect in own for own in means.values()) for aspect in aspects) > 2:
-        figures["radar"].append(_figure(None, radar(judgements, means), mode="vega"))
     if means:
         for place, aspect in enumerate(aspects):
+            found = {label: own[aspect] for label, own in means.items() if aspect in own}
+            if any(mean.value is not None for mean in found.values()):
+                figures["means"].append(_figure(aspect, charts.means(judgements, place, found)))
             figures["distribution"].append(_figure(aspect, charts.distribution(judgements, place)))
     if not np.isnan(columns.confidence).all():
         for place, aspect in enumerate(aspects):
@@ -196,8 +198,8 @@ def _figures(judgements: Judgements, means: Any) -> dict[str, list[dict[str, Any
     return figures
 
 
-def _figure(title: str | None, spec: charts.Spec, mode: str = "vega-lite") -> dict[str, Any]:
-    return {"title": title, "mode": mode, "spec": spec}
+def _figure(title: str | None, spec: charts.Spec) -> dict[str, Any]:
+    return {"title": title, "spec": spec}
 
 
 def _agreement_tables(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, Any] | None:

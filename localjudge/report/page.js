@@ -207,10 +207,10 @@
 
   const figures = [];
   for (const [place, list] of Object.entries(head.figures)) {
-    for (const { title, mode, spec } of list) {
+    for (const { title, spec } of list) {
       const canvas = make("div", { class: "canvas" });
       $("charts-" + place).append(make("figure", {}, title ? make("figcaption", {}, title) : null, canvas));
-      figures.push({ mode, spec, canvas, view: null });
+      figures.push({ spec, canvas, view: null });
     }
   }
   const config = {
@@ -259,11 +259,9 @@
     if (!width || figure.width === width) return;
     figure.width = width;
     figure.view?.finalize();
-    const sized = figure.mode === "vega"
-      ? { ...figure.spec, width, height: Math.min(0.82 * width, 400) }
-      : { ...figure.spec, width, autosize: { type: "fit-x", contains: "padding" } };
+    const sized = { ...figure.spec, width, autosize: { type: "fit-x", contains: "padding" } };
     figure.view = (await window.vegaEmbed(figure.canvas, sized, {
-      mode: figure.mode, renderer: "svg", actions: false, ast: true, defaultStyle: false, tooltip: tip, config,
+      mode: "vega-lite", renderer: "svg", actions: false, ast: true, defaultStyle: false, tooltip: tip, config,
     })).view;
     figure.view.addEventListener("click", picked);
   }
@@ -284,7 +282,7 @@
     const pressed = currentTarget.getAttribute("aria-pressed") !== "true";
     for (const button of buttons) button.setAttribute("aria-pressed", String(pressed && button === currentTarget));
     const active = pressed ? buttons.indexOf(currentTarget) : -1;
-    for (const figure of figures) if (figure.mode === "vega") figure.view?.signal("active", active).run();
+    for (const { spec, view } of figures) if (spec.params) view?.signal("active", active).run();
   }
 
   // ---- search, filters, order -----------------------------------------------------------------------------
