@@ -81,7 +81,7 @@ def open_engine(
 
         return DryRunEngine(model, decoding, options)
     if name == "vllm" or (name == "auto" and _has_vllm_and_gpu()):
-        from localjudge.engines.output import output_to
+        from localjudge.engines.engine_log import output_to
 
         with output_to(log):  # vLLM prints messages as soon as it is imported
             from localjudge.engines.vllm.vllm_engine import VllmEngine

@@ -27,7 +27,7 @@ from ray.exceptions import RayError, RayTaskError
 
 from localjudge.engines.batches import batches, longest_prompt
 from localjudge.engines.cluster import Cluster
-from localjudge.engines.output import output_to
+from localjudge.engines.engine_log import output_to
 from localjudge.engines.protocol import Completion, Decoding
 from localjudge.engines.ray.placement import WorkerPlacement, connect
 from localjudge.engines.ray.worker import RayWorkerSettings, Worker

@@ -30,7 +30,7 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from localjudge.engines.output import output_to
+from localjudge.engines.engine_log import output_to
 from localjudge.engines.protocol import Completion, Decoding
 from localjudge.engines.vllm.score_collector import KEY, TableSettings
 from localjudge.engines.vllm.session import COLLECT, EngineDiedError, EngineSession, InFlightRequest, one_line
