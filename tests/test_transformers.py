@@ -281,12 +281,12 @@ def test_bfloat16_becomes_float32_on_a_processor_without_instructions_for_it(
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: processor)
     judge = Judge(bfloat16_model, max_rationale_tokens=3, engine_args={"device": "cpu"})
     assert judge.settings["dtype"] == dtype
-    assert ("no bfloat16 instructions" in judge.engine.headline()) == (dtype == "float32")
+    assert ("no bfloat16 instructions" in judge.engine.info.headline) == (dtype == "float32")
     score(judge, count=1)
     for asked in ("bfloat16", "float32"):
         told = Judge(bfloat16_model, engine_args={"device": "cpu", "dtype": asked})
         assert told.settings["dtype"] == asked
-        assert "no bfloat16 instructions" not in told.engine.headline()
+        assert "no bfloat16 instructions" not in told.engine.info.headline
 
 
 @pytest.mark.parametrize(

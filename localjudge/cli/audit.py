@@ -93,7 +93,7 @@ def audit(
     from localjudge.cli.progress import Progress
     from localjudge.config import JudgeConfig
     from localjudge.engines.cluster import Cluster
-    from localjudge.engines.selection import check_engine, engine_extras
+    from localjudge.engines.selection import engine_extras, engine_options
     from localjudge.judge import Judge
     from localjudge.rows.columns import parse_columns
     from localjudge.rubrics.rubric import Rubric
@@ -125,7 +125,7 @@ def audit(
         on_overflow=on_overflow,
     )
     require("audit", *engine_extras(engine, cluster), *input_extras(inputs))
-    check_engine(engine, config.engine_args, cluster)
+    engine_options(engine, config.engine_args, cluster)
     needs_reference = config.rubric.needs_reference
     source = RowSource.of_files(inputs, columns, needs_reference=needs_reference, max_row_bytes=max_row_bytes)
     check_out(out)

@@ -97,7 +97,7 @@ def score(
     from localjudge.cli.progress import Progress
     from localjudge.config import JudgeConfig
     from localjudge.engines.cluster import Cluster
-    from localjudge.engines.selection import check_engine, engine_extras
+    from localjudge.engines.selection import engine_extras, engine_options
     from localjudge.rows.columns import parse_columns
     from localjudge.rows.inputs import FILENAME
     from localjudge.rubrics.rubric import Rubric
@@ -136,7 +136,7 @@ def score(
         on_overflow=on_overflow,
     )
     require("score", *engine_extras(engine, cluster), *input_extras(inputs))
-    check_engine(engine, config.engine_args, cluster)
+    engine_options(engine, config.engine_args, cluster)
     source = RowSource.of_files(
         inputs,
         columns,
