@@ -336,7 +336,7 @@ class Judge:
             thoughts, tokens = decoding.table.split(completion.tokens)
             answer = self.rubric.parse(self._vocabulary.decode(tokens))
             cut = decoding.table.was_cut(tokens, decoding.limit, decoding.closing_margin)
-        except (ValueError, LookupError, StopIteration) as error:
+        except (ValueError, LookupError) as error:
             # The table rules this out. Should an engine not keep to the table, the row says so.
             return Failure(**identity, error=f"{row.source}: the engine's answer is not whole: {error}")
         expected = probabilities = None
