@@ -59,6 +59,7 @@ class LocaljudgeEngine:
         from localjudge import Rubric
         from localjudge.config import normalize_engine_args
         from localjudge.constraint.compiler import token_table
+        from localjudge.engines.engine_options import VllmOptions
         from localjudge.engines.protocol import Decoding
         from localjudge.engines.vllm.vllm_engine import VllmEngine
         from localjudge.models.model import Model
@@ -67,11 +68,11 @@ class LocaljudgeEngine:
             limits: Sequence[int] = ()
             temperatures: Sequence[float] | None = None
 
-            def _params(self, flight: Any) -> Any:
-                params = super()._params(flight)
-                params.max_tokens = self.limits[flight.prompt.tag]
+            def sampling_params(self, request: Any) -> Any:
+                params = super().sampling_params(request)
+                params.max_tokens = self.limits[request.prompt.tag]
                 if self.temperatures is not None:
-                    params.temperature = self.temperatures[flight.prompt.tag]
+                    params.temperature = self.temperatures[request.prompt.tag]
                 return params
 
         self.model = Model(folder.name, folder)
@@ -80,11 +81,11 @@ class LocaljudgeEngine:
         if not probabilities:
             table = replace(table, score_token=np.full_like(table.score_token, -1))
         decoding = Decoding(table, limit, closing_margin=32)
-        self.engine = AnyLimit(self.model, decoding, normalize_engine_args(options))
+        self.engine = AnyLimit(self.model, decoding, VllmOptions.parse(normalize_engine_args(options)))
 
     @property
     def llm(self) -> Any:
-        return self.engine._llm
+        return self.engine.llm
 
     def run(
         self, prompts: list[list[int]], limits: Sequence[int], temperatures: Sequence[float] | None = None

@@ -158,7 +158,7 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
         "rows": len(prompts),
         "prompt_tokens": sum(map(len, prompts)),
         "limit": limit,
-        "engine": dict(ours.engine.describe()),
+        "engine": ours.engine.info.model_dump(mode="json"),
         "load_s": round(load, 1),
         "peak": peak,
         "contenders": {name: summary(measured, prompts) for name, measured in runs.items()},

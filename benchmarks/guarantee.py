@@ -89,6 +89,7 @@ def main() -> None:
 def with_transformers(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from localjudge import Rubric
     from localjudge.constraint.compiler import closing_margin_for, token_table
+    from localjudge.engines.engine_options import TransformersOptions
     from localjudge.engines.protocol import Decoding
     from localjudge.engines.transformers import TransformersEngine
     from localjudge.models.model import Model
@@ -113,9 +114,8 @@ def with_transformers(options: argparse.Namespace, folder: Path) -> dict[str, An
             for temperature, rationale in settings:
                 rows = next(shares)
                 decoding = Decoding(table, table.limit(rationale), closing_margin_for(rationale), temperature)
-                engine = TransformersEngine(
-                    model, decoding, {"batch_size": str(max(1, rows)), "dtype": "float32"}
-                )
+                chosen = TransformersOptions(batch_size=max(1, rows), device=None, dtype="float32")
+                engine = TransformersEngine(model, decoding, chosen)
                 prompts = random_prompts(rows, 8, vocabulary, seed=options.seed + number)
                 for completions in engine.complete(Prompt(n, tokens, n) for n, tokens in enumerate(prompts)):
                     for one in completions:

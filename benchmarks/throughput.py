@@ -55,23 +55,23 @@ class LocaljudgeRows:
 
     def setting(self) -> dict[str, Any]:
         """Return the settings that the script must share."""
-        about = self._judge.engine.describe()
+        engine = self._judge.engine.info
         return {
             "model": str(self._judge.model.path),
             "limit": self._judge.decoding.limit,
-            "max_model_len": about["max_model_len"],
-            "dtype": about["dtype"],
+            "max_model_len": engine.context,
+            "dtype": engine.dtype,
             "texts": [self._judge.rubric.text(row) for row in self._rows],
         }
 
     def run(self) -> RowsRun:
-        self._engine._llm.reset_prefix_cache()
+        self._engine.llm.reset_prefix_cache()
         begin = time.perf_counter()
         judged = sum(outcome.status == "judged" for outcome in self._judge.score(self._rows))
         return RowsRun(time.perf_counter() - begin, judged, judged, len(self._rows))
 
     def close(self) -> None:
-        self._engine._llm.llm_engine.engine_core.shutdown()
+        self._engine.llm.llm_engine.engine_core.shutdown()
 
 
 class VllmScript:

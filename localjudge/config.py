@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypedDict
+from typing import Annotated, Any, Literal, Self, TypedDict, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -20,7 +20,7 @@ EngineName = Literal["auto", "transformers", "vllm", "dry-run"]
 OnOverflow = Literal["fail", "truncate-candidate"]
 
 _ADVICE = {
-    "engine": "give one of auto, transformers, vllm, dry-run",
+    "engine": f"give one of {', '.join(get_args(EngineName))}",
     "max_rationale_tokens": "the smallest that works is 1",
     "temperature": "give 0 or more",
     "top_p": "give a share above 0 and up to 1",

@@ -13,8 +13,8 @@ from typing import Any, Self, Unpack
 from localjudge.config import JudgeConfig, JudgeSettings
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.engines.cluster import Cluster
-from localjudge.engines.protocol import Completion, Decoding, Engine
-from localjudge.engines.selection import check_engine, open_engine
+from localjudge.engines.protocol import Completion, Decoding, TableEngine
+from localjudge.engines.selection import engine_options, open_engine
 from localjudge.errors import ModelError, SettingError
 from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
@@ -58,7 +58,7 @@ class Judge:
         else:
             name = model.name if isinstance(model, Model) else model
             config = JudgeConfig.of(model=None if name is None else str(name), **settings)
-        check_engine(config.engine, config.engine_args, cluster)
+        self._engine_options = engine_options(config.engine, config.engine_args, cluster)
         self.config = config
         self.rubric = config.rubric
         self.model = found or Model.find(config.model, allow_download=allow_download)
@@ -113,15 +113,22 @@ class Judge:
         return asked
 
     @cached_property
-    def engine(self) -> Engine:
+    def engine(self) -> TableEngine:
         """The engine, with the model loaded at first use."""
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
-        arguments = (self.config.engine, self.model, self.decoding, self.config.engine_args)
         if self._cluster is None:
-            return open_engine(*arguments, context=context, log=self._log)
+            return open_engine(self._engine_options, self.model, self.decoding, context=context, log=self._log)
         from localjudge.engines.ray.ray_engine import RayEngine
 
-        return RayEngine(*arguments, self._cluster, context=context, log=self._log)
+        return RayEngine(
+            self.config.engine,
+            self.model,
+            self.decoding,
+            self.config.engine_args,
+            self._cluster,
+            context=context,
+            log=self._log,
+        )
 
     def configure_engine(self, longest: int | None, log: Path | None) -> None:
         """Prepare the engine before its first use.
@@ -146,8 +153,8 @@ class Judge:
     @cached_property
     def settings(self) -> dict[str, Any]:
         """Everything that decides a judgement besides the row: what two runs must share to be one."""
-        engine = self.engine.describe()
-        return self.known_settings | {"engine": engine["name"], "dtype": engine["dtype"]}
+        engine = self.engine.info
+        return self.known_settings | {"engine": engine.name, "dtype": engine.dtype}
 
     @cached_property
     def _settings_digest(self) -> bytes:
@@ -209,10 +216,8 @@ class Judge:
 
     @property
     def context(self) -> int | None:
-        """The most tokens of a prompt and its answer: the model's, or less where the engine is told so."""
-        told = self.config.engine_args.get("max_model_len", "")
-        lengths = [length for length in (self.model.context, int(told) if told.isdecimal() else None) if length]
-        return min(lengths, default=None)
+        """The most tokens of a prompt and its answer on this engine; None if there is no limit."""
+        return self._engine_options.context(self.model)
 
     def _judged(self, feed: TaskFeed, completion: Completion) -> Outcome:
         task, identity = feed.take(completion.tag)
@@ -224,7 +229,7 @@ class Judge:
             thoughts, tokens = decoding.table.split(completion.tokens)
             answer = self.rubric.parse(self._vocabulary.decode(tokens))
             cut = decoding.table.was_cut(tokens, decoding.limit, decoding.closing_margin)
-        except (ValueError, LookupError, StopIteration) as error:
+        except (ValueError, LookupError) as error:
             # The table rules this out. Should an engine not keep to the table, the row says so.
             return Failure(**identity, error=f"{row.source}: the engine's answer is not whole: {error}")
         expected = probabilities = None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from localjudge import Judge, Rubric
-from localjudge.engines.protocol import Completion
+from localjudge.engines.protocol import Completion, EngineInfo
 from localjudge.prompts.prompt import Prompt
 
 Opinion = Callable[[str, str, str, int, int], float]
@@ -26,6 +26,15 @@ _PARTS = re.compile(
 class ScriptedEngine:
     """Answers prompts of the default rubric by an opinion, which is the mean of its probabilities."""
 
+    info = EngineInfo(
+        name="scripted",
+        dtype="none",
+        device="none",
+        versions={},
+        applies_table=True,
+        headline="engine scripted",
+    )
+
     def __init__(self, judge: Judge, opinion: Opinion) -> None:
         self._table = judge.decoding.table
         self._pieces = judge.model.vocabulary.pieces
@@ -34,8 +43,8 @@ class ScriptedEngine:
         self._met = count()
         self._answers: dict[tuple[int, ...], tuple[int, ...]] = {}
 
-    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
-        for prompt in prompts:
+    def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
+        for prompt in filter(None, prompts):
             met = next(self._met)
             said = b"".join(self._pieces.get(token, b"") for token in prompt.tokens).decode()
             reference, candidate = _PARTS.search(said).groups()  # type: ignore[union-attr]
@@ -77,12 +86,6 @@ class ScriptedEngine:
 
     def close(self) -> None:
         pass
-
-    def describe(self) -> Mapping[str, Any]:
-        return {"name": "scripted", "dtype": "none"}
-
-    def headline(self) -> str:
-        return "engine scripted"
 
     def statistics(self) -> Mapping[str, Any]:
         return {}

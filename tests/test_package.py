@@ -148,7 +148,7 @@ def test_an_option_of_the_engine_may_be_spelled_and_typed_either_way(
 
 def test_numbers_and_truth_values_reach_the_engine_as_it_reads_them(model: Path) -> None:
     judge = localjudge.Judge(model, engine="transformers", engine_args={"batch-size": 3, "dtype": "float32"})
-    assert judge.engine.describe()["batch_size"] == 3
+    assert judge.engine.info.batch_size == 3
     given = {"enforce-eager": True, "gpu-memory-utilization": 0.5, "hf_overrides": {"a": 1}}
     assert normalize_engine_args(given) == {
         "enforce_eager": "true", "gpu_memory_utilization": "0.5", "hf_overrides": '{"a": 1}',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from small_tokenizers import TOKENIZER_NAMES, tokenizer_file
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from localjudge import Judge, Judgement, Rubric, UsageError
+from localjudge import Failure, Judge, Judgement, Rubric, UsageError
 from localjudge.engines.protocol import Completion
 from localjudge.models.model import Model
 from localjudge.prompts.prompt import Prompt
@@ -281,12 +281,12 @@ def test_bfloat16_becomes_float32_on_a_processor_without_instructions_for_it(
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: processor)
     judge = Judge(bfloat16_model, max_rationale_tokens=3, engine_args={"device": "cpu"})
     assert judge.settings["dtype"] == dtype
-    assert ("no bfloat16 instructions" in judge.engine.headline()) == (dtype == "float32")
+    assert ("no bfloat16 instructions" in judge.engine.info.headline) == (dtype == "float32")
     score(judge, count=1)
     for asked in ("bfloat16", "float32"):
         told = Judge(bfloat16_model, engine_args={"device": "cpu", "dtype": asked})
         assert told.settings["dtype"] == asked
-        assert "no bfloat16 instructions" not in told.engine.headline()
+        assert "no bfloat16 instructions" not in told.engine.info.headline
 
 
 @pytest.mark.parametrize(
@@ -303,3 +303,29 @@ def test_an_unknown_or_impossible_option_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=complaint):
         _ = Judge(random_model, engine_args=option).engine
+
+
+class Breaking:
+    """An engine that gives what a function makes of the tokens that another engine gave."""
+
+    def __init__(self, judge: Judge, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> None:
+        self._engine = judge.engine
+        self._change = change
+        self.info = self._engine.info
+        self.statistics, self.close = self._engine.statistics, self._engine.close
+
+    def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
+        for finished in self._engine.complete(prompts):
+            yield [Completion(each.tag, self._change(each.tokens), each.probabilities) for each in finished]
+
+
+@pytest.mark.parametrize("thinking_budget", [None, 4])
+@pytest.mark.parametrize("kept", [0, 1, 3, 10])
+def test_an_answer_that_breaks_off_against_the_table_fails_its_row_alone(
+    thinking_model: Path, thinking_budget: int | None, kept: int
+) -> None:
+    judge = Judge(thinking_model, engine="dry-run", thinking_budget=thinking_budget)
+    judge.engine = Breaking(judge, lambda tokens: tokens[:kept])
+    (outcome,) = judge.score(rows(1))
+    assert isinstance(outcome, Failure)
+    assert "the engine's answer is not whole: " in outcome.error

@@ -7,11 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from localjudge.engines.ray.worker_pool import MOST_DEATHS, SILENCE, PooledWorker, WorkerPool
+from localjudge.engines.protocol import EngineInfo
+from localjudge.engines.ray.worker_pool import MOST_DEATHS, SILENCE, PooledWorker, WorkerPool, WorkerReport
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.prompts.prompt import Prompt
 
-REPORT = {"description": {}, "headline": "", "decisive": {"engine": "transformers", "dtype": "float32"}}
+ENGINE = EngineInfo(
+    name="transformers",
+    dtype="float32",
+    device="cpu",
+    versions={},
+    applies_table=True,
+    batch_size=4,
+    headline="",
+)
+REPORT = WorkerReport(ENGINE, "0.1.0")
 ROOM = 3
 
 
@@ -117,7 +127,7 @@ def test_answers_to_abandoned_chunks_are_not_wanted_and_make_room_when_they_come
 
 def test_a_worker_that_would_judge_otherwise_is_turned_away(cluster: Cluster) -> None:
     cluster.start()
-    other = REPORT | {"decisive": {"engine": "transformers", "dtype": "bfloat16"}}
+    other = WorkerReport(ENGINE.model_copy(update={"dtype": "bfloat16"}), "0.1.0")
     with pytest.raises(EngineError, match=r"^dtype: bfloat16, but float32 elsewhere$"):
         cluster.pool.started(cluster.place(), other)
 

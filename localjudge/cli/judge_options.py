@@ -121,7 +121,7 @@ class JudgeOptions:
         """
         from localjudge.config import JudgeConfig
         from localjudge.engines.cluster import Cluster
-        from localjudge.engines.selection import check_engine, engine_extras
+        from localjudge.engines.selection import engine_extras, engine_options
         from localjudge.rubrics.rubric import Rubric
         from localjudge.system.requirements import require
 
@@ -132,7 +132,7 @@ class JudgeOptions:
         read = {"rubric": Rubric.load(self.rubric, guard=self.guard), "engine_args": self._engine_args()}
         config = JudgeConfig.of(**shared | read | settings)
         require(command, *engine_extras(self.engine, cluster), *input_extras(inputs))
-        check_engine(self.engine, config.engine_args, cluster)
+        engine_options(self.engine, config.engine_args, cluster)
         return config, cluster
 
     def _engine_args(self) -> dict[str, object]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from localjudge.engines.engine_options import BATCH_INVARIANT
 from localjudge.errors import UsageError
 from localjudge.system.offline import SWITCHES
 
@@ -177,7 +178,7 @@ def settle_environment(
 
     They read these when they are imported, so it comes first.
     """
-    settings = SWITCHES | QUIET | ({"VLLM_BATCH_INVARIANT": "1"} if deterministic else {})
+    settings = SWITCHES | QUIET | ({BATCH_INVARIANT: "1"} if deterministic else {})
     if ray == "local":
         # A Ray without other hosts keeps to the loopback address, and does not look for another one.
         settings |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}

@@ -117,13 +117,17 @@ class TokenTable:
         )
 
     def split(self, tokens: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Split tokens into the thoughts and the answer, without the token between them."""
+        """Split tokens into the thoughts and the answer, without the token between them.
+
+        Raises:
+            ValueError: the thoughts do not end.
+        """
         if self.thinking is None:
             return [], list(tokens)
-        end = next(
-            rank for rank, token in enumerate(tokens) if self.next_state[self.thinking, token] == self.start
-        )
-        return list(tokens[:end]), list(tokens[end + 1 :])
+        for rank, token in enumerate(tokens):
+            if self.next_state[self.thinking, token] == self.start:
+                return list(tokens[:rank]), list(tokens[rank + 1 :])
+        raise ValueError("its thoughts do not end")
 
     def tokens_required(self, state: int, closing_margin: int = 0) -> NDArray[np.int32]:
         """Tokens needed after each token, int32 (V,); `UNREACHABLE` or more if the token is not allowed."""
@@ -176,9 +180,16 @@ class TokenTable:
         return cls(**{**parts, "start": int(parts["start"]), "thinking": None if thinking < 0 else thinking})
 
     def was_cut(self, tokens: Sequence[int], limit: int, closing_margin: int = 0) -> bool:
-        """Return whether the limit, and not the model, ended the rationale of this answer."""
+        """Return whether the limit, and not the model, ended the rationale of this answer.
+
+        Raises:
+            ValueError: the tokens are no answer.
+        """
         path = self.states(tokens)
-        closing = next(step for step in range(len(tokens)) if not self.in_rationale[path[step + 1]])
+        outside = np.flatnonzero(~self.in_rationale[path[1:]])
+        if not outside.size:
+            raise ValueError("its rationale does not end")
+        closing = int(outside[0])
         state, left = path[closing], limit - closing
         after = self.next_state[state]
         goes_on = (after >= 0) & self.in_rationale[after]

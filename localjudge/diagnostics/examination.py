@@ -14,6 +14,7 @@ from shlex import quote
 
 from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wrong
 from localjudge.engines.cluster import LOCAL, Cluster
+from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.system.quantities import GIB
 from localjudge.system.requirements import install_command
 
@@ -41,9 +42,9 @@ def examine(intent: Intent) -> list[Check]:
     """Run every check and return the results. A check that raises is reported as wrong."""
     from localjudge.diagnostics import hardware, packages, storage, surroundings
 
-    engine, why = _engine(intent.engine)
+    engine, why = choose_engine(intent.engine)
     out, cluster = intent.out, intent.cluster
-    extras = ["vllm" if engine == "vllm" else "cpu", *(["ray"] if cluster else [])]
+    extras = [*engine_extras(engine), *(["ray"] if cluster else [])]
     shared = [name for name, used in (("vLLM", engine == "vllm"), ("Ray", cluster)) if used]
     looks: list[tuple[str, Callable[[], Check | list[Check]]]] = [
         ("python", packages.python),
@@ -91,21 +92,6 @@ def _settled(name: str, look: Callable[[], Check | list[Check]]) -> list[Check]:
 
 def _libraries() -> str:
     return f"{install_command('cpu')}, or with a GPU {install_command('vllm')}"
-
-
-def _engine(asked: str) -> tuple[str, str]:
-    """Return the engine that a run would use, and the reason."""
-    if asked != "auto":
-        return asked, "as asked"
-    if find_spec("vllm") is None:
-        return "transformers", "because vLLM is not installed"
-    try:
-        import torch
-
-        there = torch.cuda.is_available()
-    except Exception:  # the torch check reports it
-        there = False
-    return ("vllm", "because there is a GPU") if there else ("transformers", "because there is no GPU for vLLM")
 
 
 def _model(intent: Intent) -> list[Check]:

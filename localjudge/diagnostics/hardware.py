@@ -91,7 +91,7 @@ def _major(version: str) -> int:
 def _vllm_runs_on_cpus() -> bool:
     if find_spec("vllm") is None:
         return False
-    from localjudge.engines.output import output_to
+    from localjudge.engines.engine_log import output_to
 
     with output_to(Path(os.devnull)):
         from vllm.platforms import current_platform

@@ -76,7 +76,7 @@ def vllm_runner(why: str) -> Check:
             "vLLM is not installed",
             f"{requirements.install_command('vllm')}, or give --engine transformers",
         )
-    from localjudge.engines.output import output_to
+    from localjudge.engines.engine_log import output_to
 
     with output_to(Path(os.devnull)):
         import vllm

@@ -12,7 +12,7 @@ import ray
 
 from localjudge.diagnostics.check_results import Check, note, ok, wrong
 from localjudge.engines.cluster import AUTO, LOCAL, Cluster
-from localjudge.engines.output import output_to
+from localjudge.engines.engine_log import output_to
 from localjudge.engines.ray.placement import connect
 from localjudge.errors import UsageError
 

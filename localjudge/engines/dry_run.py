@@ -9,16 +9,16 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.engines.protocol import Completion, Decoding, completion
-from localjudge.errors import UsageError
+from localjudge.engines.batches import chunks
+from localjudge.engines.engine_options import DryRunOptions, batch_invariance
+from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
 from localjudge.models.model import Model
-from localjudge.prompts.prompt import Prompt, until_stopped
+from localjudge.prompts.prompt import Prompt
 
 _POOL, _AT_ONCE = 48, 64
 _TYPICAL = 60
@@ -26,14 +26,21 @@ _TYPICAL = 60
 
 
 class DryRunEngine:
-    """Return answers from a small pool.
+    """Return answers from a small pool."""
 
-    Options: `rate`, the rows/s of the engine that the dry run represents, to estimate the time of the real run.
-    Options of that engine are accepted and ignored.
-    """
-
-    def __init__(self, model: Model, decoding: Decoding, options: Mapping[str, str]) -> None:
-        self._rate = parse_rate(options)
+    def __init__(self, model: Model, decoding: Decoding, options: DryRunOptions) -> None:
+        self.info = EngineInfo(
+            name="dry-run",
+            dtype="none",
+            device="none",
+            versions={},
+            applies_table=True,
+            context=options.context(model),
+            batch_size=_AT_ONCE,
+            batch_invariant=batch_invariance(supported=False),
+            headline="engine dry-run · no model runs; the scores mean nothing",
+        )
+        self._rate = options.rate
         self._answers = [_answer(model, decoding, seed) for seed in range(_POOL)]
         table = decoding.table
         aspects, values = table.score_token.shape
@@ -41,21 +48,14 @@ class DryRunEngine:
         self._probabilities = kept if table.has_probabilities else np.ones((_POOL, *table.kept_shape))
         self._prompt_tokens = 0
 
-    def describe(self) -> Mapping[str, Any]:
-        return {"name": "dry-run", "versions": {}, "device": "none", "dtype": "none", "batch_size": _AT_ONCE}
-
-    def headline(self) -> str:
-        return "engine dry-run · no model runs; the scores mean nothing"
-
     def statistics(self) -> Mapping[str, Any]:
         return {"prompt_tokens": self._prompt_tokens, "rate": self._rate}
 
     def close(self) -> None:
         """There is nothing to free."""
 
-    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
-        waiting = until_stopped(prompts)
-        while batch := list(islice(waiting, _AT_ONCE)):
+    def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
+        for batch in chunks(prompts, _AT_ONCE):
             self._prompt_tokens += sum(len(prompt.tokens) for prompt in batch)
             yield [self._complete(prompt) for prompt in batch]
 
@@ -63,23 +63,6 @@ class DryRunEngine:
         digest = hashlib.sha256(array("i", prompt.tokens).tobytes()).digest()[:8]
         chosen = int.from_bytes(digest) % _POOL
         return completion(prompt.tag, self._answers[chosen], self._probabilities[chosen])
-
-
-def parse_rate(options: Mapping[str, str]) -> float | None:
-    """Return the rows/s of the represented engine; None if they are not given.
-
-    Raises:
-        UsageError: it is not a positive number.
-    """
-    if "rate" not in options:
-        return None
-    try:
-        rate = float(options["rate"])
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate < float("inf"):
-        raise UsageError(f"--engine-arg rate={options['rate']}: give rows per second, above 0")
-    return rate
 
 
 def _answer(model: Model, decoding: Decoding, seed: int) -> list[int]:

@@ -1,8 +1,8 @@
-"""The interface of engines, which complete prompts under the constraint of the token table.
+"""The interface of engines, which complete prompts.
 
-The interface is one method: it takes an iterator of prompts and yields lists of completions that finish
-together. An engine takes prompts when it has room for them and has a bounded number in flight. Its other
-settings (`Decoding`) are the same for every row of a run.
+An engine that applies the token table is a `TableEngine`. Its interface is one method: it takes an iterator of
+prompts and yields lists of completions that finish together. It takes prompts when it has room for them and has
+a bounded number in flight. Its other settings (`Decoding`) are the same for every row of a run.
 """
 
 from __future__ import annotations
@@ -13,12 +13,43 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from localjudge.constraint.token_table import TokenTable
 from localjudge.prompts.prompt import Prompt
 
-BATCH_INVARIANT = "VLLM_BATCH_INVARIANT"
-"""The environment variable that asks vLLM for results that do not depend on the batch."""
+
+class EngineInfo(BaseModel):
+    """An engine that is open: what it computes on, and how. `run.json` keeps it.
+
+    Attributes:
+        name: the engine's name.
+        dtype: the type of the weights.
+        device: the device of the model.
+        versions: the versions of the engine's libraries, by name.
+        applies_table: whether the engine applies the token table, so that every answer is whole. A black box,
+            such as a server, does not: its answers are text that may not parse.
+        context: the most tokens of a prompt and its answer; None if there is no limit.
+        batch_size: prompts in a batch, for an engine that computes one fixed batch after the other.
+        max_num_seqs: the most prompts in progress, for an engine that takes a prompt when another one finishes.
+        batch_invariant: whether results do not depend on the batch; None if that was not asked for.
+        details: further settings of this engine, by name.
+        headline: one line for people: the device and the capacity.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    dtype: str
+    device: str
+    versions: dict[str, str]
+    applies_table: bool
+    context: int | None = None
+    batch_size: int | None = None
+    max_num_seqs: int | None = None
+    batch_invariant: bool | None = None
+    details: dict[str, JsonValue] = Field(default_factory=dict)
+    headline: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +101,11 @@ def completion(tag: int, tokens: list[int], kept: NDArray[np.float64]) -> Comple
 
 
 class Engine(Protocol):
-    """Completes prompts."""
+    """What every engine has, however it is constrained."""
 
-    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
-        """Answer all prompts, each exactly once; yield lists of answers that finished together.
-
-        If the prompts raise `StopSubmitting`, finish the prompts in flight as if they had ended normally.
-
-        Raises:
-            EngineError: the engine failed; prompts that are not answered yet get no answer.
-        """
-        ...
-
-    def describe(self) -> Mapping[str, Any]:
-        """Return versions, device and settings, for the run's manifest."""
-        ...
-
-    def headline(self) -> str:
-        """Return one line for people: the device and the capacity of the engine."""
+    @property
+    def info(self) -> EngineInfo:
+        """What the engine computes on, and how."""
         ...
 
     def statistics(self) -> Mapping[str, Any]:
@@ -96,4 +114,20 @@ class Engine(Protocol):
 
     def close(self) -> None:
         """End the engine and free its memory. It is not used again."""
+        ...
+
+
+class TableEngine(Engine, Protocol):
+    """An engine that applies the token table: its answers are token ids, and whole by construction."""
+
+    def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
+        """Answer all prompts, each exactly once; yield lists of answers that finished together.
+
+        If the prompts raise `StopSubmitting`, finish the prompts in flight as if they had ended normally. None
+        among the prompts means that no further one is ready: go on with those in flight, and return when there
+        are none. An engine may ask for more while it has prompts in flight.
+
+        Raises:
+            EngineError: the engine failed; prompts that are not answered yet get no answer.
+        """
         ...

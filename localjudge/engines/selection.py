@@ -1,100 +1,104 @@
-"""Choose and open an engine by its name."""
+"""Choose an engine by its name, read its options, and open it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localjudge.engines.cluster import Cluster
-from localjudge.engines.protocol import Decoding, Engine
-from localjudge.errors import SettingError
-from localjudge.models.model import Model
+from localjudge.engines.engine_options import DryRunOptions, TransformersOptions, VllmOptions
 from localjudge.system.requirements import installed, require
 
-ENGINES = ("auto", "transformers", "vllm", "dry-run")
+if TYPE_CHECKING:
+    from localjudge.engines.protocol import Decoding, TableEngine
+    from localjudge.models.model import Model
+
+EngineOptions = DryRunOptions | TransformersOptions | VllmOptions
+
+
+def choose_engine(name: str) -> tuple[str, str]:
+    """Return the engine that a name stands for on this machine, and the reason.
+
+    `auto` stands for vLLM if it is installed and there is a GPU, and for transformers otherwise.
+    """
+    if name != "auto":
+        return name, "as asked"
+    if installed("vllm") is None:
+        return "transformers", "because vLLM is not installed"
+    try:
+        import torch
+
+        has_gpu = torch.cuda.is_available()
+    except (ImportError, OSError):  # the engine that is chosen reports it
+        has_gpu = False
+    return (
+        ("vllm", "because there is a GPU") if has_gpu else ("transformers", "because there is no GPU for vLLM")
+    )
 
 
 def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
-    """Return the extras that an engine needs in this process.
-
-    Raises:
-        UsageError: there is no such engine.
-    """
-    if name not in ENGINES:
-        raise SettingError("engine", name, f"give one of {', '.join(ENGINES)}")
+    """Return the extras that an engine needs in this process."""
     if cluster is not None:
         return ["ray"]
-    if name == "vllm":
-        return ["vllm"]
-    return ["cpu"] if name == "transformers" or (name == "auto" and installed("vllm") is None) else []
+    return {"vllm": ["vllm"], "transformers": ["cpu"]}.get(choose_engine(name)[0], [])
 
 
-def check_engine(name: str, options: Mapping[str, str], cluster: Cluster | None = None) -> None:
-    """Check an engine's name, packages and options before a model is loaded.
+def engine_options(name: str, options: Mapping[str, str], cluster: Cluster | None = None) -> EngineOptions:
+    """Check an engine's packages and read its options, before a model is looked for.
 
     Args:
-        name: one of `ENGINES`.
+        name: one of `localjudge.config.EngineName`.
         options: the engine's own options, normalized.
-        cluster: the cluster whose workers each have such an engine, if any.
+        cluster: the cluster whose workers each have such an engine, if any. There, each worker decides what
+            `auto` stands for; here, its options are read as vLLM's, which accepts any.
 
     Raises:
-        UsageError: there is no such engine, its packages are not installed, or it does not know an option.
+        UsageError: packages are not installed, or the engine does not know an option.
     """
-    extras = engine_extras(name, cluster)
-    require("--ray" if cluster else f"--engine {name}", *extras)
-    if options and name == "dry-run":
-        from localjudge.engines.dry_run import parse_rate
-
-        parse_rate(options)
-    elif options and extras == ["cpu"]:
-        from localjudge.engines.transformers import TransformersOptions
-
-        TransformersOptions.parse(options)
+    require("--ray" if cluster else f"--engine {name}", *engine_extras(name, cluster))
+    chosen = choose_engine(name)[0] if cluster is None else name
+    if chosen == "dry-run":
+        return DryRunOptions.parse(options)
+    if chosen == "transformers":
+        return TransformersOptions.parse(options)
+    return VllmOptions.parse(options)
 
 
 def open_engine(
-    name: str,
+    options: EngineOptions,
     model: Model,
     decoding: Decoding,
-    options: Mapping[str, str],
     *,
     context: int | None = None,
     log: Path | None = None,
-) -> Engine:
-    """Open the engine of this name in this process, with the model loaded.
+) -> TableEngine:
+    """Open the engine of these options in this process, with the model loaded.
 
     Args:
-        name: one of `ENGINES`; `auto` is vLLM if it is installed and there is a GPU.
+        options: the result of `engine_options`.
         model: the model.
         decoding: how answers are decoded.
-        options: the engine's own options, normalized.
         context: the tokens of the longest prompt and its answer, if known.
         log: a file for the output of the engine's libraries.
 
     Raises:
-        UsageError: the engine is not installed, or does not know an option.
+        UsageError: the engine does not know an option.
         ModelError: the model cannot be loaded.
     """
-    check_engine(name, options)
-    if name == "dry-run":
-        from localjudge.engines.dry_run import DryRunEngine
+    match options:
+        case DryRunOptions():
+            from localjudge.engines.dry_run import DryRunEngine
 
-        return DryRunEngine(model, decoding, options)
-    if name == "vllm" or (name == "auto" and _has_vllm_and_gpu()):
-        from localjudge.engines.output import output_to
+            return DryRunEngine(model, decoding, options)
+        case TransformersOptions():
+            from localjudge.engines.transformers import TransformersEngine
 
-        with output_to(log):  # vLLM prints messages as soon as it is imported
-            from localjudge.engines.vllm.vllm_engine import VllmEngine
+            return TransformersEngine(model, decoding, options)
+        case VllmOptions():
+            from localjudge.engines.engine_log import output_to
 
-        return VllmEngine(model, decoding, options, context=context, log=log)
-    from localjudge.engines.transformers import TransformersEngine
+            with output_to(log):  # vLLM prints messages as soon as it is imported
+                from localjudge.engines.vllm.vllm_engine import VllmEngine
 
-    return TransformersEngine(model, decoding, options)
-
-
-def _has_vllm_and_gpu() -> bool:
-    if installed("vllm") is None:
-        return False
-    import torch
-
-    return bool(torch.cuda.is_available())
+            return VllmEngine(model, decoding, options, context=context, log=log)

@@ -6,11 +6,10 @@ import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,53 +19,13 @@ from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor
 
 from localjudge.constraint.masking import HostTable
 from localjudge.engines.batches import batches, longest_prompt
-from localjudge.engines.protocol import Completion, Decoding, completion
-from localjudge.errors import EngineError, ModelError, UsageError
+from localjudge.engines.engine_options import TransformersOptions, batch_invariance
+from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
+from localjudge.errors import EngineError, ModelError
 from localjudge.models.architecture import check_tensors
 from localjudge.models.model import Model
 from localjudge.models.weights import INDEX
 from localjudge.prompts.prompt import Prompt
-
-
-@dataclass(frozen=True, slots=True)
-class TransformersOptions:
-    """The options of the transformers engine.
-
-    Attributes:
-        batch_size: prompts at a time.
-        device: the device of the model.
-        dtype: the type of its weights; `auto` is the model's own.
-    """
-
-    batch_size: int
-    device: torch.device
-    dtype: str
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read normalized options.
-
-        Raises:
-            UsageError: an option or its value is unknown.
-        """
-        if unknown := set(options) - {"batch_size", "device", "dtype"}:
-            raise UsageError(
-                f"--engine-arg {sorted(unknown)[0]}: the transformers engine knows batch_size, device and dtype"
-            )
-        try:
-            device = torch.device(options.get("device") or ("cuda" if torch.cuda.is_available() else "cpu"))
-        except RuntimeError:
-            raise UsageError(f"--engine-arg device={options['device']}: give cpu, cuda, cuda:1 …") from None
-        try:
-            batch_size = int(options.get("batch_size", 16 if device.type == "cpu" else 64))
-        except ValueError:
-            raise UsageError(f"--engine-arg batch_size={options['batch_size']}: give a whole number") from None
-        if batch_size < 1:
-            raise UsageError(f"--engine-arg batch_size={batch_size}: give 1 or more")
-        dtype = options.get("dtype", "auto")
-        if dtype not in ("auto", "float32", "bfloat16", "float16"):
-            raise UsageError(f"--engine-arg dtype={dtype}: give auto, float32, bfloat16 or float16")
-        return cls(batch_size, device, dtype)
 
 
 class TransformersEngine:
@@ -76,58 +35,52 @@ class TransformersEngine:
     change if complete batches are removed, and a run that continues computes the same batches as an
     uninterrupted run.
 
-    Options: `batch_size` (16 on a CPU, 64 on a GPU), `device` (`cpu`, `cuda`, `cuda:1` …) and `dtype`
-    (the model's own, or `float32` …). A bfloat16 model runs in float32 on a processor without bfloat16
-    instructions, unless `dtype` is given.
+    A bfloat16 model runs in float32 on a processor without bfloat16 instructions, unless the options give a
+    `dtype`.
     """
 
-    def __init__(self, model: Model, decoding: Decoding, options: Mapping[str, str]) -> None:
-        asked = TransformersOptions.parse(options)
-        self._device, self.batch_size = asked.device, asked.batch_size
+    def __init__(self, model: Model, decoding: Decoding, options: TransformersOptions) -> None:
+        self._device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self._batch_size = options.batch_size or (16 if self._device.type == "cpu" else 64)
         self._decoding = decoding
         self._prompt_tokens = 0
-        self._widened = False
+        widened = False
         self._longest = longest_prompt(model.context, decoding.max_tokens)
         check_tensors(model)
         try:
             with _loadable(model.path) as folder:
                 self._model = AutoModelForCausalLM.from_pretrained(
                     folder,
-                    dtype=asked.dtype,
+                    dtype=options.dtype,
                     # The generation defaults of the model (temperature, penalties …) are not used.
                     generation_config=GenerationConfig(),
                     use_safetensors=True,
                     local_files_only=True,
                     trust_remote_code=False,
                 )
-            if asked.dtype == "auto" and self._device.type == "cpu" and self._model.dtype == torch.bfloat16:
-                self._widened = not (_has_bfloat16() or hasattr(self._model, "hf_quantizer"))
-            if self._widened:
+            if options.dtype == "auto" and self._device.type == "cpu" and self._model.dtype == torch.bfloat16:
+                widened = not (_has_bfloat16() or hasattr(self._model, "hf_quantizer"))
+            if widened:
                 self._model = self._model.float()
             self._model = self._model.to(self._device).eval()
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise ModelError(
                 f"model {model.name}: {str(error).strip().splitlines()[0]}; run localjudge models verify"
             ) from None
-        self._table = HostTable(decoding.table, decoding.closing_margin, self._device, self.batch_size)
-
-    def describe(self) -> Mapping[str, Any]:
-        return {
-            "name": "transformers",
-            "versions": {"torch": torch.__version__, "transformers": version("transformers")},
-            "device": torch.cuda.get_device_name(self._device)
-            if self._device.type == "cuda"
-            else f"{self._device.type} ({platform.machine()}, {torch.get_num_threads()} threads)",
-            "dtype": str(self._model.dtype).removeprefix("torch."),
-            "batch_size": self.batch_size,
-        }
-
-    def headline(self) -> str:
-        about = self.describe()
-        dtype = about["dtype"]
-        if self._widened:
-            dtype += " (the processor has no bfloat16 instructions; dtype=bfloat16 uses it anyway)"
-        return f"engine transformers · {about['device']} · {dtype} · batches of {about['batch_size']}"
+        self._table = HostTable(decoding.table, decoding.closing_margin, self._device, self._batch_size)
+        device, dtype = _device_name(self._device), str(self._model.dtype).removeprefix("torch.")
+        why = " (the processor has no bfloat16 instructions; dtype=bfloat16 uses it anyway)" * widened
+        self.info = EngineInfo(
+            name="transformers",
+            dtype=dtype,
+            device=device,
+            versions={"torch": torch.__version__, "transformers": version("transformers")},
+            applies_table=True,
+            context=options.context(model),
+            batch_size=self._batch_size,
+            batch_invariant=batch_invariance(supported=False),
+            headline=f"engine transformers · {device} · {dtype}{why} · batches of {self._batch_size}",
+        )
 
     def statistics(self) -> Mapping[str, Any]:
         return {"prompt_tokens": self._prompt_tokens}
@@ -135,8 +88,8 @@ class TransformersEngine:
     def close(self) -> None:
         del self._model
 
-    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
-        for length, batch in batches(prompts, self.batch_size, self._longest):
+    def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
+        for length, batch in batches(prompts, self._batch_size, self._longest):
             yield self._generate(batch, length)
 
     def _generate(self, batch: list[Prompt], length: int) -> list[Completion]:
@@ -170,6 +123,11 @@ class TransformersEngine:
             completion(prompt.tag, output[row, length : length + answers.lengths[row]].tolist(), kept)
             for row, (prompt, kept) in enumerate(zip(batch, probabilities, strict=True))
         ]
+
+
+def _device_name(device: torch.device) -> str:
+    on_host = f"{device.type} ({platform.machine()}, {torch.get_num_threads()} threads)"
+    return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else on_host
 
 
 def _has_bfloat16() -> bool:

@@ -14,6 +14,7 @@ from rich.console import Group
 from rich.table import Table
 
 from localjudge.config import JudgeConfig
+from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.judge import Judge
 from localjudge.models.model import BUNDLED
@@ -92,12 +93,13 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
 
 def _judge(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> Judge:
     """The judge of a run, with batches of about half the size."""
-    engine = start["engine"]
-    size = "max_num_seqs" if engine["name"] == "vllm" else "batch_size"
-    smaller = {size: str(max(1, engine[size] // 2 - 1)), "dtype": manifest["settings"]["dtype"]}
+    engine = EngineInfo.model_validate(start["engine"])
+    size = "batch_size" if engine.batch_size else "max_num_seqs"
+    rows_at_once = engine.batch_size or engine.max_num_seqs or 1
+    smaller = {size: str(max(1, rows_at_once // 2 - 1)), "dtype": engine.dtype}
     was = JudgeConfig.of(**start["config"], rubric=manifest["rubric"])
     path = None if manifest["model"]["name"] == BUNDLED else manifest["model"]["path"]
-    config = was.with_(model=path, engine=engine["name"], engine_args={**was.engine_args, **smaller})
+    config = was.with_(model=path, engine=engine.name, engine_args={**was.engine_args, **smaller})
     return Judge(config, allow_changed_model=True)  # the run's own digest decides here
 
 

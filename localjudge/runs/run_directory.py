@@ -133,7 +133,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             "input_rows": plan.input_rows,
             "input_digest": plan.input_digest,
             "rows": plan.rows,
-            "engine": dict(judge.engine.describe()),
+            "engine": judge.engine.info.model_dump(mode="json"),
             "config": judge.config.model_dump(mode="json", exclude={"rubric"}),
             "model_files": {
                 "read": sorted(judge.model.files.keys() - judge.model.digests.remembered),

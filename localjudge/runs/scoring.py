@@ -7,7 +7,6 @@ The command line, the audit and programs in Python all judge through `score_run`
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -17,7 +16,6 @@ from typing import Any, Protocol, Self
 
 from localjudge.config import JudgeConfig
 from localjudge.engines.cluster import Cluster
-from localjudge.engines.protocol import BATCH_INVARIANT
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.models.model_manifest import in_words
@@ -197,8 +195,8 @@ def score_run(
             _warn_of(plan, judge, source, told)
             judge.configure_engine(plan.longest, folder / ENGINE_LOG)
             done = run.begin(judge, plan, source.inputs, source.columns, retry_failed, source.max_row_bytes)
-            told.say(judge.engine.headline())
-            if os.environ.get(BATCH_INVARIANT) == "1" and not judge.engine.describe().get("batch_invariant"):
+            told.say(judge.engine.info.headline)
+            if judge.engine.info.batch_invariant is False:
                 told.warn("--deterministic: not in force, this engine or hardware has no such execution")
             if run.set_aside:
                 aside = folder / SET_ASIDE

@@ -41,11 +41,9 @@ def judge_on(model: Path, tmp_path: Path) -> Iterator[Callable[..., Judge]]:
     """Judges by the transformers engine, on a cluster or in this process; what happens is in `engine.log`."""
     opened: list[Judge] = []
 
-    def judge_by(cluster: Any, **engine_args: str) -> Judge:
+    def judge_by(cluster: Any, engine: str = "transformers", **engine_args: str) -> Judge:
         options = {"dtype": "float32", "batch_size": "4"} | engine_args
-        judge = Judge(
-            model, max_rationale_tokens=24, engine="transformers", cluster=cluster, engine_args=options
-        )
+        judge = Judge(model, max_rationale_tokens=24, engine=engine, cluster=cluster, engine_args=options)
         judge.configure_engine(None, tmp_path / "engine.log")
         opened.append(judge)
         return judge

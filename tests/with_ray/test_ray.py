@@ -92,7 +92,7 @@ def test_workers_that_are_killed_are_replaced_and_every_row_is_judged_once(
 def test_a_cluster_is_described_as_the_engine_that_its_workers_have(nodes: Any, judge_on: JudgeOn) -> None:
     alone, judge = judge_on(None), judge_on(Cluster(nodes.address, (1, 1)))
     assert judge.settings == alone.settings
-    described = dict(judge.engine.describe())
+    engine, described = judge.engine.info, dict(judge.engine.info.details)
     assert described.pop("ray") == {
         "version": described_version(),
         "address": nodes.address,
@@ -100,8 +100,9 @@ def test_a_cluster_is_described_as_the_engine_that_its_workers_have(nodes: Any, 
         "cpus_per_worker": 1.0,
         "gpus_per_worker": 0.0,
     }
-    assert described == alone.engine.describe()
-    assert "1 worker(s) of 1 CPU" in judge.engine.headline()
+    of_one = alone.engine.info
+    assert engine.model_copy(update={"details": described, "headline": of_one.headline}) == of_one
+    assert "1 worker(s) of 1 CPU" in judge.engine.info.headline
 
 
 def test_the_same_engine_judges_again_after_a_run_that_was_given_up(nodes: Any, judge_on: JudgeOn) -> None:
@@ -117,13 +118,20 @@ def test_workers_are_added_within_their_bounds_while_there_is_work(
 ) -> None:
     log = tmp_path / "engine.log"
     judge = judge_on(Cluster(nodes.address, (1, 2)))
-    assert "1 to 2 worker(s)" in judge.engine.headline()
+    assert "1 to 2 worker(s)" in judge.engine.info.headline
     assert len(ready(log)) == 1
     by_id(judge.score(rows_until(lambda: len(ready(log)) == 2)))
 
 
+def test_an_option_that_the_engine_does_not_know_is_refused_before_a_cluster_is_joined(
+    judge_on: JudgeOn,
+) -> None:
+    with pytest.raises(UsageError, match=r"^--engine-arg batch_size=zero: give a whole number$"):
+        judge_on(Cluster("127.0.0.1:1"), batch_size="zero")
+
+
 def test_a_worker_that_cannot_start_says_why(nodes: Any, judge_on: JudgeOn) -> None:
-    judge = judge_on(Cluster(nodes.address, (2, 2)), batch_size="zero")
+    judge = judge_on(Cluster(nodes.address, (2, 2)), "auto", batch_size="zero")
     with pytest.raises(UsageError, match=r"worker on node .+ cannot start: --engine-arg batch_size=zero"):
         list(judge.score(rows(1)))
 

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("ray")
 
-from localjudge.engines.protocol import Completion
+from localjudge.engines.protocol import Completion, EngineInfo
 from localjudge.engines.ray.worker import Worker
 from localjudge.errors import EngineError
 from localjudge.prompts.prompt import Prompt, until_stopped
@@ -24,21 +24,23 @@ class Stepwise:
     it had nothing in hand and began anew.
     """
 
-    def __init__(self, about: dict[str, Any], step: Callable[[int], None]) -> None:
-        self._about = about
+    def __init__(self, batch_size: int | None, step: Callable[[int], None]) -> None:
+        self.info = EngineInfo(
+            name="stepwise",
+            dtype="float32",
+            device="cpu",
+            versions={},
+            applies_table=True,
+            batch_size=batch_size,
+            headline="stepwise",
+        )
         self._step = step
         self.begun: list[list[tuple[int, ...]]] = []
-
-    def describe(self) -> dict[str, Any]:
-        return {"name": "stepwise", "dtype": "float32", **self._about}
-
-    def headline(self) -> str:
-        return "stepwise"
 
     def statistics(self) -> dict[str, Any]:
         return {"prompt_tokens": sum(map(len, self.begun))}
 
-    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
+    def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
         waiting = until_stopped(prompts)
         in_hand: list[Prompt] = []
         self.begun.append([])
@@ -77,7 +79,7 @@ def test_an_engine_that_asks_at_every_step_goes_on_with_the_chunks_that_have_com
         at_first_step.set()
         assert second_is_there.wait(10)
 
-    worker = worker_with(engine := Stepwise({}, step))
+    worker = worker_with(engine := Stepwise(None, step))
     with ThreadPoolExecutor() as calls:
         first = calls.submit(worker.answer, chunk(1))
         assert at_first_step.wait(10)  # it has asked for a second prompt, and there was none
@@ -94,7 +96,7 @@ def test_an_engine_that_asks_at_every_step_goes_on_with_the_chunks_that_have_com
 def test_an_engine_that_computes_batches_gets_each_chunk_by_itself(
     worker_with: Callable[[Stepwise], Worker],
 ) -> None:
-    worker = worker_with(engine := Stepwise({"batch_size": 2}, lambda _: None))
+    worker = worker_with(engine := Stepwise(2, lambda _: None))
     with ThreadPoolExecutor() as calls:
         answers = list(calls.map(worker.answer, [chunk(1), chunk(2, 3), chunk(4)]))
     assert sorted(engine.begun) == [[(1,)], [(2,), (3,)], [(4,)]]
@@ -108,7 +110,7 @@ def test_an_engine_that_breaks_says_why_to_every_chunk(worker_with: Callable[[St
         both_are_there.wait(10)
         raise RuntimeError("no memory\nand much more")
 
-    worker = worker_with(Stepwise({}, step))
+    worker = worker_with(Stepwise(None, step))
     with ThreadPoolExecutor() as calls:
         asked = [calls.submit(worker.answer, chunk(number)) for number in range(2)]
         while len(worker._places) < 2:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from localjudge import Rubric
 from localjudge.constraint.compiler import token_table
+from localjudge.engines.engine_options import VllmOptions
 from localjudge.engines.protocol import Decoding
 from localjudge.models.model import Model
 
@@ -98,12 +98,13 @@ def open_engine(options: dict[str, str]) -> Iterator[OpenEngine]:
         from localjudge.engines.vllm.vllm_engine import VllmEngine
 
         engine = (kind or VllmEngine)(
-            model, decoding, options | {name: str(value).lower() for name, value in more.items()}
+            model,
+            decoding,
+            VllmOptions.parse(options | {name: str(value).lower() for name, value in more.items()}),
         )
         opened.append(engine)
         return engine
 
     yield start
     for engine in opened:
-        with suppress(Exception):
-            engine._engine.engine_core.shutdown()
+        engine.close()

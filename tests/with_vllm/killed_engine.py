@@ -12,6 +12,7 @@ import psutil
 
 from localjudge import Rubric
 from localjudge.constraint.compiler import token_table
+from localjudge.engines.engine_options import VllmOptions
 from localjudge.engines.protocol import Decoding
 from localjudge.engines.vllm.vllm_engine import VllmEngine
 from localjudge.models.model import Model
@@ -24,7 +25,8 @@ def main() -> None:
     model, rubric = Model.find(sys.argv[1]), Rubric.load()
     table = token_table(rubric, model.vocabulary)
     decoding = Decoding(table, table.limit(24), closing_margin=4, temperature=1.0)
-    engine = VllmEngine(model, decoding, OPTIONS | {"max_num_seqs": "16"}, log=Path(sys.argv[2]))
+    options = VllmOptions.parse(OPTIONS | {"max_num_seqs": "16"})
+    engine = VllmEngine(model, decoding, options, log=Path(sys.argv[2]))
     report = {}
     for victim in ("EngineCore", "Worker"):
         before = engine.statistics()["engine_restarts"]

@@ -26,6 +26,7 @@ from vllm.platforms.cpu import CpuPlatform
 
 from localjudge import EngineError, ModelError, Rubric, UsageError
 from localjudge.constraint.compiler import token_table
+from localjudge.engines.engine_options import TransformersOptions
 from localjudge.engines.protocol import Completion, Decoding
 from localjudge.engines.transformers import TransformersEngine
 from localjudge.engines.vllm.session import InFlightRequest
@@ -74,10 +75,10 @@ class Mixed(VllmEngine):
     def limit(self, tag: int) -> int:
         return self._decoding.limit - tag % 7
 
-    def _params(self, flight: InFlightRequest) -> Any:
-        params = super()._params(flight)
-        params.temperature = self.temperature(flight.prompt.tag)
-        params.max_tokens = self.limit(flight.prompt.tag)
+    def sampling_params(self, request: InFlightRequest) -> Any:
+        params = super().sampling_params(request)
+        params.temperature = self.temperature(request.prompt.tag)
+        params.max_tokens = self.limit(request.prompt.tag)
         return params
 
 
@@ -98,7 +99,7 @@ def engine(open_engine: OpenEngine, model: Model, decoding: Decoding) -> VllmEng
 
 
 def test_every_answer_is_whole_though_rows_are_preempted(starved: Mixed, model: Model, rubric: Rubric) -> None:
-    assert starved.describe()["runner"] == "V1"
+    assert starved.info.details["runner"] == "V1"
     assert starved.in_flight > 64
     before = starved.statistics()["preemptions"]
     answered = complete(starved, prompts(400))
@@ -188,7 +189,7 @@ def test_answers_are_whole_under_asynchronous_scheduling(
             patch.setattr(torch.cuda, name, lambda *_, **__: Stream())
         patch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
         engine = open_engine(model, rich, Mixed, **STARVED)
-        assert engine._engine.vllm_config.scheduler_config.async_scheduling
+        assert engine.llm.llm_engine.vllm_config.scheduler_config.async_scheduling
         answered = complete(engine, prompts(120))
     assert len(answered) == 120
     for tag, completion in answered.items():
@@ -217,16 +218,16 @@ def reference_logprobs(
     engine: VllmEngine, asked: list[Prompt], scores: list[int]
 ) -> dict[int, tuple[list[int], list[Any]]]:
     """The same prompts, with the log probabilities after the mask that vLLM gives for the scores' tokens."""
-    core, answered = engine._engine, {}
+    core, answered = engine.llm.llm_engine, {}
     for prompt in asked:
-        params = engine._params(InFlightRequest(prompt, slot=prompt.tag))
+        params = engine.sampling_params(InFlightRequest(prompt, slot=prompt.tag))
         params.logprob_token_ids = scores
         core.add_request(str(prompt.tag), TokensPrompt(prompt_token_ids=prompt.tokens), params)
     while core.has_unfinished_requests():
         for output in core.step():
             answer = output.outputs[0]
             answered[int(output.request_id)] = (list(answer.token_ids), answer.logprobs)
-    engine._scores(list(range(len(asked))))  # taken, so that no later test finds them
+    engine.take_scores(list(range(len(asked))))  # taken, so that no later test finds them
     return answered
 
 
@@ -242,7 +243,8 @@ def test_both_engines_give_the_same_greedy_answers(
         asked = [Prompt(n, model.prompts.encode(f"Question {n}? " + "word " * n), n) for n in range(12)]
     else:
         asked = prompts(24)
-    plain = TransformersEngine(model, decoding, {"dtype": "float32", "device": "cpu"})
+    options = TransformersOptions.parse({"dtype": "float32", "device": "cpu"})
+    plain = TransformersEngine(model, decoding, options)
     ours, theirs = complete(engine, asked), complete(plain, asked)
     for prompt in asked:
         one, other = ours[prompt.tag], theirs[prompt.tag]
@@ -287,7 +289,7 @@ def test_a_run_that_is_left_early_leaves_nothing_behind(engine: VllmEngine) -> N
     running = engine.complete(prompts(100))
     next(running)
     running.close()  # type: ignore[attr-defined]  # a generator
-    assert engine._engine.get_num_unfinished_requests() == 0
+    assert engine.llm.llm_engine.get_num_unfinished_requests() == 0
     assert set(complete(engine, prompts(20))) == set(range(20))
 
 
@@ -302,7 +304,7 @@ def test_prompts_that_begin_alike_are_computed_once(engine: VllmEngine) -> None:
 
 
 def test_a_prompt_that_vllm_would_cut_or_refuse_fails_alone(engine: VllmEngine, decoding: Decoding) -> None:
-    context, restarts = engine.describe()["max_model_len"], engine.statistics()["engine_restarts"]
+    context, restarts = engine.info.context, engine.statistics()["engine_restarts"]
     fits = Prompt(0, [5] * (context - decoding.limit), seed=0)
     too_long = Prompt(1, [5] * (context - decoding.limit + 1), seed=0)
     answered = complete(engine, [too_long, fits, Prompt(2, [], seed=0)])
@@ -374,9 +376,9 @@ class Fragile(VllmEngine):
         core.add_request, core.step = add, dies
         return llm
 
-    def _check(self, prompt: Prompt) -> None:
+    def check(self, prompt: Prompt) -> None:
         self._coming = prompt.tag
-        super()._check(prompt)
+        super().check(prompt)
 
 
 def deadly(*tags: int) -> type[Fragile]:
@@ -443,6 +445,6 @@ def test_answers_on_a_gpu_are_whole_in_both_runners(
     engine = open_engine(
         model, replace(decoding, temperature=temperature), dtype="bfloat16", gpu_memory_utilization=0.2
     )
-    assert engine.describe()["runner"] == ("V2" if runner == "1" else "V1")
+    assert engine.info.details["runner"] == ("V2" if runner == "1" else "V1")
     for completion in complete(engine, prompts(200)).values():
         assert_whole(model, rubric, completion, decoding.limit)

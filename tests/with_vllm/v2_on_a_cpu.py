@@ -74,6 +74,7 @@ def main() -> None:
 
     from localjudge import Rubric
     from localjudge.constraint.compiler import token_table
+    from localjudge.engines.engine_options import TransformersOptions, VllmOptions
     from localjudge.engines.protocol import Decoding
     from localjudge.engines.transformers import TransformersEngine
     from localjudge.engines.vllm.vllm_engine import VllmEngine
@@ -83,16 +84,16 @@ def main() -> None:
     class Mixed(VllmEngine):
         """Every other row is sampled, and has a smaller limit."""
 
-        def _params(self, flight: Any) -> Any:
-            params = super()._params(flight)
-            if flight.prompt.tag % 2:
+        def sampling_params(self, request: Any) -> Any:
+            params = super().sampling_params(request)
+            if request.prompt.tag % 2:
                 params.temperature, params.max_tokens = 1.0, self._decoding.limit - 3
             return params
 
     model, rubric = Model.find(sys.argv[1]), Rubric.load()
     table = token_table(rubric, model.vocabulary)
     decoding = Decoding(table, table.limit(9), closing_margin=3)
-    options = {
+    arguments = {
         "dtype": "float32",
         "enforce_eager": True,
         "block_size": 32,
@@ -102,17 +103,18 @@ def main() -> None:
         "num_gpu_blocks_override": 14,
         "enable_prefix_caching": False,
     }
-    engine = Mixed(model, decoding, {name: json.dumps(value) for name, value in options.items()})
+    engine = Mixed(model, decoding, VllmOptions(arguments))
     asked = [Prompt(n, [11 + n] * (31 + n), seed=n) for n in range(20)]
     ours = {completion.tag: completion for finished in engine.complete(asked) for completion in finished}
-    plain = TransformersEngine(model, decoding, {"dtype": "float32", "device": "cpu"})
+    options = TransformersOptions.parse({"dtype": "float32", "device": "cpu"})
+    plain = TransformersEngine(model, decoding, options)
     greedy = [prompt for prompt in asked if prompt.tag % 2 == 0]
     theirs = {completion.tag: completion for finished in plain.complete(greedy) for completion in finished}
     print(
         json.dumps(
             {
-                "runner": engine.describe()["runner"],
-                "asynchronous": engine._engine.vllm_config.scheduler_config.async_scheduling,
+                "runner": engine.info.details["runner"],
+                "asynchronous": engine.llm.llm_engine.vllm_config.scheduler_config.async_scheduling,
                 "preemptions": engine.statistics()["preemptions"],
                 "asked": len(asked),
                 "whole": sum(

@@ -17,7 +17,6 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -25,16 +24,16 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from localjudge.engines.batches import batches, longest_prompt
+from localjudge.engines.batches import batches, chunks, longest_prompt
 from localjudge.engines.cluster import Cluster
-from localjudge.engines.output import output_to
-from localjudge.engines.protocol import Completion, Decoding
+from localjudge.engines.engine_log import output_to
+from localjudge.engines.protocol import Completion, Decoding, EngineInfo
 from localjudge.engines.ray.placement import WorkerPlacement, connect
 from localjudge.engines.ray.worker import RayWorkerSettings, Worker
 from localjudge.engines.ray.worker_pool import PooledWorker, WorkerPool
 from localjudge.errors import EngineError, LocalJudgeError, UsageError
 from localjudge.models.model import Model, model_path
-from localjudge.prompts.prompt import Prompt, until_stopped
+from localjudge.prompts.prompt import Prompt
 
 CHUNKS, BATCHES = 16, 3
 """Chunks that a worker may have at a time. A chunk is an eighth of the prompts that the engine has in flight,
@@ -122,26 +121,25 @@ class RayEngine:
         except BaseException:
             self.close()
             raise
-        self._about = self._pool.report
+        self.info = self._with_workers(self._pool.report.engine)
 
-    def describe(self) -> Mapping[str, Any]:
-        return {
-            **self._about["description"],
-            "ray": {
-                "version": ray.__version__,
-                "address": self._address,
-                "workers": list(self._place.workers),
-                "cpus_per_worker": self._place.cpus,
-                "gpus_per_worker": self._place.gpus,
-            },
-        }
-
-    def headline(self) -> str:
+    def _with_workers(self, engine: EngineInfo) -> EngineInfo:
+        """Return the info of a worker's engine, with the cluster and its workers."""
         fewest, most = self._place.workers
         bounds = str(most) if fewest == most else f"{fewest} to {most}"
-        return (
-            f"ray {ray.__version__} · {self._address} · {bounds} worker(s) of {self._place} · "
-            f"{self._about['headline']}"
+        where = f"ray {ray.__version__} · {self._address} · {bounds} worker(s) of {self._place}"
+        described = {
+            "version": ray.__version__,
+            "address": self._address,
+            "workers": [fewest, most],
+            "cpus_per_worker": self._place.cpus,
+            "gpus_per_worker": self._place.gpus,
+        }
+        return engine.model_copy(
+            update={
+                "details": {**engine.details, "ray": described},
+                "headline": f"{where} · {engine.headline}",
+            }
         )
 
     def statistics(self) -> Mapping[str, Any]:
@@ -151,38 +149,34 @@ class RayEngine:
             total.update({name: value for name, value in counted.items() if isinstance(value, int | float)})
         return {**total, "workers_lost": self._pool.lost}
 
-    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
-        chunks = self._chunks(prompts)
+    def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
+        waiting = self._chunks(prompts)
         try:
-            while self._fill(chunks):
+            while self._fill(waiting):
                 if answers := self._next_answers():
                     yield answers
         finally:  # the caller may have stopped early: chunks in flight must not return in the next run
             self._pool.abandon_chunks()
 
-    def _chunks(self, prompts: Iterable[Prompt]) -> Iterator[list[Prompt]]:
+    def _chunks(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Prompt]]:
         """Yield the prompts of each chunk.
 
         A chunk is a batch of the workers' engine, or an eighth of the prompts that the engine has in flight, so
         that it stays full while the last prompts of some chunks finish."""
-        about = self._about["description"]
-        if size := about.get("batch_size"):
+        if size := self.info.batch_size:
             for _, batch in batches(prompts, size, self._longest):
                 yield batch
-            return
-        waiting = until_stopped(prompts)
-        size = -(-about.get("max_num_seqs", 256) // 8)
-        while chunk := list(islice(waiting, size)):
-            yield chunk
+        else:
+            yield from chunks(prompts, -(-(self.info.max_num_seqs or 256) // 8))
 
-    def _fill(self, chunks: Iterator[list[Prompt]]) -> bool:
+    def _fill(self, waiting: Iterator[list[Prompt]]) -> bool:
         """Give the workers as many chunks as they can hold. Return whether any chunk is unanswered.
 
         If more chunks are left, start one more worker.
         """
-        capacity = BATCHES if "batch_size" in self._about["description"] else CHUNKS
+        capacity = BATCHES if self.info.batch_size else CHUNKS
         while True:
-            if not self._pool.has_waiting and (chunk := next(chunks, None)):
+            if not self._pool.has_waiting and (chunk := next(waiting, None)):
                 self._pool.put(chunk)
             if not self._pool.has_waiting:
                 return not self._pool.is_idle

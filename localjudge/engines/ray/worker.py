@@ -7,7 +7,6 @@ import re
 import threading
 import time
 import traceback
-from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -18,8 +17,9 @@ from typing import Any
 
 import ray
 
-from localjudge.engines.protocol import Completion, Decoding, Engine
-from localjudge.engines.selection import open_engine
+from localjudge.engines.protocol import Completion, Decoding, TableEngine
+from localjudge.engines.ray.worker_pool import WorkerReport
+from localjudge.engines.selection import engine_options, open_engine
 from localjudge.errors import EngineError, LocalJudgeError, ModelError
 from localjudge.models.model import Model
 from localjudge.prompts.prompt import Prompt
@@ -30,7 +30,8 @@ class RayWorkerSettings:
     """Settings that a worker receives.
 
     Attributes:
-        engine: the engine's name, its `options` and its `context`, as for `open_engine`.
+        engine: the engine's name and its `options`, as for `engine_options`.
+        context: the tokens of the longest prompt and its answer, if known.
         model: the path or id of the model on the worker's node, and the `digest` that it must have there.
         environment: variables of the driver, used if the node does not set them.
     """
@@ -79,27 +80,22 @@ class Worker:
         time.sleep(seconds)
         return f"node {ray.util.get_node_ip_address()}, process {os.getpid()}"
 
-    def open(self, settings: RayWorkerSettings) -> Mapping[str, Any]:
-        """Open the engine and return its description.
+    def open(self, settings: RayWorkerSettings) -> WorkerReport:
+        """Open the engine.
 
         Raises:
             UsageError, ModelError, EngineError: the engine cannot be opened.
         """
         try:
             self._engine = self._open(settings)
-            description = dict(self._engine.describe())
+            info = self._engine.info
             threading.Thread(
-                target=self._work, args=("batch_size" in description,), daemon=True, name="localjudge-engine"
+                target=self._work,
+                args=(info.batch_size is not None,),
+                daemon=True,
+                name="localjudge-engine",
             ).start()
-            return {
-                "description": description,
-                "headline": self._engine.headline(),
-                "decisive": {
-                    "engine": description["name"],
-                    "dtype": description["dtype"],
-                    "localjudge": version("localjudge"),
-                },
-            }
+            return WorkerReport(info, version("localjudge"))
         except BaseException as error:
             raise _explained(error) from None
 
@@ -122,18 +118,17 @@ class Worker:
         chunk.answered.result()
         return ChunkAnswers(chunk.completions, dict(self._engine.statistics()))
 
-    def _open(self, settings: RayWorkerSettings) -> Engine:
+    def _open(self, settings: RayWorkerSettings) -> TableEngine:
         for name, value in settings.environment.items():
             os.environ.setdefault(name, value)
+        options = engine_options(settings.engine, settings.options)
         model = Model.find(settings.model)
         if model.digest != settings.digest:
             raise ModelError(
                 f"model {model.name}: differs from the model where the run was started: its digest is "
                 f"{model.digest[:12]} at {model.path}, and {settings.digest[:12]} there"
             )
-        return open_engine(
-            settings.engine, model, settings.decoding, settings.options, context=settings.context
-        )
+        return open_engine(options, model, settings.decoding, context=settings.context)
 
     def _work(self, in_batches: bool) -> None:
         """Keep the engine busy. An engine that computes batches gets one chunk at a time: each chunk is a batch
@@ -141,9 +136,7 @@ class Worker:
         try:
             while True:
                 prompts = self._inbox.get()
-                for completions in self._engine.complete(
-                    prompts if in_batches else _Inflow(prompts, self._inbox)
-                ):
+                for completions in self._engine.complete(prompts if in_batches else self._arriving(prompts)):
                     for completion in completions:
                         self._hand_out(completion)
         except BaseException as error:
@@ -154,34 +147,23 @@ class Worker:
             for chunk in chunks.values():
                 chunk.answered.set_exception(self._broken)
 
+    def _arriving(self, prompts: list[Prompt]) -> Iterator[Prompt | None]:
+        """Yield these prompts and those that arrive later, and None whenever there are none, so that an engine
+        that asks at every step, such as vLLM, stays full across chunks."""
+        while True:
+            yield from prompts
+            try:
+                prompts = self._inbox.get_nowait()
+            except Empty:
+                prompts = []
+                yield None
+
     def _hand_out(self, completion: Completion) -> None:
         with self._lock:
             chunk, place = self._places.pop(completion.tag)
         chunk.completions.append(replace(completion, tag=chunk.prompts[place].tag))
         if len(chunk.completions) == len(chunk.prompts):
             chunk.answered.set_result(None)
-
-
-class _Inflow:
-    """The prompts that have arrived.
-
-    The iterator ends when there are none and continues when more arrive, so that an engine that asks at every
-    step, such as vLLM, stays full across chunks."""
-
-    def __init__(self, prompts: list[Prompt], inbox: SimpleQueue[list[Prompt]]) -> None:
-        self._prompts = deque(prompts)
-        self._inbox = inbox
-
-    def __iter__(self) -> Iterator[Prompt]:
-        return self
-
-    def __next__(self) -> Prompt:
-        while not self._prompts:
-            try:
-                self._prompts.extend(self._inbox.get_nowait())
-            except Empty:
-                raise StopIteration from None
-        return self._prompts.popleft()
 
 
 def _explained(error: BaseException) -> LocalJudgeError:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import EngineError, LocalJudgeError, ModelError, UsageError
 from localjudge.prompts.prompt import Prompt
 
@@ -27,6 +28,24 @@ MOST_DEATHS = 3
 _log = logging.getLogger("localjudge.ray")
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerReport:
+    """What a worker reports when its engine is ready.
+
+    Attributes:
+        engine: its engine.
+        localjudge: the version of localjudge on its node.
+    """
+
+    engine: EngineInfo
+    localjudge: str
+
+    @property
+    def decisive(self) -> dict[str, str]:
+        """The settings that all workers of a run must share."""
+        return {"engine": self.engine.name, "dtype": self.engine.dtype, "localjudge": self.localjudge}
+
+
 @dataclass(slots=True, eq=False)
 class PooledWorker:
     """One worker, from its start to its end. A replacement is a new `PooledWorker`.
@@ -35,7 +54,7 @@ class PooledWorker:
         actor: its Ray handle.
         where: its node and process; empty until the cluster has placed it.
         seen: the time of its last heartbeat.
-        report: the description of its engine; None until the engine is ready.
+        report: what it reported when its engine was ready; None until then.
         chunks: the numbers of its chunks.
         calls: the number of its calls in progress: its chunks, and abandoned chunks that it still computes.
     """
@@ -43,7 +62,7 @@ class PooledWorker:
     actor: Any
     where: str = ""
     seen: float = 0.0
-    report: Mapping[str, Any] | None = None
+    report: WorkerReport | None = None
     chunks: set[int] = field(default_factory=set)
     calls: int = 0
 
@@ -59,13 +78,13 @@ class WorkerPool:
 
     Attributes:
         workers: the workers that are not lost.
-        report: the first ready worker's description of its engine; None until then.
+        report: the report of the first ready worker; None until then.
         lost: the number of workers that were ready and are lost.
     """
 
     def __init__(self, wanted: int, log: Path | None, clock: Callable[[], float] = time.monotonic) -> None:
         self.workers: list[PooledWorker] = []
-        self.report: Mapping[str, Any] | None = None
+        self.report: WorkerReport | None = None
         self.lost = 0
         self._wanted = wanted
         self._log = log
@@ -149,18 +168,16 @@ class WorkerPool:
         """Return the workers without a heartbeat for too long."""
         return [worker for worker in self.placed if self._clock() - worker.seen > SILENCE]
 
-    def started(self, worker: PooledWorker, report: Mapping[str, Any]) -> None:
+    def started(self, worker: PooledWorker, report: WorkerReport) -> None:
         """Record that a worker's engine is ready.
 
         Raises:
             EngineError: it would judge differently from the first worker: its `decisive` settings differ.
         """
-        expected = (self.report or report)["decisive"]
-        if different := [name for name, value in expected.items() if report["decisive"][name] != value]:
+        found, expected = report.decisive, (self.report or report).decisive
+        if different := [name for name, value in expected.items() if found[name] != value]:
             raise EngineError(
-                "; ".join(
-                    f"{name}: {report['decisive'][name]}, but {expected[name]} elsewhere" for name in different
-                )
+                "; ".join(f"{name}: {found[name]}, but {expected[name]} elsewhere" for name in different)
             )
         self.report = self.report or report
         worker.report = report

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+from vllm import SamplingParams
 from vllm.exceptions import VLLMValidationError
 from vllm.inputs import TokensPrompt
 
 from localjudge.engines.protocol import Completion, completion
 from localjudge.prompts.prompt import Prompt
 
-if TYPE_CHECKING:
-    from localjudge.engines.vllm.vllm_engine import VllmEngine
-
 COLLECT = 64
 """Number of finished answers whose scores are fetched from the worker at a time."""
 
-
 _COLLECT_SECONDS = 1.0
+_REQUESTS = itertools.count()
+"""Numbers of requests; no two sessions share one."""
 
 
 @dataclass(slots=True)
@@ -38,13 +40,51 @@ class EngineDiedError(Exception):
     """The engine died."""
 
 
+class SessionEngine(Protocol):
+    """What a session needs from its engine.
+
+    Attributes:
+        llm: vLLM's `LLM`.
+        slots: the number of answers whose scores the workers can keep.
+    """
+
+    llm: Any
+    slots: int
+
+    @property
+    def in_flight(self) -> int:
+        """Limit of prompts in the engine."""
+        ...
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """The tokens that end an answer."""
+        ...
+
+    def check(self, prompt: Prompt) -> None:
+        """Raise ValueError if the engine cannot answer this prompt."""
+        ...
+
+    def sampling_params(self, request: InFlightRequest) -> SamplingParams:
+        """Return how vLLM decodes the answer."""
+        ...
+
+    def count(self, output: Any) -> None:
+        """Add a finished request of vLLM to the statistics."""
+        ...
+
+    def take_scores(self, slots: list[int]) -> NDArray[np.float64]:
+        """Return and clear the probabilities kept in these slots, (slots, *kept_shape)."""
+        ...
+
+
 class EngineSession:
     """One session of the engine: adds prompts as others finish, until none are left or the engine dies."""
 
-    def __init__(self, engine: VllmEngine, prompts: Iterator[Prompt]) -> None:
+    def __init__(self, engine: SessionEngine, prompts: Iterator[Prompt | None]) -> None:
         self._engine = engine
         self._prompts = prompts
-        self._free = deque(range(engine._slots))
+        self._free = deque(range(engine.slots))
         self._flights: dict[str, InFlightRequest] = {}
         self._finished: list[tuple[InFlightRequest, list[int]]] = []
         self.refused: list[Completion] = []
@@ -56,7 +96,7 @@ class EngineSession:
         Raises:
             EngineDiedError: the engine died; `abandoned` holds the prompts in flight.
         """
-        core = self._engine._engine
+        core = self._engine.llm.llm_engine
         try:
             self._fill()
             while self._flights or self.refused:
@@ -71,7 +111,7 @@ class EngineSession:
                     raise EngineDiedError(one_line(error)) from error
                 for output in outputs:
                     if output.finished:
-                        self._engine._count(output)
+                        self._engine.count(output)
                         tokens = list(output.outputs[0].token_ids)
                         self._finished.append((self._flights.pop(output.request_id), tokens))
                 late = time.monotonic() - self._collected > _COLLECT_SECONDS
@@ -89,20 +129,20 @@ class EngineSession:
         return [*(flight for flight, _ in self._finished), *self._flights.values()]
 
     def _fill(self) -> None:
-        core = self._engine._engine
+        core = self._engine.llm.llm_engine
         while len(self._flights) < self._engine.in_flight and self._free:
             prompt = next(self._prompts, None)
             if prompt is None:
                 return
             flight = InFlightRequest(prompt, self._free.popleft())
-            request = str(next(self._engine._requests))
+            request = str(next(_REQUESTS))
             self._flights[request] = flight
             try:
-                self._engine._check(prompt)
+                self._engine.check(prompt)
                 core.add_request(
                     request,
                     TokensPrompt(prompt_token_ids=prompt.tokens),
-                    self._engine._params(flight),
+                    self._engine.sampling_params(flight),
                 )
             except (ValueError, VLLMValidationError) as error:  # a refused prompt: the engine continues
                 del self._flights[request]
@@ -118,12 +158,12 @@ class EngineSession:
         finished = self._finished
         slots = [flight.slot for flight, _ in finished]
         try:
-            scores = self._engine._scores(slots)
+            scores = self._engine.take_scores(slots)
         except Exception as error:  # as above
             raise EngineDiedError(one_line(error)) from error
         self._free.extend(slots)
         self._finished = []
-        ends = self._engine._model.vocabulary.ends
+        ends = self._engine.ends
         return [
             completion(flight.prompt.tag, [token for token in tokens if token not in ends], kept)
             for (flight, tokens), kept in zip(finished, scores, strict=True)

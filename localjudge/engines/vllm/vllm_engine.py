@@ -8,9 +8,6 @@ prompt that kills the engine.
 from __future__ import annotations
 
 import atexit
-import itertools
-import json
-import os
 import tempfile
 import threading
 import time
@@ -30,8 +27,9 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
 
-from localjudge.engines.output import output_to
-from localjudge.engines.protocol import Completion, Decoding
+from localjudge.engines.engine_log import output_to
+from localjudge.engines.engine_options import VllmOptions, batch_invariance
+from localjudge.engines.protocol import Completion, Decoding, EngineInfo
 from localjudge.engines.vllm.score_collector import KEY, TableSettings
 from localjudge.engines.vllm.session import COLLECT, EngineDiedError, EngineSession, InFlightRequest, one_line
 from localjudge.errors import EngineError, ModelError, UsageError
@@ -49,17 +47,21 @@ class VllmEngine:
     Args:
         model: the model.
         decoding: how answers are decoded.
-        options: vLLM's own engine arguments, normalized; values as JSON, or as plain text.
+        options: vLLM's own engine arguments.
         context: the tokens of the longest prompt and its answer, if known: vLLM's `max_model_len` unless an
             option gives it.
         log: a file for vLLM's output; None does not redirect it.
+
+    Attributes:
+        llm: vLLM's `LLM`; another one after a restart.
+        slots: the number of answers whose scores the workers can keep.
     """
 
     def __init__(
         self,
         model: Model,
         decoding: Decoding,
-        options: Mapping[str, str],
+        options: VllmOptions,
         *,
         context: int | None = None,
         log: Path | None = None,
@@ -80,40 +82,42 @@ class VllmEngine:
             "disable_log_stats": False,
             "worker_extension_cls": "localjudge.engines.vllm.score_collector.ScoreCollector",
             **({"max_model_len": context} if context else {}),
-            **{name: _option_value(text) for name, text in options.items()},
+            **options.arguments,
         }
         if self._arguments.get("load_format") != "dummy":
             check_tensors(model)  # vLLM does not report tensors that it does not find
         with output_to(log):
-            self._llm = self._start()
+            self.llm = self._start()
         atexit.register(self.close)
-        self._requests = itertools.count()
         self._prompt_tokens = self._cached_tokens = self._preemptions = self._restarts = 0
 
-    def describe(self) -> Mapping[str, Any]:
-        config = self._engine.vllm_config
-        return {
-            "name": "vllm",
-            "versions": {name: version(name) for name in ("torch", "transformers")}
-            | {"vllm": vllm.__version__},
-            "device": config.device_config.device_type,
-            "dtype": str(config.model_config.dtype).removeprefix("torch."),
-            "runner": "V2" if self._uses_v2 else "V1",
-            "max_model_len": config.model_config.max_model_len,
-            "max_num_seqs": config.scheduler_config.max_num_seqs,
-            "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
-            "kv_cache_tokens": config.cache_config.kv_cache_size_tokens
-            if hasattr(config.cache_config, "kv_cache_size_tokens")
-            else None,
-            "batch_invariant": _is_batch_invariant(),
-        }
-
-    def headline(self) -> str:
-        about = self.describe()
-        return (
-            f"engine vllm {vllm.__version__} · {about['device']} · {about['dtype']} · "
-            f"runner {about['runner']} · KV cache {about['kv_cache_tokens']} tokens · "
-            f"up to {about['max_num_seqs']} rows at once · context {about['max_model_len']}"
+    @property
+    def info(self) -> EngineInfo:
+        config = self._config
+        device, dtype = config.device_config.device_type, str(config.model_config.dtype).removeprefix("torch.")
+        runner = "V2" if self._uses_v2 else "V1"
+        kv_cache_tokens = getattr(config.cache_config, "kv_cache_size_tokens", None)
+        context, most = config.model_config.max_model_len, config.scheduler_config.max_num_seqs
+        return EngineInfo(
+            name="vllm",
+            dtype=dtype,
+            device=device,
+            versions={name: version(name) for name in ("torch", "transformers")} | {"vllm": vllm.__version__},
+            applies_table=True,
+            context=context,
+            max_num_seqs=most,
+            batch_invariant=batch_invariance(  # NVIDIA, Hopper or later
+                supported=current_platform.is_cuda() and current_platform.has_device_capability(90)
+            ),
+            details={
+                "runner": runner,
+                "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
+                "kv_cache_tokens": kv_cache_tokens,
+            },
+            headline=(
+                f"engine vllm {vllm.__version__} · {device} · {dtype} · runner {runner} · "
+                f"KV cache {kv_cache_tokens} tokens · up to {most} rows at once · context {context}"
+            ),
         )
 
     def statistics(self) -> Mapping[str, Any]:
@@ -124,7 +128,7 @@ class VllmEngine:
             "engine_restarts": self._restarts,
         }
 
-    def complete(self, prompts: Iterable[Prompt]) -> Iterator[list[Completion]]:
+    def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
         waiting = until_stopped(prompts)
         suspects: deque[InFlightRequest] = deque()
         deaths = 0
@@ -163,14 +167,19 @@ class VllmEngine:
             self._restart()
 
     @property
-    def _engine(self) -> Any:
-        return self._llm.llm_engine
+    def _config(self) -> Any:
+        return self.llm.llm_engine.vllm_config
 
     @property
     def in_flight(self) -> int:
         """Limit of prompts in the engine: a few more than it works on, so that it never waits for prompts."""
-        most: int = self._engine.vllm_config.scheduler_config.max_num_seqs
+        most: int = self._config.scheduler_config.max_num_seqs
         return most + max(8, most // 4)
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """The tokens that end an answer."""
+        return self._model.vocabulary.ends
 
     def _start(self) -> Any:
         arguments = dict(self._arguments)
@@ -189,7 +198,7 @@ class VllmEngine:
             max_tokens=self._decoding.max_tokens,
             slots=2 * (most + max(8, most // 4)) + 2 * COLLECT,
         )
-        self._slots = settings.slots
+        self.slots = settings.slots
         self._decoding.table.save(Path(settings.table))
         runner = "v2_runner" if self._uses_v2 else "v1_runner"
         arguments["logits_processors"] = [f"localjudge.engines.vllm.{runner}:TableProcessor"]
@@ -207,50 +216,54 @@ class VllmEngine:
     def _restart(self) -> None:
         self._restarts += 1
         self.close()
-        del self._llm
+        del self.llm
         with output_to(self._log):
             try:
-                self._llm = self._start()
+                self.llm = self._start()
             except (ModelError, UsageError) as error:
                 raise EngineError(f"vLLM died and did not start again: {error}") from None
 
-    def _check(self, prompt: Prompt) -> None:
+    def check(self, prompt: Prompt) -> None:
         """Refuse a prompt whose answer vLLM would cut silently at the end of the context."""
-        context = self._engine.vllm_config.model_config.max_model_len
+        context = self._config.model_config.max_model_len
         if len(prompt.tokens) + self._decoding.max_tokens > context:
             raise ValueError(
                 f"a prompt of {len(prompt.tokens)} tokens and an answer of up to {self._decoding.max_tokens} "
                 f"do not fit the engine's context of {context}"
             )
 
-    def _params(self, flight: InFlightRequest) -> SamplingParams:
+    def sampling_params(self, request: InFlightRequest) -> SamplingParams:
+        """Return how vLLM decodes the answer."""
         decoding = self._decoding
-        config = self._engine.vllm_config
         # vLLM seeds each row separately; on a CPU it cannot do so with chunked prefill.
-        seeded = decoding.temperature > 0 and config.device_config.device_type != "cpu"
+        seeded = decoding.temperature > 0 and self._config.device_config.device_type != "cpu"
         return SamplingParams(
             temperature=decoding.temperature,
             top_p=decoding.top_p,
-            seed=flight.prompt.seed % 2**63 if seeded else None,
+            seed=request.prompt.seed % 2**63 if seeded else None,
             max_tokens=decoding.max_tokens,
             stop_token_ids=sorted(self._model.vocabulary.ends),
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
             skip_clone=True,
-            extra_args={KEY: flight.slot},
+            extra_args={KEY: request.slot},
         )
 
-    def _count(self, output: Any) -> None:
+    def count(self, output: Any) -> None:
+        """Add a finished request to the statistics."""
         self._prompt_tokens += len(output.prompt_token_ids)
         self._cached_tokens += output.num_cached_tokens or 0
         self._preemptions += getattr(output.metrics, "num_preemptions", 0) or 0
 
-    def _scores(self, slots: list[int]) -> NDArray[np.float64]:
-        """Return the probabilities kept in these slots, (slots, *kept_shape); NaN if no worker has them."""
+    def take_scores(self, slots: list[int]) -> NDArray[np.float64]:
+        """Return and clear the probabilities kept in these slots, (slots, *kept_shape).
+
+        A slot that no worker has kept is NaN.
+        """
         shape = (len(slots), *self._decoding.table.kept_shape)
         parts = [
             np.frombuffer(part, np.float64).reshape(shape)
-            for part in self._llm.collective_rpc("localjudge_take_scores", args=(slots,))
+            for part in self.llm.collective_rpc("localjudge_take_scores", args=(slots,))
         ]
         merged = parts[0].copy()
         for part in parts[1:]:
@@ -260,13 +273,7 @@ class VllmEngine:
     def close(self) -> None:
         """Shut the engine down."""
         with output_to(self._log), suppress(Exception):  # any error of a dead or partly built engine
-            self._engine.engine_core.shutdown()
-
-
-def _is_batch_invariant() -> bool:
-    """Return whether batch-invariant execution is requested and supported (NVIDIA, Hopper or later)."""
-    asked = os.environ.get("VLLM_BATCH_INVARIANT") == "1"
-    return asked and bool(current_platform.is_cuda() and current_platform.has_device_capability(90))
+            self.llm.llm_engine.engine_core.shutdown()
 
 
 def _guard(engine_core: Any) -> None:
@@ -283,11 +290,3 @@ def _guard(engine_core: Any) -> None:
                 result.set_exception(EngineDeadError())
 
     threading.Thread(target=watch, daemon=True, name="localjudge-guard").start()
-
-
-def _option_value(text: str) -> Any:
-    """Return an option parsed as JSON if it is JSON, otherwise as text."""
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text

@@ -1,4 +1,4 @@
-"""Redirect the output of an engine's libraries."""
+"""The log of an engine: a file for what its libraries print."""
 
 from __future__ import annotations
 

@@ -1,0 +1,135 @@
+"""The engines' own options, read without an engine's library and before a model is looked for."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from localjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    from localjudge.models.model import Model
+
+BATCH_INVARIANT = "VLLM_BATCH_INVARIANT"
+"""The environment variable that asks vLLM for results that do not depend on the batch."""
+
+
+def batch_invariance(*, supported: bool) -> bool | None:
+    """Return whether results do not depend on the batch; None if the environment does not ask for it."""
+    return supported if os.environ.get(BATCH_INVARIANT) == "1" else None
+
+
+@dataclass(frozen=True, slots=True)
+class TransformersOptions:
+    """The options of the transformers engine.
+
+    Attributes:
+        batch_size: prompts at a time; None for 16 on a CPU and 64 on a GPU.
+        device: the device of the model, such as `cpu` or `cuda:1`; None for the GPU if there is one.
+        dtype: the type of its weights; `auto` is the model's own.
+    """
+
+    batch_size: int | None
+    device: str | None
+    dtype: str
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read normalized options.
+
+        Raises:
+            UsageError: an option or its value is unknown.
+        """
+        if unknown := set(options) - {"batch_size", "device", "dtype"}:
+            raise UsageError(
+                f"--engine-arg {sorted(unknown)[0]}: the transformers engine knows batch_size, device and dtype"
+            )
+        device = options.get("device") or None
+        if device is not None:
+            import torch
+
+            try:
+                torch.device(device)
+            except RuntimeError:
+                raise UsageError(f"--engine-arg device={device}: give cpu, cuda, cuda:1 …") from None
+        try:
+            batch_size = int(options["batch_size"]) if "batch_size" in options else None
+        except ValueError:
+            raise UsageError(f"--engine-arg batch_size={options['batch_size']}: give a whole number") from None
+        if batch_size is not None and batch_size < 1:
+            raise UsageError(f"--engine-arg batch_size={batch_size}: give 1 or more")
+        dtype = options.get("dtype", "auto")
+        if dtype not in ("auto", "float32", "bfloat16", "float16"):
+            raise UsageError(f"--engine-arg dtype={dtype}: give auto, float32, bfloat16 or float16")
+        return cls(batch_size, device, dtype)
+
+    def context(self, model: Model) -> int | None:
+        """Return the most tokens of a prompt and its answer: the model's limit; None if it has none."""
+        return model.context
+
+
+@dataclass(frozen=True, slots=True)
+class VllmOptions:
+    """The options of the vLLM engine.
+
+    Attributes:
+        arguments: vLLM's own engine arguments.
+    """
+
+    arguments: Mapping[str, Any]
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read normalized options: values as JSON, or as plain text. vLLM itself refuses unknown ones."""
+        return cls({name: _json_or_text(text) for name, text in options.items()})
+
+    def context(self, model: Model) -> int | None:
+        """Return the most tokens of a prompt and its answer: the model's limit or `max_model_len`."""
+        asked = str(self.arguments.get("max_model_len", ""))
+        limits = (model.context, int(asked) if asked.isdecimal() else None)
+        return min((limit for limit in limits if limit), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class DryRunOptions:
+    """The options of a dry run.
+
+    Attributes:
+        rate: rows/s of the engine that the dry run represents; None if it is not given.
+        represented: the options of that engine. They only limit the context.
+    """
+
+    rate: float | None
+    represented: VllmOptions
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read normalized options.
+
+        Raises:
+            UsageError: the rate is not a positive number.
+        """
+        represented = VllmOptions.parse(options)
+        if "rate" not in options:
+            return cls(None, represented)
+        try:
+            rate = float(options["rate"])
+        except ValueError:
+            rate = 0.0
+        if not 0 < rate < float("inf"):
+            raise UsageError(f"--engine-arg rate={options['rate']}: give rows per second, above 0")
+        return cls(rate, represented)
+
+    def context(self, model: Model) -> int | None:
+        """Return the most tokens of a prompt and its answer on the represented engine."""
+        return self.represented.context(model)
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
