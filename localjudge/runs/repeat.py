@@ -1,4 +1,4 @@
-"""Judging a sample of a run again, in another order and batch size: which scores depend on that."""
+"""Judge a sample of a run again, in another order and batch size, and count the scores that change."""
 
 from __future__ import annotations
 
@@ -27,8 +27,15 @@ from localjudge.runs.run_manifest import read_manifest
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """What judging again came to: of `rows` judgements, how many changed, in each aspect and at all; and the
-    notices of the run."""
+    """The result of a repetition.
+
+    Attributes:
+        notices: the notices of the run.
+        rows: number of rows that were judged again.
+        changed: number of changed scores for each aspect.
+        changed_rows: number of rows with a changed score.
+        changed_rationales: number of rows with a changed rationale.
+    """
 
     notices: tuple[str, ...]
     rows: int
@@ -59,12 +66,13 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
     """Judge a sample of a run again.
 
     Args:
-        folder: the run directory. Its inputs and its model must still be where they were.
-        sample: how many judgements, at most.
-        seed: of the sample and of its order.
+        folder: the run directory. Its inputs and its model must still exist at the same paths.
+        sample: largest number of judgements.
+        seed: seed of the sample and of its order.
 
     Raises:
-        UsageError: the run, its model or its rows are not what they were.
+        UsageError: the rows cannot be read again, or none of them was judged in this run.
+        RunMismatchError: the settings of the judge differ from those of the run.
     """
     manifest = read_manifest(folder)
     start = manifest["starts"][-1]
@@ -91,14 +99,14 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
 
 
 def _judge(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> Judge:
-    """The judge of a run, with batches of about half the size."""
+    """Return the judge of a run, with batches of about half the size."""
     engine = start["engine"]
     size = "max_num_seqs" if engine["name"] == "vllm" else "batch_size"
     smaller = {size: str(max(1, engine[size] // 2 - 1)), "dtype": manifest["settings"]["dtype"]}
     was = JudgeConfig.of(**start["config"], rubric=manifest["rubric"])
     path = None if manifest["model"]["name"] == BUNDLED else manifest["model"]["path"]
     config = was.with_(model=path, engine=engine["name"], engine_args={**was.engine_args, **smaller})
-    return Judge(config, allow_changed_model=True)  # the run's own digest decides here
+    return Judge(config, allow_changed_model=True)  # `repeat` compares the digest of the model with the run's
 
 
 def _compare(
