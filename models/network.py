@@ -69,7 +69,7 @@ class JudgeNetwork(nn.Module):
 
     The embedding of a token is the sum of three vectors: one for its letters (`piece`), one for its form
     (`form`: with or without a space before it, with or without a capital) and one for the token alone (`own`).
-    What the network learns about a word therefore holds wherever the word stands.
+    Therefore, what the network learns about a word holds at every position of the word.
 
     Two linear heads predict, for each token of the candidate, whether the reference has its word and which
     corruption the token belongs to. They exist only in training: from the answers alone, a network of this size
