@@ -21,9 +21,9 @@ class EngineRun:
 
     Attributes:
         answers: the tokens of each answer, in the order of the prompts; None where a prompt has no answer.
-        seconds: from the first prompt to the last answer.
-        cached: prompt tokens that came from the prefix cache.
-        preemptions: how often a row was preempted and computed again.
+        seconds: time from the first prompt to the last answer.
+        cached: number of prompt tokens from the prefix cache.
+        preemptions: number of times that a row was preempted and computed again.
     """
 
     answers: list[list[int] | None]
@@ -37,7 +37,7 @@ class EngineRun:
 
     @property
     def speed(self) -> float:
-        """Output tokens per second."""
+        """Number of output tokens per second."""
         return self.tokens / self.seconds
 
 
@@ -47,7 +47,7 @@ class LocaljudgeEngine:
     Args:
         folder: the model.
         options: vLLM's engine arguments, as `--engine-arg` spells them.
-        limit: the most tokens of any answer.
+        limit: largest token limit of all answers.
         probabilities: whether the probabilities of the scores are kept.
     """
 
@@ -124,7 +124,7 @@ class VllmAlone:
         options: vLLM's engine arguments.
         backend: `xgrammar`, `outlines` or `guidance`; None for no constraint.
         in_flight: prompts in the engine at a time; None for a quarter more than it computes at once.
-        llm: an engine that exists already, instead of a new one from the options.
+        llm: an existing engine, instead of a new one from the options.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ def _serve(pipe: Any, log: Path, make: Callable[..., Any], args: Any, named: Any
             if served is not None:
                 served.close()
             os._exit(0)
-        except Exception:  # the parent raises it, whatever it is
+        except Exception:  # the parent process raises every error
             pipe.send((False, traceback.format_exc()))
             if served is None:
                 return

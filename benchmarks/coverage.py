@@ -2,11 +2,11 @@
 
     python benchmarks/coverage.py [--sets 1000]
 
-A score is a whole number from 1 to 5: a normal variable, the sum of an effect of the instruction, of the system
-and of chance, cut at four points. In the population `even` the five scores are about equally common; in `high`
-three of four are a 5, as strong models get for clarity; in `top` nine of ten. Intervals of means are compared
-with the percentile bootstrap and the normal interval, and prediction-powered ones with intervals from the
-labels alone.
+A score is a whole number from 1 to 5: a normal variable (the sum of an instruction effect, a system effect
+and noise) that is divided at four thresholds. In the population `even` the five scores have about equal
+frequencies; in `high` three of four scores are 5, as for the clarity of strong models; in `top` nine of ten
+scores are 5. Intervals of means are compared with the percentile bootstrap and the normal interval, and
+prediction-powered intervals with intervals from the labels only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scipy.stats import norm
 from localjudge.analysis.agreement import Comparison, agree
 from localjudge.analysis.labels import Labels, Marks
 from localjudge.analysis.ppi import prediction_powered
-from localjudge.analysis.resampling import Contributions, averages, draws, studentise
+from localjudge.analysis.resampling import Contributions, averages, bootstrap_weights, studentise
 from localjudge.analysis.scores import Scores
 
 CUTS = {
@@ -235,7 +235,9 @@ def _intervals(
         labels = studentise(alone, *ends, symmetric=ends[0] < 0, seed=seed)
         yield kind, "labels alone", labels.low, labels.high, truth
         return
-    drawn = np.concatenate([weights @ estimates.shares for weights in draws(len(estimates.shares), 1000, seed)])
+    drawn = np.concatenate(
+        [weights @ estimates.shares for weights in bootstrap_weights(len(estimates.shares), 1000, seed)]
+    )
     low, high = estimates.value + np.quantile(drawn, [0.025, 0.975], axis=0)
     low[np.isnan(error)] = np.nan
     yield kind, "percentile", low, high, truth

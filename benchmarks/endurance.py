@@ -1,4 +1,4 @@
-"""Runs that are killed, asked to stop, out of disk or started several times at once: do they end correctly?
+"""Endurance test of runs that are killed, stopped, out of disk space, or started several times at once.
 
     python benchmarks/endurance.py [--kills 100] [--rows 3000] [--takeovers 50] [--tmpfs]
 
@@ -35,7 +35,7 @@ from localjudge import Judge
 from localjudge.cli import main as localjudge_main
 
 LEASE = 0.5
-"""Seconds, for the takeovers."""
+"""Lease in seconds, for the takeovers."""
 RUBRIC = """
 name = "short"
 aspects = ["tact", "wit"]
@@ -120,13 +120,13 @@ class InterruptedJob:
         }  # fmt: skip
 
     def started_at_once(self, processes: int) -> dict[str, Any]:
-        """Start this many processes on one folder at once."""
+        """Start this many processes on one folder at the same time; return their outcomes."""
         out = self._folder / "started-at-once"
         codes = Counter(str(self._end(each)) for each in [self._start(out) for _ in range(processes)])
         return {"exit_codes": codes, "equal_to_the_unbroken": self._equal(out)}
 
     def taken_over(self, times: int) -> dict[str, Any]:
-        """Stop owners, start others on their runs, and let the first go on; what became of both."""
+        """Suspend owners, start others on their runs, and resume the first; return the outcomes of both."""
         ended: Counter[str] = Counter()
         equal = 0
         with_usual_lease = localjudge.runs.run_directory.RunDirectory

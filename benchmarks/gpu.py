@@ -1,4 +1,4 @@
-"""A judge of real size on a GPU, with dummy weights: the cost of the table, the distance to the GPU's limits.
+"""A judge of real size on a GPU, with dummy weights: the cost of the table, and the limits of the GPU.
 
     python benchmarks/gpu.py [--rows 1024] [--rounds 2] [--max-num-seqs 256]
     python benchmarks/gpu.py --shape tiny --device-check off --rows 16      # a test on a CPU
@@ -148,7 +148,7 @@ def measure(options: argparse.Namespace, folder: Path, peak: dict[str, float] | 
         for name, contender in contenders.items():
             runs[name].append(contender.run(prompts, work))
             if contender is ours:
-                # The others produce as many tokens a row as ours did: the answer, and the token that ends it.
+                # The others produce as many tokens for each row as ours, including the end token.
                 work = [min(len(answer or []) + 1, limit) for answer in runs[name][-1].answers]
             print(f"{name}: {runs[name][-1].seconds:.1f} s", flush=True)
 

@@ -2,11 +2,11 @@
 
     python benchmarks/markers.py TOKENIZER TOKENIZER … --templates templates.json --rows rows.jsonl …
 
-Tested is every added token of every tokenizer, special or not, in every field of a row, alone and inside a
-word, with every chat template and with none. Compared are localjudge, the whole tokenizer on the filled
-template, and the same with `split_special_tokens`, the tokenizers' own protection. For ordinary rows it counts
-the prompts that localjudge encodes differently from the whole tokenizer. If a TOKENIZER has no tokenizer.json,
-the tokens of its tokenizer_config.json are added to the first tokenizer that has one.
+The benchmark tests every added token of every tokenizer, special or not, in every field of a row, alone and
+inside a word, with every chat template and without one. It compares localjudge, the whole tokenizer on the
+filled template, and the same with `split_special_tokens`, which is the tokenizers' own protection. For ordinary
+rows it counts the prompts that localjudge encodes differently from the whole tokenizer. If a TOKENIZER has no
+tokenizer.json, the tokens of its tokenizer_config.json are added to the first tokenizer that has one.
 """
 
 from __future__ import annotations

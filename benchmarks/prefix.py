@@ -3,8 +3,8 @@
     python benchmarks/prefix.py rows.jsonl [more.jsonl] [--model DIR] [--cache-tokens 24576] [--block-size 32]
 
 The input has rows of several systems for the same instructions and references, one system after the other. The
-engine's cache is too small for all of them, as in a real sweep. The maximum is counted, not measured: every
-block of a prompt that an earlier prompt also begins with.
+engine's cache is too small for all of them, as in a real sweep. The maximum is not measured: it counts
+every block of a prompt that is also in the prefix of an earlier prompt.
 """
 
 from __future__ import annotations

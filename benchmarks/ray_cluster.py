@@ -2,9 +2,9 @@
 
     python benchmarks/ray_cluster.py [rows.jsonl ...] [--model DIR] [--workers 2] [--rows 200] [--rounds 2]
 
-Each worker has its own core, and so has the one process. All judge the same rows with the same engine, in
-turns. Next to rows per second, the table shows who used the CPU: the workers' engines, the driver (rows,
-prompts, judgements and its side of Ray), and Ray's other processes.
+Each worker has its own core, and so has the single process. They take turns and judge the same rows with the
+same engine. The table also shows the CPU time of the workers' engines, of the driver (rows, prompts, judgements
+and its part of Ray), and of Ray's other processes.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ class RowsRun:
     """One run over all rows.
 
     Attributes:
-        parsed: rows whose last answer parses.
-        first: rows whose first answer parses.
-        requested: answers that were requested.
+        parsed: number of rows whose last answer parses.
+        first: number of rows whose first answer parses.
+        requested: number of answers that were requested.
     """
 
     seconds: float
@@ -39,7 +39,7 @@ class RowsRun:
 
 
 class LocaljudgeRows:
-    """localjudge, from rows to judgements."""
+    """The whole path of localjudge, from rows to judgements."""
 
     def __init__(
         self, model: str | None, inputs: list[str], most: int, rationale: int, arguments: dict[str, Any]

@@ -26,21 +26,21 @@ from localjudge.system.cache import cache_folder
 
 
 class Judge:
-    """An open-weights model on this machine, judging by a rubric.
+    """A judge: an open-weights model on this machine, and a rubric.
 
         for outcome in Judge("path/to/model").score(rows):
             print(outcome.id, outcome.scores if outcome.status == "judged" else outcome.error)
 
     Args:
-        model: a model directory, the id of one in the local hub cache, or None for the small bundled model; or
-            one that has been found already; or a `JudgeConfig`, which has all settings.
-        cluster: a Ray cluster whose workers have such an engine each; None judges in this process.
-        allow_changed_model: judge by a model whose files are not those that it was verified with, too.
-        allow_download: fetch a model that is not on this machine. Otherwise nothing is ever fetched.
-        settings: the settings of a `JudgeConfig` by their names: `rubric`, `engine`, `temperature` …
+        model: a model directory, the id of a model in the local hub cache, or None for the small bundled model;
+            or a `Model`; or a `JudgeConfig`, which has all settings.
+        cluster: a Ray cluster, each of whose workers opens an engine; None opens the engine in this process.
+        allow_changed_model: accept a model whose files have changed since it was verified.
+        allow_download: download the model if it is not on this machine; otherwise nothing is downloaded.
+        settings: settings of a `JudgeConfig` by name: `rubric`, `engine`, `temperature` …
 
     Raises:
-        UsageError: what was asked for cannot be done, with the reason.
+        UsageError: the settings or the model cannot be used; the message gives the reason.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Judge:
 
     @cached_property
     def engine(self) -> TableEngine:
-        """The engine, with the model loaded at first use."""
+        """The engine; it loads the model at first use."""
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
         if self._cluster is None:
             return open_engine(self._engine_options, self.model, self.decoding, context=context, log=self._log)
@@ -134,14 +134,14 @@ class Judge:
         """Prepare the engine before its first use.
 
         Args:
-            longest: tokens of the longest prompt, if known: the engine's context can be fitted to it.
-            log: a file for what the engine's libraries print.
+            longest: length of the longest prompt in tokens, if known; the engine can limit its context to it.
+            log: a file for the output of the engine's libraries, if any.
         """
         self._longest, self._log = longest, log
 
     @cached_property
     def known_settings(self) -> dict[str, Any]:
-        """What decides a judgement besides the row, as far as it is known before the engine is there."""
+        """The settings that determine a judgement, without those that only the engine knows."""
         return {
             **self.config.decisive,
             "model": self.model.digest,
@@ -152,7 +152,7 @@ class Judge:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Everything that decides a judgement besides the row: what two runs must share to be one."""
+        """All settings that determine a judgement, besides the row; they must be equal to continue a run."""
         engine = self.engine.info
         return self.known_settings | {"engine": engine.name, "dtype": engine.dtype}
 
@@ -161,14 +161,14 @@ class Judge:
         return settings_digest(self.settings)
 
     def key(self, row: Row) -> str:
-        """A digest of everything that decides the judgement of this row, 32 hex digits."""
+        """Return the digest of the row and of all settings that determine its judgement, 32 hex digits."""
         return row_key(self._settings_digest, row.digest)
 
     def describe(self, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """What a stranger needs to repeat the run, besides the rows.
+        """Return the part of `run.json` that is needed to repeat the run, besides the rows.
 
         Args:
-            settings: those that are known; None loads the engine, to know them all.
+            settings: the settings to include; None includes all, and loads the engine.
         """
         return {
             "settings": self.settings if settings is None else settings,
@@ -187,26 +187,26 @@ class Judge:
 
     @property
     def notice(self) -> str | None:
-        """What a reader of its scores must know, if anything."""
+        """A warning to readers of the scores; None if there is none."""
         if self.config.engine == "dry-run":
             return "This is a dry run: no model was asked, and the scores mean nothing."
         return BUNDLED_NOTICE if self.model.is_bundled else None
 
     def score(self, rows: Iterable[Any]) -> Iterator[Outcome]:
-        """A judgement or a failure for each row, each exactly once, as they finish (not in order).
+        """Yield one judgement or failure for each row as soon as it is finished, not in the rows' order.
 
         Args:
-            rows: dicts or `Row`s, or a pandas or Polars DataFrame or an Arrow table. A missing value of a table
-                (NaN, NaT, null) is a missing reference, id or system.
+            rows: dicts or `Row`s, or a pandas or Polars DataFrame or an Arrow table. A missing value in a table
+                (NaN, NaT, null) means that the row has no reference, id or system.
 
         Raises:
-            UsageError: it is a single row, or nothing that holds rows.
+            UsageError: the argument is a single row, or not a collection of rows.
         """
         read = given_rows(rows)
         return (outcome for outcomes in self.outcomes(self.task_builder.tasks(read)) for outcome in outcomes)
 
     def outcomes(self, tasks: Iterable[Task | Failure]) -> Iterator[list[Outcome]]:
-        """What the tasks come to, in lists of those that finished together."""
+        """Yield the outcomes of the tasks, in lists of outcomes that finished together."""
         feed = TaskFeed(tasks, self.key)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):
@@ -230,7 +230,7 @@ class Judge:
             answer = self.rubric.parse(self._vocabulary.decode(tokens))
             cut = decoding.table.was_cut(tokens, decoding.limit, decoding.closing_margin)
         except (ValueError, LookupError) as error:
-            # The table rules this out. Should an engine not keep to the table, the row says so.
+            # The table excludes this case; an engine that does not apply the table is reported here.
             return Failure(**identity, error=f"{row.source}: the engine's answer is not whole: {error}")
         expected = probabilities = None
         if completion.probabilities is not None:

@@ -1,6 +1,6 @@
 """The tokenizer of the bundled judge.
 
-A word must have the same pieces wherever it stands, because the model compares words by their pieces. So the
+A word must have the same pieces at every position, because the model compares words by their pieces. So the
 vocabulary holds every piece of letters in four forms: plain, with a space before it, with a capital, and with
 both. All pieces have the same cost and a text is cut into as few pieces as possible (a unigram model over
 bytes).
@@ -77,8 +77,8 @@ def build_vocabulary(generator: TextGenerator, rubric: Rubric, letters: int, see
     """Build the tokenizer: pieces of letters in four forms, bytes, punctuation, digits, sections of the rubric.
 
     Args:
-        letters: about how many pieces of letters there are.
-        seed: decides the words that the pieces are chosen for.
+        letters: approximate number of pieces of letters.
+        seed: seed of the words from which the pieces are chosen.
     """
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
@@ -112,7 +112,7 @@ def build_vocabulary(generator: TextGenerator, rubric: Rubric, letters: int, see
         pieces.setdefault(byte, (number, 0))
         scores.setdefault(byte, -25.0)
         number += 1
-    # Where a word can be cut in two ways into the same number of pieces, the same way wins in every form.
+    # If a word has two segmentations with the same number of pieces, every form of the word uses the same one.
     ranked = [(piece, scores[piece] - 1e-4 * pieces[piece][0]) for piece in pieces]
     tokenizer = Tokenizer(models.Unigram(ranked, unk_id=None, byte_fallback=False))
     pattern = "|".join([*map(re.escape, sections), PRE_TOKENS])

@@ -81,7 +81,7 @@ class SyntheticRow:
 
 
 class RowGenerator:
-    """Generates rows: a reference, and a response with corruptions.
+    """A generator of rows: a reference, and a response with corruptions.
 
     Args:
         generator: the source of all text.

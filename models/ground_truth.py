@@ -83,7 +83,7 @@ class ScoredRow:
 
     @property
     def answer(self) -> str:
-        """The answer that the model learns to give: compact JSON, the rationale first."""
+        """Return the answer that the model learns to give: compact JSON, the rationale first."""
         scores = {aspect: str(self.scores[aspect]) for aspect in ASPECTS}
         return json.dumps(
             {"rationale": self.rationale, "scores": scores}, ensure_ascii=False, separators=(",", ":")

@@ -17,15 +17,16 @@ class TrainingSettings:
     """Sizes of the network, of the data and of the training.
 
     Attributes:
-        warmup_stages: (steps, words of the longest reference) of each stage of warm-up rows. stages: (steps,
-        sentences of the longest reference) of each stage after the warm-up. letter_pieces: pieces of lower-case
-        letters in the vocabulary. pool: rows that are generated and sorted by length at a time. batch_tokens:
-        the most tokens of a batch. peak_rate: the highest learning rate. It decays towards step `decay_horizon`
-        until step `decay_end`, stays
+        warmup_stages: (steps, words of the longest reference) of each stage of warm-up rows.
+        stages: (steps, sentences of the longest reference) of each stage after the warm-up.
+        letter_pieces: number of pieces of lower-case letters in the vocabulary.
+        pool: number of rows that are generated and sorted by length at a time.
+        batch_tokens: largest number of tokens in a batch.
+        peak_rate: largest learning rate. It decays towards step `decay_horizon` until step `decay_end`, stays
             constant, and decays to zero in the last `final_steps`.
         candidate_weight: weight of the loss on the candidate's tokens; the loss on the answer has weight 1.
         tag_weight: weight of the losses of both auxiliary heads.
-        checkpoint_every: steps between two checkpoints.
+        checkpoint_every: number of steps between two checkpoints.
     """
 
     warmup_stages: tuple[tuple[int, int], ...]
@@ -68,7 +69,7 @@ class JudgeNetwork(nn.Module):
 
     The embedding of a token is the sum of three vectors: one for its letters (`piece`), one for its form
     (`form`: with or without a space before it, with or without a capital) and one for the token alone (`own`).
-    What the network learns about a word therefore holds wherever the word stands.
+    Therefore, what the network learns about a word holds at every position of the word.
 
     Two linear heads predict, for each token of the candidate, whether the reference has its word and which
     corruption the token belongs to. They exist only in training: from the answers alone, a network of this size

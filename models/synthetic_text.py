@@ -84,7 +84,7 @@ class Subject:
 
 
 class TextGenerator:
-    """Generates synthetic text from the words and sentences of `words.toml`."""
+    """A generator of synthetic text from the words and sentences of `words.toml`."""
 
     def __init__(self) -> None:
         source = tomllib.loads(Path(__file__).with_name("words.toml").read_text("utf-8"))

@@ -44,9 +44,10 @@ class TrainingExample:
     """A prompt and its answer as token ids.
 
     Attributes:
-        ids: all token ids. candidate: the positions of the candidate's tokens. in_reference: for each token of
-        the candidate, 1 where the reference has a word that begins with the letters of
-            the word up to this token, else 0; NO_TAG outside words.
+        ids: all token ids.
+        candidate: the positions of the candidate's tokens.
+        in_reference: for each token of the candidate, 1 if the reference has a word that begins with the
+            letters of the word up to this token, else 0; NO_TAG outside words.
         kind: for each token of the candidate, the index in SEGMENT_KINDS of the segment that the token ends in.
         answer: the positions of the answer's tokens.
     """
@@ -59,7 +60,7 @@ class TrainingExample:
 
 
 class ExampleEncoder:
-    """Encodes rows as the engines do: the chat template's tokens around the content's text."""
+    """An encoder of rows that works as in the engines: the chat template's tokens around the content's text."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerFast, rubric: Rubric) -> None:
         self.rubric = rubric
@@ -79,7 +80,7 @@ class ExampleEncoder:
         self.warmup_begin = len(self.before) + len(self.text_only.encode(_before_reference(rubric)).ids)
 
     def example(self, scored: ScoredRow) -> TrainingExample:
-        """Encode a row; of a warm-up row only the reference, the candidate and the rationale."""
+        """Encode a row; for a warm-up row, encode only the reference, the candidate and the rationale."""
         row = scored.row
         text = self.rubric.text(
             Row.of(instruction=row.instruction, candidate=row.candidate, reference=row.reference)
@@ -125,11 +126,11 @@ def _before_reference(rubric: Rubric) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Training examples side by side, padded on the right.
+    """A batch of training examples, padded on the right.
 
     Attributes:
         ids: (rows, tokens).
-        row, place: (learned,), the positions of the tokens that are learned from: candidates and answers.
+        row, place: (learned,), the positions of the tokens that the loss includes: candidates and answers.
         answer: (learned,), whether the token belongs to an answer.
         in_reference, kind: (learned,), the tags of a candidate's token; NO_TAG for an answer's.
     """
@@ -155,7 +156,7 @@ def make_batch(examples: Sequence[TrainingExample]) -> Batch:
 
 
 def group_by_length(examples: Iterable[TrainingExample], tokens: int) -> list[list[TrainingExample]]:
-    """Group examples of similar length, at most `tokens` tokens a group with its padding."""
+    """Group examples of similar length; a group has at most `tokens` tokens, including its padding."""
     groups: list[list[TrainingExample]] = [[]]
     for example in sorted(examples, key=lambda example: len(example.ids)):
         if groups[-1] and (len(groups[-1]) + 1) * len(example.ids) > tokens:

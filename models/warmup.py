@@ -1,4 +1,4 @@
-"""Warm-up rows: compare a few single words before whole rows are trained on."""
+"""Warm-up rows: lists of single words, for the first steps of the training."""
 
 from __future__ import annotations
 

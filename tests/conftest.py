@@ -1,4 +1,4 @@
-"""What the tests share: a cache of their own, a small model of random weights, the program in this process."""
+"""Fixtures of all tests: a separate cache, a small model with random weights, `localjudge` in this process."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """No test reads or writes the user's cache, nor the network, nor crowds a busy machine."""
+    """Give the tests their own cache, switch off the network, and use one thread."""
     torch.set_num_threads(1)
-    disable_progress_bar()  # the program asks for that too, but before transformers is loaded
+    disable_progress_bar()  # the program also sets this, but before transformers is loaded
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("LOCALJUDGE_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -49,7 +49,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """Real tokenizers, chat templates and rows, where they lie beside the checkout."""
+    """Return the folder of real tokenizers, templates and rows next to the checkout, or skip the test."""
     folder = Path(__file__).parents[2] / "shared"
     if not (folder / "tokenizers").is_dir():
         pytest.skip("the shared tokenizers and data are not here")
@@ -63,14 +63,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def short_rubric(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A rubric whose prompts and answers are short; it refuses an empty candidate."""
+    """Return a rubric with short prompts and answers; it refuses an empty candidate."""
     file = tmp_path_factory.mktemp("rubric") / "short.toml"
     file.write_text(SHORT_RUBRIC)
     return file
 
 
 def random_model(folder: Path, seed: int = 0, context: int = 4096) -> Path:
-    """A Llama of random weights with a byte-level tokenizer and a chat template."""
+    """Return a Llama with random weights, a byte-level tokenizer and a chat template."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -106,7 +106,7 @@ def random_model(folder: Path, seed: int = 0, context: int = 4096) -> Path:
 
 
 def write_rows(file: Path, count: int, **columns: Any) -> Path:
-    """Rows that can be judged, `r0`, `r1` …, by two systems in turn."""
+    """Write valid rows with the ids `r0`, `r1` …; two systems alternate."""
     rows = (
         {
             "id": f"r{n}",
@@ -123,7 +123,7 @@ def write_rows(file: Path, count: int, **columns: Any) -> Path:
 
 
 def fake_package(folder: Path, name: str, *headers: str, version: str = "0.0.1") -> None:
-    """The metadata of an installed package, without the package."""
+    """Write the metadata of an installed package, without the package."""
     info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     info.mkdir(parents=True)
     text = "\n".join(["Metadata-Version: 2.4", f"Name: {name}", f"Version: {version}", *headers])
@@ -132,7 +132,7 @@ def fake_package(folder: Path, name: str, *headers: str, version: str = "0.0.1")
 
 @pytest.fixture
 def installed_as(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder whose modules and metadata come before what is really installed."""
+    """Return a folder whose modules and metadata take precedence over installed packages."""
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
@@ -151,7 +151,7 @@ Cli = Callable[..., Ended]
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Cli:
-    """The program `localjudge` in this process: what it printed, and its exit code."""
+    """Run the program `localjudge` in this process; return its output and its exit code."""
 
     def run(*args: object, stdin: bytes = b"") -> Ended:
         monkeypatch.setattr(sys, "argv", ["localjudge", *map(str, args)])

@@ -1,10 +1,10 @@
-"""The program `localjudge` whose engine gets only some prompts until the test allows more.
+"""Run `localjudge` with an engine that gets only some prompts until the test allows more.
 
     python held_program.py PROMPTS ARGUMENTS…
 
-A run reads all its rows before it begins, so the rows cannot be held back. Instead the engine is held: after
-PROMPTS prompts it waits until standard input is closed. A test that holds the other end knows that the run is
-in the middle.
+A run reads all rows before it starts, so the rows cannot be delayed. Instead the engine is delayed: after
+PROMPTS prompts it waits until standard input is closed. So the test that holds the other end knows that the run
+is not finished.
 """
 
 from __future__ import annotations

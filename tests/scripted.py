@@ -1,4 +1,4 @@
-"""A judge whose opinion is a function: what it answers goes through the table of a real vocabulary."""
+"""A judge whose scores come from a function; its answers pass through the token table of a real vocabulary."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from localjudge.engines.protocol import Completion, EngineInfo
 from localjudge.prompts.prompt import Prompt
 
 Opinion = Callable[[str, str, str, int, int], float]
-"""What an aspect's score should be, from 1 to 5: of a reference, a candidate, the aspect's name, its place in
-the answer, and how many prompts the engine has met before."""
+"""A function that returns the mean score of an aspect, 1 to 5, from the reference, the candidate, the aspect's
+name, its place in the answer, and the number of earlier prompts."""
 
 _PARTS = re.compile(
     r"## Refereence \n```\n(.*?)\n```\n \n## Candidate Response\n```\n(.*?)\n```\n\n# Eval", re.DOTALL
@@ -24,7 +24,7 @@ _PARTS = re.compile(
 
 
 class ScriptedEngine:
-    """Answers prompts of the default rubric by an opinion, which is the mean of its probabilities."""
+    """An engine for prompts of the default rubric; an opinion is the mean of its score probabilities."""
 
     info = EngineInfo(
         name="scripted",
@@ -59,7 +59,7 @@ class ScriptedEngine:
             yield [Completion(prompt.tag, self._tokens(scores), probabilities)]
 
     def _tokens(self, scores: tuple[int, ...]) -> tuple[int, ...]:
-        """The tokens of an answer, each the longest that the table allows there."""
+        """Return the tokens of an answer; each is the longest token that the table allows at its place."""
         if scores not in self._answers:
             given = ",".join(
                 f'"{key}":"{score}"'
@@ -92,7 +92,7 @@ class ScriptedEngine:
 
 
 def scripted_judge(model: Path, opinion: Opinion) -> Callable[[Rubric], Judge]:
-    """What makes a judge of this opinion, by a rubric."""
+    """Return a function that creates a judge with this opinion from a rubric."""
 
     def make(rubric: Rubric) -> Judge:
         judge = Judge(model, rubric=rubric, max_rationale_tokens=8)

@@ -1,7 +1,7 @@
 """Small tokenizers of each family that open-weights models use, and chat templates in the style of each.
 
-They are trained in a moment on the text below. Real tokenizers can stand beside the checkout, in
-`../shared/tokenizers/NAME/tokenizer.json`; tests that take a `tokenizer_name` run on those too.
+They are trained quickly on the text below. Real tokenizers can be placed next to the checkout, in
+`../shared/tokenizers/NAME/tokenizer.json`; tests with a `tokenizer_name` parameter also run on these.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ The user asks a question and the system answers. <table> and [brackets] are text
 \tTabs, naïve façades, Zoë's café, 是的。好的。 नमस्ते مرحبا and 🙂 are text like any other.
 """
 PIECES = 700
-# The split of GPT-4's tokenizer, which Qwen and Llama 3 follow.
+# The pre-tokenization pattern of GPT-4's tokenizer; those of Qwen and Llama 3 are similar.
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -59,7 +59,7 @@ CHAT_TEMPLATES = {
 
 
 def byte_level_bpe() -> Tokenizer:
-    """Byte-level BPE as Qwen and Llama 3 have it: a token to begin with, and added tokens, special and not."""
+    """Return byte-level BPE as in Qwen and Llama 3: a start token, and added tokens, special and not."""
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -79,7 +79,7 @@ def byte_level_bpe() -> Tokenizer:
 
 
 def byte_level_bpe_by_parts() -> Tokenizer:
-    """Byte-level BPE as Falcon has it: punctuation, words and single digits are split one after the other."""
+    """Return byte-level BPE as in Falcon, whose pre-tokenizers split punctuation, words and single digits."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -95,7 +95,7 @@ def byte_level_bpe_by_parts() -> Tokenizer:
 
 
 def sentencepiece_bpe() -> Tokenizer:
-    """BPE over characters that falls back to bytes, as Llama 2 and Phi-3 have it: `▁` stands for a space."""
+    """Return BPE over characters with byte fallback, as in Llama 2 and Phi-3; `▁` represents a space."""
     specials = ["<unk>", "<s>", "</s>"]
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
@@ -108,9 +108,9 @@ def sentencepiece_bpe() -> Tokenizer:
         initial_alphabet=["▁"],
         show_progress=False,
     )
-    # Merges do not cross a space, so the text is trained on word by word.
+    # Merges do not cross a space, so the training text is split into words.
     tokenizer.train_from_iterator(re.findall(r" ?\S+|\s", TEXT), trainer)
-    # Bytes are pieces of the model; the trainer has made them special tokens too.
+    # Bytes are pieces of the model; the trainer also declares them as special tokens, which is removed here.
     layout = json.loads(tokenizer.to_str())
     layout["added_tokens"] = [each for each in layout["added_tokens"] if each["content"] in specials]
     tokenizer = Tokenizer.from_str(json.dumps(layout))
@@ -121,7 +121,7 @@ def sentencepiece_bpe() -> Tokenizer:
 
 
 def unigram() -> Tokenizer:
-    """A unigram model with bytes to fall back to, as T5 and ALBERT have it, and with `▁` for a space."""
+    """Return a unigram model with byte fallback, as in T5 and ALBERT; `▁` represents a space."""
     pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     trained = Tokenizer(models.Unigram())
     trained.pre_tokenizer = pre_tokenizer
@@ -158,17 +158,17 @@ TOKENIZER_NAMES = [
         for name in REAL
     ),
 ]
-"""Parameters of tests that take the name of a tokenizer: the small ones, and the real ones where they are."""
+"""Parameters for tests with a tokenizer name: the small tokenizers, and the real ones if they exist."""
 
 
 @cache
 def _written(name: str) -> str:
-    """The tokenizer.json of a small tokenizer, trained once."""
+    """Return the tokenizer.json of a small tokenizer, which is trained once."""
     return str(SMALL[name]().to_str())
 
 
 def tokenizer_file(name: str, folder: Path) -> Path:
-    """The tokenizer.json of a real tokenizer, or of a small one, which is written into the folder."""
+    """Return the tokenizer.json of a real tokenizer, or of a small one, which is written to the folder."""
     if name in SMALL:
         file = folder / "tokenizer.json"
         file.write_text(_written(name), encoding="utf-8")
@@ -177,7 +177,7 @@ def tokenizer_file(name: str, folder: Path) -> Path:
 
 
 def tokenizer_with(name: str, template: str | None) -> Any:
-    """A tokenizer with a chat template whose markers are special tokens, as in the model that it belongs to."""
+    """Return a tokenizer with a chat template; the markers of the template are special tokens."""
     if name in SMALL:
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(_written(name)))
     else:

@@ -1,4 +1,4 @@
-"""An answer's fields: its schema, its text and its reader say the same."""
+"""Tests of the fields of an answer: schema, text and parser agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LAYOUT = AnswerLayout(
 
 
 def written(values: dict[str, str]) -> str:
-    """The answer with these values, spelled from the layout's parts."""
+    """Return the text of an answer with these values, written from the parts of the layout."""
     return "".join(part if isinstance(part, str) else values[part.name] for part in LAYOUT.parts)
 
 

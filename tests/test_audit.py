@@ -1,4 +1,4 @@
-"""Audits: each bias of a scripted judge is found, and a judge without any is cleared."""
+"""Tests of audits: each bias of a scripted judge is found, and a judge without bias passes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLACES = ("Bergen", "Quito", "Nairobi", "Osaka", "Leeds", "Tromso", "Lima", "Per
 
 
 def recalled(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
-    """The perfect judge: how much of the reference the candidate has, in its order. Nothing else moves it."""
+    """The opinion of a perfect judge: the share of the reference that the candidate has, in the same order."""
     wanted, given = reference.split(), candidate.split()
     blocks = SequenceMatcher(None, wanted, given, autojunk=False).get_matching_blocks()
     return 1 + 4 * sum(block.size for block in blocks) / max(1, len(wanted))
@@ -45,22 +45,22 @@ def copies_answers(reference: str, candidate: str, aspect: str, place: int, met:
 
 
 def tires(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
-    """Later aspects of an answer get less."""
+    """The opinion of a judge that gives lower scores to later aspects of an answer."""
     return recalled(reference, candidate, aspect, place, met) - 0.6 * place
 
 
 def drifts(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
-    """What came before decides."""
+    """The opinion of a judge whose scores depend on the number of earlier prompts."""
     return recalled(reference, candidate, aspect, place, met) + met % 5 - 2
 
 
 def is_content(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
-    """It sees nothing."""
+    """The opinion of a judge that ignores its input."""
     return 4
 
 
 def make_rows(file: Path, count: int = 8) -> Path:
-    """Answers with three sentences of the seven of their reference, each with a number and a name."""
+    """Write rows whose candidates have three of the seven sentences of their references."""
     random = Random(1)
     with file.open("w") as stream:
         for number in range(count):
@@ -219,10 +219,10 @@ def test_a_name_is_put_in_where_there_is_no_number() -> None:
         (
             "reference",
             Row.of(instruction="A?", candidate="B.", reference="B."),
-            "the candidate is its reference",
+            "the candidate is equal to the reference",
         ),
         ("swapped", Row.of(instruction="A?", candidate="B."), "no reference"),
-        ("empty", Row.of(instruction="A?", candidate=""), "the candidate is empty already"),
+        ("empty", Row.of(instruction="A?", candidate=""), "the candidate is already empty"),
         ("half", Row.of(instruction="A?", candidate="Too short."), "fewer than 8 words"),
         ("padded", Row.of(instruction="A?", candidate=""), "the candidate is empty"),
         ("shuffled", Row.of(instruction="A?", candidate="Yes. Yes. Yes."), "fewer than 3 sentences"),

@@ -1,4 +1,4 @@
-"""A model directory that cannot judge as it should: `score` refuses it with one line, and judges no row."""
+"""Tests of broken model directories: `score` refuses each with one line, and judges no row."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INDEX = "model.safetensors.index.json"
 
 @pytest.fixture
 def folder(model: Path, tmp_path: Path) -> Path:
-    """A copy of a sound model, to be damaged."""
+    """Return a copy of an intact model, for the test to damage."""
     return Path(shutil.copytree(model, tmp_path / "model"))
 
 
@@ -210,12 +210,12 @@ def test_what_transformers_saves_is_whole_and_with_one_tensor_less_it_is_not(tmp
 
 
 def saved(config: PreTrainedConfig, folder: Path) -> Path:
-    """A model of this configuration, without a tokenizer."""
+    """Write a model with this configuration, without a tokenizer."""
     AutoModelForCausalLM.from_config(config).save_pretrained(folder)
     return folder
 
 
-# How methods of quantization store a layer: what stands in the place of `weight`.
+# The tensors with which each quantization method replaces `weight` in a layer.
 PACKED = {
     "gptq": ("qweight", "qzeros", "scales", "g_idx"),
     "awq": ("qweight", "qzeros", "scales"),

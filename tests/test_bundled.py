@@ -1,4 +1,4 @@
-"""The synthetic rows are scored truly, the training script works, and the judge that ships compares."""
+"""Tests of the bundled judge: the scores of synthetic rows, the training script, and its judgements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from synthetic_text import WORD, Segment, TextGenerator  # noqa: E402
 from train_bundled import QUICK, Training  # noqa: E402
 from training_examples import ExampleEncoder  # noqa: E402
 
-# Which measures each corruption can raise. A truncated response also omits facts.
+# The measures that each corruption can increase. A truncated response also omits facts.
 RAISES = {
     "omitted": {"missing"},
     "swapped": {"changed"},

@@ -1,4 +1,4 @@
-"""The command line: its exit codes, one clear line for each mistake, and nothing that steers a terminal."""
+"""Tests of the command line: exit codes, one clear line for each mistake, and no terminal control sequences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def finished(cli: Cli, tmp_path: Path, flags: list[str]) -> Path:
-    """A run with a failure, whose words would steer a terminal if they could."""
+    """Return a run with a failure; its texts contain terminal control sequences."""
     file = write_rows(tmp_path / "hostile.jsonl", 2, system=f"[/b]{ESCAPE}{OVERRIDE}")
     bad = [{"id": f"bad{ESCAPE}", "instruction": "a", f"odd{ESCAPE}": 1}, {"id": "r2", "instruction": "a"}]
     with file.open("a") as stream:
@@ -108,8 +108,8 @@ def test_a_disk_that_is_or_becomes_full_ends_with_one_line(
     assert "Traceback" not in end.stderr
 
 
-# What is typed after `localjudge`, a part of what it prints on stderr, and the exit code. ROWS, OUT, MODEL and
-# RUBRIC stand for things that are right; the files are made below.
+# The arguments of `localjudge`, a part of its output on stderr, and its exit code. ROWS, OUT, MODEL and
+# RUBRIC are replaced by valid paths; the files are created below.
 WRONG: dict[str, tuple[str, str]] = {
     "no such command": ("judge", "No such command 'judge'"),
     "no input": ("score --out OUT", "Missing argument"),
@@ -206,7 +206,7 @@ def test_each_wrong_use_ends_with_2_and_one_clear_line(
     assert not Path("out").exists(), "a start that fails leaves nothing behind"
 
 
-# What is wrong besides the model, which is not there either, and a part of what is printed. HELD holds a run.
+# An error besides the missing model, and a part of the message. HELD is a folder that contains a run.
 WRONG_BEFORE_THE_MODEL = {
     "--temperature -1": "--temperature -1.0: give 0 or more",
     "--max-rationale-tokens 0": "--max-rationale-tokens 0: the smallest that works is 1",
@@ -260,7 +260,7 @@ def test_a_different_setting_in_the_same_folder_ends_with_2_and_names_it(
 
 
 def commands(group: Any, *path: str) -> dict[tuple[str, ...], Any]:
-    """Every command and every group of commands, by what is typed for it."""
+    """Return all commands and groups of commands, by their names on the command line."""
     found = {path: group}
     for name, command in getattr(group, "commands", {}).items():
         found |= commands(command, *path, name)

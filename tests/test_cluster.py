@@ -1,4 +1,4 @@
-"""What the flags of a cluster say."""
+"""Tests of the flags of a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rule as tensor operations is the rule as it reads."""
+"""Tests of constrained decoding: the tensor operations agree with the definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pyproject.toml asks for is what the code imports: nothing undeclared, and nothing that nobody uses."""
+"""Tests of dependencies: pyproject.toml declares every package that the code imports, and no other."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-# The module of a distribution, where it has another name.
+# The module of each distribution whose name differs from its module's.
 MODULES = {
     "inspect-ai": "inspect_ai",
     "outlines-core": "outlines_core",
     "scikit-learn": "sklearn",
     "vl-convert-python": "vl_convert",
 }
-# Run, not imported: the check of types and the check of form.
+# Programs that are run and not imported: the type checker and the linter.
 TOOLS = {"mypy", "ruff"}
-# Imported by transformers, when it loads a tokenizer that is a tokenizer.model alone.
+# Imported by transformers if a tokenizer consists only of a tokenizer.model.
 FOR_TRANSFORMERS = {"protobuf", "sentencepiece"}
-# Imported, but brought by another that is declared and that must agree with its version.
+# Imported, but installed by a declared package that requires a matching version.
 BROUGHT = {
     "huggingface_hub": "transformers",
     "mistral_common": "vllm",
@@ -45,7 +45,7 @@ NEEDED = modules(PROJECT["dependencies"])
 
 
 def imported(*folders: str) -> set[str]:
-    """The third-party modules that a folder's code imports, anywhere in it."""
+    """Return the third-party modules that the code in a folder imports."""
     files = [file for folder in folders for file in (ROOT / folder).rglob("*.py")]
     assert files
     found: set[str] = set()

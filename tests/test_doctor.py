@@ -1,4 +1,4 @@
-"""`doctor`: all green where a run would start, and each red line, provoked."""
+"""Tests of `doctor`: green if a run would start, and every possible red line."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ GIB = 2**30
 
 
 def lines(end: Ended, state: str) -> list[str]:
-    """Of the checks that came to this, the name and what was said."""
+    """Return the name and the message of each check with this result."""
     return [" ".join(line.split()[2:]) for line in end.out.splitlines() if line.split()[1] == state]
 
 
 def program(path: Path, *args: str, **environment: str) -> Ended:
-    """The program in a process of its own, which finds modules in this folder first."""
+    """Run `doctor` in a separate process that finds the modules of this folder first."""
     root = str(Path(packages.__file__).parents[2])
     end = subprocess.run(
         [sys.executable, "-m", "localjudge", "doctor", *args],
@@ -45,7 +45,7 @@ def program(path: Path, *args: str, **environment: str) -> Ended:
 
 @pytest.fixture
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that says what a driver of 2023 with a GPU would."""
+    """Put an `nvidia-smi` on the path that prints the output of a driver of 2023 with a GPU."""
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "nvidia-smi").write_text(
@@ -205,7 +205,7 @@ def test_what_driver_and_torch_say_of_gpus_decides() -> None:
         (Gpus(), "transformers", "ok"),
         (Gpus("580.1", "13.0", driver.named, "13.0", (card,)), "vllm", "ok"),
         (Gpus("580.1", "13.1", driver.named, "13.0", (card,)), "vllm", "ok"),
-        (Gpus("570.1", "12.8", driver.named, "12.9", (card,)), "vllm", "ok"),  # the same major version will do
+        (Gpus("570.1", "12.8", driver.named, "12.9", (card,)), "vllm", "ok"),  # equal major version
         (Gpus("580.1", "13.0", driver.named, "13.0", (("H100", 9 * GIB, 80 * GIB),)), "vllm", "note"),
         (driver, "transformers", "wrong"),  # a GPU that torch cannot use
         (Gpus("575.1", "12.9", driver.named, "13.0", (card,)), "transformers", "wrong"),
@@ -351,7 +351,7 @@ def test_a_model_larger_than_the_memory_here_is_red(cli: Cli, tmp_path: Path, mo
     content = (folder / "model.safetensors").read_bytes()
     length = int.from_bytes(content[:8], "little")
     header, held = json.loads(content[8 : 8 + length]), len(content) - 8 - length
-    header["model.layers.0.self_attn.rotary_emb.inv_freq"] = {  # which every loader leaves out
+    header["model.layers.0.self_attn.rotary_emb.inv_freq"] = {  # a file that every loader ignores
         "dtype": "U8",
         "shape": [size],
         "data_offsets": [held, held + size],
@@ -359,7 +359,7 @@ def test_a_model_larger_than_the_memory_here_is_red(cli: Cli, tmp_path: Path, mo
     longer = json.dumps(header).encode()
     with (folder / "model.safetensors").open("wb") as stream:
         stream.write(len(longer).to_bytes(8, "little") + longer + content[8 + length :])
-        stream.truncate(8 + len(longer) + held + size)  # a file of holes, which take no room
+        stream.truncate(8 + len(longer) + held + size)  # a sparse file, which uses no disk space
     end = cli("doctor", "--model", folder)
     (said,) = lines(end, "wrong")
     assert (end.code, said.startswith("fit no: ")) == (1, True), said

@@ -1,4 +1,4 @@
-"""Dry runs: the whole path but for the model, and what the real one will take."""
+"""Tests of dry runs: all steps except the model, and the estimated cost of the real run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results on the disk: whole or not at all, in the order that survives a power cut."""
+"""Tests of writing to the disk: completely or not at all, in an order that survives a power failure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Event = tuple[str, Path, tuple[int, ...]]
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
-    """What is flushed and renamed, in order: the call, the path, and how the file was then."""
+    """Record flushes and renames in order: the call, the path, and the state of the file at that time."""
     seen: list[Event] = []
     fsync, replace = os.fsync, os.replace
 
@@ -38,13 +38,13 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[Event]:
 
 
 def _state(found: os.stat_result) -> tuple[int, ...]:
-    """A file's identity and the last write to it; of a folder, which changes as it is filled, the identity."""
+    """Return the identity of a file and the time of its last write; only the identity of a folder."""
     written = () if stat.S_ISDIR(found.st_mode) else (found.st_size, found.st_mtime_ns)
     return found.st_dev, found.st_ino, *written
 
 
 def assert_durable(target: Path, events: list[Event]) -> None:
-    """Written, flushed, renamed, and its folder flushed, in this order; so is all that is in a folder."""
+    """Assert this order: a file, or all files of a folder, flushed; the target renamed; its folder flushed."""
     target = target.resolve()
     renames = [place for place, (call, path, _) in enumerate(events) if (call, path) == ("rename", target)]
     assert renames, f"{target}: not renamed into place"

@@ -1,4 +1,4 @@
-"""Runs in other tools' forms: every row, typed, and safe to open."""
+"""Tests of exports to the formats of other tools: every row, with types, and safe to open."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from localjudge.runs.reader import read_lines, read_notices
 
 @pytest.fixture
 def run(cli: Cli, tmp_path: Path, model: Path, short_rubric: Path) -> Path:
-    """Six rows of two systems on three questions, one of which could not be judged."""
+    """Return a run of six rows by two systems on three questions; one row could not be judged."""
     rows = write_rows(tmp_path / "a.jsonl", 5, note="=1+1")
     lines = [json.loads(line) for line in rows.read_text().splitlines()]
     for place, line in enumerate(lines):

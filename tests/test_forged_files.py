@@ -1,4 +1,4 @@
-"""Files that were edited or made to mislead decide nothing: each is refused in one line."""
+"""Tests of manipulated files: each is refused with one line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from localjudge.runs.reader import read_notices
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, model: Path, short_rubric: Path) -> Path:
-    """The run of a model of random weights, beside its rows."""
+    """Return a run of a model with random weights, next to its rows."""
     folder = tmp_path_factory.mktemp("made")
     rows = write_rows(folder / "rows.jsonl", 6)
     judge = Judge(model, rubric=short_rubric, max_rationale_tokens=2)
@@ -53,7 +53,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, model: Path, short_rubric: Pa
 
 @pytest.fixture
 def run(made: Path, tmp_path: Path) -> Path:
-    """A copy of that run, to be changed."""
+    """Return a copy of this run, for the test to change."""
     folder = tmp_path / "run"
     folder.mkdir()
     for file in (made / "run").glob("*.json*"):

@@ -1,4 +1,4 @@
-"""Formats: no line is lost, no row decides how much memory is taken, and every table is understood."""
+"""Tests of formats: no line is lost, memory is limited for rows of any size, every kind of table is read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because."}
 
 
 def write_records(file: Path, records: list[dict[str, str]]) -> Path:
-    """The records in the format that the file's name says."""
+    """Write the records in the format of the file's suffix."""
     plain = file.name.removesuffix(".gz")
     if plain.endswith(".parquet"):
         pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), file)
@@ -127,7 +127,7 @@ def test_a_limit_changes_no_record_but_those_above_it(text: str, most_bytes: int
     whole, limited = dict(records_of(data)), dict(records_of(data, most_bytes))
     for number, record in whole.items():
         assert limited[number] == record or str(limited[number]).startswith("the row is larger than")
-    # Blank lines count beyond the limit, in a record that then turns out to be unreadable.
+    # Blank lines beyond the size limit count if the record turns out to be unreadable.
     assert all(
         str(limited[number]).startswith("part of the record") for number in limited.keys() - whole.keys()
     )

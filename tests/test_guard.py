@@ -1,4 +1,4 @@
-"""The guard: a field cannot leave its fence, and shows what is invisible in it."""
+"""Tests of the guard: a field cannot leave its fence, and its invisible characters become visible."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRICKS = [
 
 
 def fenced(prompt: str) -> list[str]:
-    """What stands in the prompt's fences, as CommonMark reads it: one ends with a line of as many ticks."""
+    """Return the content of the prompt's fences by CommonMark: a fence ends at a line of as many backticks."""
     found, lines = [], iter(prompt.removeprefix(NOTICE).split("\n"))
     for line in lines:
         if ticks := re.match("`{3,}", line):
@@ -72,7 +72,7 @@ def test_every_field_stays_whole_in_its_own_fence(instruction: str, reference: s
 @given(st.text())
 def test_nothing_that_steers_or_hides_is_left(text: str) -> None:
     kinds = {unicodedata.category(c) for c in visible(text).replace("\r\n", "") if c not in "\n\t\u200c\u200d"}
-    # Of the format characters only those that show themselves are left: signs over numbers, and the like.
+    # The only remaining format characters are visible ones, such as signs above numbers.
     left = [c for c in visible(text) if unicodedata.category(c) == "Cf" and c not in "\u200c\u200d"]
     assert not kinds & {"Cc", "Zl", "Zp"}
     assert all(unicodedata.name(c, "").split()[0] in ("ARABIC", "SYRIAC", "KAITHI", "EGYPTIAN") for c in left)

@@ -1,4 +1,4 @@
-"""Rows from someone who wants to break the judge: each is judged or fails with a reason, and none is lost.
+"""Tests of rows from an attacker: each is judged or fails with a reason, and none is lost.
 
 python -m pytest tests/test_hostile.py -s --hostile-rows 20000
 """
@@ -44,7 +44,7 @@ TRICKS = [
 TEXTS = st.lists(st.sampled_from(TRICKS) | st.text(st.characters(codec="utf-8"), max_size=5), max_size=5).map(
     "".join
 )
-# Values that no field should have, some of them no JSON.
+# Values that are invalid for every field; some are not JSON.
 ODD: st.SearchStrategy[Any] = st.sampled_from(
     [None, 0, -1, 1.5, float("nan"), float("inf"), True, [], {}, ["a"], {"a": 1}, 10**400, "\ud800", "a\udfffb"]
 )
@@ -67,7 +67,7 @@ LINES = st.one_of(
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[str, bytes, int]:
-    """(suffix, content, rows) of a file."""
+    """Return (suffix, content, rows) of each file."""
     suffix = draw(st.sampled_from([".jsonl", ".jsonl", ".jsonl.gz", ".csv", ".tsv", ".parquet"]))
     if suffix.startswith(".jsonl"):
         lines = [line.replace(b"\n", b" ") for line in draw(st.lists(LINES, min_size=BATCH, max_size=BATCH))]
@@ -88,7 +88,7 @@ def files(draw: st.DrawFn) -> tuple[str, bytes, int]:
 
 
 def lines_of(run: Path) -> Iterator[dict[str, Any]]:
-    # Not by splitlines, which also ends a line at a form feed or at U+2028.
+    # `splitlines` would also end a line at a form feed or at U+2028.
     for line in (run / "judgements.jsonl").read_text("utf-8").split("\n")[:-1]:
         yield json.loads(line)
 
@@ -169,7 +169,7 @@ def test_hostile_rows_are_judged_or_fail_with_a_reason(
 
 @pytest.fixture(params=["examples", "real"])
 def ordinary_records(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
-    """The examples that ship, six times; or the first rows of each real file."""
+    """Return the included examples six times, or the first rows of each real file."""
     if request.param == "examples":
         rows = [row for row in read_rows(["examples"]) if isinstance(row, Row)]
         fields = ("instruction", "reference", "candidate")
@@ -206,7 +206,7 @@ def test_a_terminal_is_shown_control_sequences_and_a_pipe_gets_them(tmp_path: Pa
         os.close(theirs)
         with open(ours, "rb", buffering=0) as terminal:
             shown = b""
-            with suppress(OSError):  # how a terminal ends
+            with suppress(OSError):  # the line end of a terminal
                 while piece := terminal.read(4096):
                     shown += piece
         assert program.wait() == 0

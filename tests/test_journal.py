@@ -1,4 +1,4 @@
-"""The journal and its index: every line found again by its key, whatever happened in between."""
+"""Tests of the journal and its index: every line is found by its key after any interruption."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_what_a_former_owner_appends_is_not_in_the_journal(tmp_path: Path) -> No
         journal.append([line("b")])
         with pytest.raises(RunBrokenError, match="another localjudge has taken this run over"):
             former.append([line("c")])
-        former._stream.write(to_bytes(line("d")))  # as if it had been stopped right after its check
+        former._stream.write(to_bytes(line("d")))  # as if suspended right after its check
         journal.append([line("e")])
         assert [each["key"] for _, each in read_journal(file, ())] == ["a", "b", "e"]
 

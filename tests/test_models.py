@@ -1,4 +1,4 @@
-"""The judges one can run: profiles that hold together, and plans that agree with what models really take."""
+"""Tests of models: consistent profiles, and memory plans that agree with the real memory use."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ H100 = 80 * GIB
 
 
 def tiny(model_type: str, **others: Any) -> Any:
-    """A small configuration of this type, as the modelling library completes it."""
+    """Return a small configuration of this type, completed by transformers."""
     return AutoConfig.for_model(model_type, **{**TINY, **OWN.get(model_type, {}), **others})
 
 
@@ -340,7 +340,7 @@ def test_quantised_weights_count_by_their_bits_and_scales_and_the_embedding_does
 
 
 def test_gpt_oss_packs_its_experts_alone() -> None:
-    # The published files of the two take 13.8 and 65.2 GB.
+    # The published files of the two models have 13.8 and 65.2 GB.
     sizes = [shipped(f"gpt-oss-{size}").shape.weight_bytes / 1e9 for size in ("20b", "120b")]
     assert sizes == pytest.approx([13.8, 65.2], rel=0.005)
 
@@ -404,7 +404,7 @@ def test_any_configuration_is_planned_or_refused(change: dict[str, Any]) -> None
     assert plan.chosen or plan.problem
 
 
-# What models really take.
+# Real memory use.
 
 
 @pytest.mark.parametrize(
@@ -421,7 +421,7 @@ def test_a_directorys_plan_is_what_its_file_and_its_cache_really_take(
     file = tmp_path / "model.safetensors"
     assert weights_in(tmp_path) == file.stat().st_size
     header = 8 + int.from_bytes(file.read_bytes()[:8], "little")
-    # Besides parameters the file holds a number an expert that balances the routing.
+    # Besides parameters, the file has one number for each expert that balances the routing.
     assert shape.weight_bytes == pytest.approx(file.stat().st_size - header, abs=256)
 
     prompt = 20
@@ -433,7 +433,7 @@ def test_a_directorys_plan_is_what_its_file_and_its_cache_really_take(
 
 
 def _tensors(layer: Any) -> list[torch.Tensor]:
-    """Keys, values and states of a layer's cache."""
+    """Return the keys, values and states of a layer's cache."""
     held = [
         each
         for value in vars(layer).values()

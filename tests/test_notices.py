@@ -1,4 +1,4 @@
-"""Notices: a number that means nothing never looks like one that does, wherever it is printed or written."""
+"""Tests of notices: every output of scores with limited meaning says so."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ ASK: dict[str, list[str]] = {
     "jury": ["OTHER"],
     "calibrate": ["--labels", "LABELS", "--out", "MAP"],
 }
-"""The commands that would take scores for results, and what they need besides a run."""
+"""The commands that interpret scores, and their arguments besides a run."""
 
 
 class KilledError(Exception):
-    """The process ends here, and writes nothing more."""
+    """The simulated end of the process, which writes nothing more."""
 
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
-    """Four instructions, three systems each, one row after the other."""
+    """Write rows of three systems for four instructions."""
     written = [
         {
             "id": f"q{n // 3}{'abc'[n % 3]}", "system": "abc"[n % 3], "instruction": f"Question {n // 3}?",
@@ -51,7 +51,7 @@ def rows(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def dry(cli: Cli, tmp_path: Path, rows: Path, model: Path, short_rubric: Path) -> Path:
-    """A dry run, and labels of its rows beside it."""
+    """Return a dry run, with labels of its rows next to it."""
     flags = ["--model", model, "--rubric", short_rubric, "--engine", "dry-run"]
     assert cli("score", rows, "--out", tmp_path / "dry", *flags).code == 0
     labels = [{"id": line["id"], "tact": 1 + n % 3} for n, line in enumerate(read_lines(tmp_path / "dry"))]
@@ -70,7 +70,7 @@ def write(file: Path, records: list[dict[str, Any]]) -> Path:
 
 
 def begin(out: Path, judge: Judge, rows: Path, lines: int, killed: bool) -> Path:
-    """Score until there are so many lines; then be killed, or be asked to stop."""
+    """Score until there are this many lines; then simulate a kill or a request to stop."""
     written = 0
 
     def count(outcomes: list[Outcome], given: int) -> None:
@@ -86,7 +86,7 @@ def begin(out: Path, judge: Judge, rows: Path, lines: int, killed: bool) -> Path
 
 
 def asked(cli: Cli, command: str, run: Path, *more: object) -> Ended:
-    """A command of `ASK`, about this run."""
+    """Run a command of `ASK` on this run."""
     beside = run.parent
     names = {"LABELS": beside / "labels.jsonl", "OTHER": beside / "other", "MAP": beside / "map.json"}
     return cli(command, run, *(names.get(word, word) for word in ASK[command]), *more)
@@ -175,7 +175,7 @@ def test_a_run_that_was_broken_off_says_first_how_much_of_it_is_there(
     assert cli("export", run, "--to", "csv", "--out", tmp_path / "half.csv").err.splitlines()[-1] == said
     end = cli("rank", run, "--resamples", 100)
     assert (end.code, end.out.splitlines()[0]) == (0, said)
-    assert "Systems, by their expected scores · incomplete" in end.out
+    assert "Mean expected scores of the systems · incomplete" in end.out
     if not killed:
         assert json.loads((run / "summary.json").read_text())["notices"] == [said]
     judged = begin(run, judge, rows, 13, False)

@@ -1,4 +1,4 @@
-"""Offline by default: nothing is fetched and nothing is told, unless a flag asks for it by name."""
+"""Tests of offline operation: nothing is downloaded or reported unless a flag allows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from conftest import write_rows
 
 from localjudge.system.offline import SWITCHES
 
-# Runs the program; any connection but to a local socket of the file system ends it.
+# Runs the program; any connection except to a local socket in the file system ends it.
 WATCHED = """
 import sys
 def watch(event, arguments):
@@ -84,7 +84,7 @@ def test_the_users_own_switches_stay_as_they_are(tmp_path: Path) -> None:
 
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A program in Python, in an environment that says nothing of the network."""
+    """Run Python code in an environment without the switches of the network."""
     kept = {name: value for name, value in os.environ.items() if name not in SWITCHES}
     return subprocess.run(
         [sys.executable, "-c", code], env=kept | environment, capture_output=True, text=True, timeout=300
@@ -147,7 +147,7 @@ print(huggingface_hub.constants.HF_HUB_OFFLINE)
 
 
 class Hub(BaseHTTPRequestHandler):
-    """A hub of models with one of them: `some/judge`."""
+    """A model hub with one model, `some/judge`."""
 
     folder: Path
     asked: list[str]
@@ -190,7 +190,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(tmp_path: Path, model: Path) -> Iterator[tuple[str, list[str]]]:
-    """The address of a hub on this machine, and what it was asked."""
+    """Yield the address of a hub on this machine, and the requests that it receives."""
     folder = tmp_path / "on the hub"
     folder.mkdir()
     for file in model.iterdir():
@@ -227,7 +227,7 @@ def test_a_download_is_asked_for_by_name_and_leaves_programs_and_pickles_behind(
     assert "model.safetensors" in {path.name for path in home.rglob("*.safetensors")}
     assert kept.isdisjoint({"pytorch_model.bin", "modeling.py"})
     assert not any(path.endswith(("pytorch_model.bin", "modeling.py")) for path in asked)
-    # It is here now: the same command needs no network again.
+    # The model is now on this machine: the same command needs no network.
     asked.clear()
     again = localjudge(*command, "--out", tmp_path / "again", **place)
     assert again.returncode == 0, again.stderr

@@ -1,4 +1,4 @@
-"""One owner at a time: whenever a former one was stopped, what it does when it wakes changes nothing."""
+"""Tests of ownership: a former owner that resumes at any moment changes nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def stop_before(name: str, place: int) -> None:
-    """Have this process stop itself before a call of `os`, this one of those on an owner's folder."""
+    """Suspend this process before a call of `os` on an owner's folder; the number selects the call."""
     real, calls = getattr(os, name), iter(range(1, 1000))
 
     def stopping(*paths: Any, **named: Any) -> Any:
@@ -46,7 +46,7 @@ def stop_before(name: str, place: int) -> None:
 
 
 def stop_after_check(place: int) -> None:
-    """Have this process stop itself between the check before an append and the append."""
+    """Suspend this process between an append and the check before it."""
     real, calls = Journal._check, iter(range(1, 1000))
 
     def stopping(journal: Journal) -> None:
@@ -72,7 +72,7 @@ def test_an_owner_that_wakes_after_a_takeover_changes_nothing(
     rows, out, whole = tmp_path / "a.jsonl", tmp_path / "out", tmp_path / "whole"
     write_rows(rows, 12)
     go(whole, judge, rows)
-    # A run whose next start must set lines aside, and take others back.
+    # The next start of this run must set lines aside and restore others.
     lines = rows.read_text().splitlines(keepends=True)
     rows.write_text("".join(lines[:6]))
     go(out, judge, rows)

@@ -1,4 +1,4 @@
-"""A pack: what goes in comes out, from parts of any size and order; what is wrong is named, and undone."""
+"""Tests of packs: files are restored from parts of any size and order; errors leave no files."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FILES = {
 
 
 def packed(tmp_path: Path, content: dict[str, bytes], part_size: int = 4096, **changed: Any) -> Path:
-    """A pack of these files, beside nothing else."""
+    """Write a pack of these files into an otherwise empty folder."""
     folder = tmp_path / "pack"
     sources = {name: tmp_path / "sources" / hashlib.sha256(name.encode()).hexdigest() for name in content}
     for name, data in content.items():
@@ -58,13 +58,13 @@ def pack(tmp_path: Path) -> Path:
 
 
 def unpacker(script: Path, *args: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """The unpacker as a plain script, under a Python with nothing but its own library."""
+    """Run the unpacker as a script, with only Python's standard library."""
     command = [sys.executable, "-I", "-S", str(script), *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, cwd=script.parent.parent, **options)
 
 
 def refused(done: subprocess.CompletedProcess[str], tmp_path: Path) -> list[str]:
-    """What the unpacker said against it, having left nothing behind."""
+    """Return the error message of the unpacker, and assert that it left no files."""
     assert (done.returncode, done.stdout) == (2, "")
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(("out", "localjudge"))]
     lines = [line for line in done.stderr.splitlines() if line.startswith("unpack.py: ")]
@@ -130,7 +130,7 @@ def test_parts_in_another_order_under_other_names_in_two_folders_are_found(tmp_p
     first, second, *_ = parts_of(pack)
     names = first.name, second.name
     first.rename(pack / "x")
-    second.rename(pack / names[0])  # the second by the name of the first
+    second.rename(pack / names[0])  # the second part has the name of the first
     (pack / "x").rename(other / "from the gateway.bin")
     done = unpacker(pack / "unpack.py", pack, other, "--no-install", "--to", "out")
     assert done.returncode == 0
@@ -218,7 +218,7 @@ def test_a_file_that_the_manifest_does_not_name_is_refused(tmp_path: Path) -> No
 
 
 def forged(tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]], size: int = 1) -> Path:
-    """A pack of one file, `rows/a`, whose only part holds these members instead; all its digests are right."""
+    """Write a pack of one file, `rows/a`, whose only part has these members; all digests are correct."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as writer:
         for member, content in members:
@@ -385,7 +385,7 @@ def test_a_part_size_that_is_none_is_refused(text: str) -> None:
 
 
 def tiny_wheel(folder: Path, name: str, *requires: str, module: str = "", script: str = "") -> Path:
-    """A wheel of one module, by hand."""
+    """Write a wheel with one module."""
     folder.mkdir(parents=True, exist_ok=True)
     info = f"{name}-0.1.0.dist-info"
     metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0", *requires]
@@ -408,7 +408,7 @@ def tiny_wheel(folder: Path, name: str, *requires: str, module: str = "", script
 
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a package index has: a `localjudge` of one module, what it needs, and pip."""
+    """Return a package index with a `localjudge` of one module, its dependencies, and pip."""
     folder = tmp_path_factory.mktemp("index")
     tiny_wheel(folder, "scales")
     tiny_wheel(folder, "feather")
@@ -423,7 +423,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def offline_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The flags for packages from that index alone. localjudge itself is not built: that wants a network."""
+    """Use only packages of this index, and do not build localjudge, because a build needs the network."""
     own = next(index.glob("localjudge-*.whl"))
     monkeypatch.setattr(localjudge.airgap.pack, "own_wheel", lambda *_: own)
     return [f"--pip-arg={argument}" for argument in ("--no-index", f"--find-links={index}", "--no-cache-dir")]

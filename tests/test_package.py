@@ -1,4 +1,4 @@
-"""The package as a stranger meets it: light to import, with the names that it says it has."""
+"""Tests of the package: fast to import, with exactly its documented names."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_help_loads_nothing_heavy_and_answers_at_once() -> None:
     said = python("-c", program)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert HEAVY & set(json.loads(said.partition("\nloaded ")[2])) <= {"typer", "rich"}
-    # Seconds of CPU, which a busy machine does not stretch as it does those of a clock.
+    # CPU time, because wall-clock time grows on a busy machine.
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 

@@ -1,4 +1,4 @@
-"""What is known before the engine starts: the order of judging, the longest prompt, what does not fit."""
+"""Tests of the plan of a run: the order of judging, the longest prompt, and rows that do not fit."""
 
 from __future__ import annotations
 

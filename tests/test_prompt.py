@@ -1,4 +1,4 @@
-"""Prompts: the chat template around the row, and a row's text that can never become anything but text."""
+"""Tests of prompts: the chat template around a row, and row texts that always remain text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ORDINARY = [
     "1234567 3.14 I'm they'll",
     "▁ Ġ <0x0A> <unk",
 ]
-# What chat templates do: put text right beside the content, trim it, add a system prompt of their own.
+# Behaviours of chat templates: text directly next to the content, trimming, an own system prompt.
 TEMPLATES: dict[str, str | None] = {
     "none": None,
     "turns": "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}",
@@ -51,7 +51,7 @@ def found_model(model: Path) -> Model:
 
 
 def assert_text_stays_text(encoder: PromptEncoder, tokenizer: Any, text: str) -> None:
-    """No token of the text is an added one, and put together the tokens say just what the text says."""
+    """Assert that the text has no added token, and that its tokens decode to exactly this text."""
     backend = tokenizer.backend_tokenizer
     tokens = encoder.encode(text)
     inner = tokens[len(encoder.head) : len(tokens) - len(encoder.tail)]
@@ -85,7 +85,7 @@ def test_ordinary_text_becomes_what_the_whole_tokenizer_makes_of_it(name: str, k
         if any(spelled in text for spelled in added):
             continue  # that is not ordinary
         if kind == "trimmed" and text != text.strip():
-            continue  # a template that trims is not asked to: the row's own spaces are the row's
+            continue  # a row's own spaces stay, even if the template trims its content
         if template:
             whole = tokenizer.apply_chat_template([{"role": "user", "content": text}], tokenize=False)
         else:
@@ -106,7 +106,7 @@ def test_every_published_chat_template_works_or_is_refused_in_words(shared: Path
             continue
         for text in ("Hello <|im_end|>, </s> [/INST] <think>", "plain"):
             assert_text_stays_text(encoder, tokenizer, text)
-    # The others ask for tools or for tokens that this tokenizer does not name.
+    # The other templates need tools, or tokens that this tokenizer does not have.
     assert len(templates) - len(refused) >= 49, refused
     assert all(message.startswith("the model's chat template ") for message in refused.values())
 
@@ -158,7 +158,7 @@ def test_chat_templates_render_as_the_library_renders_them(shared: Path) -> None
                 expected = tokenizer.apply_chat_template(
                     turns, tokenize=False, enable_thinking=True, strftime_now=today, **asked
                 )
-            except Exception:  # some ask for tools
+            except Exception:  # some templates need tools
                 with pytest.raises(ModelError, match="chat template cannot be rendered"):
                     render(tokenizer, turns, **asked)
                 continue

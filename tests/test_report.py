@@ -1,4 +1,4 @@
-"""Reports: one file that fetches nothing, holds every judgement, and shows rows as text and as nothing else."""
+"""Tests of reports: one file that loads nothing, contains every judgement, and shows rows only as text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCRIPT = '</script><script>document.title = "taken over"</script><img src=x oner
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve rows by two systems on three instructions; one is hostile, and one cannot be judged."""
+    """Write twelve rows by two systems on three instructions; one is hostile, and one cannot be judged."""
     file = write_rows(tmp_path_factory.mktemp("rows") / "rows.jsonl", 12)
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     for number, line in enumerate(lines):
@@ -59,7 +59,7 @@ def run(rows: Path, model: Path, short_rubric: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def other(rows: Path, model: Path, short_rubric: Path) -> Path:
-    """The same rows once more, with another seed."""
+    """Return a second run of the same rows, with another seed."""
     return score(rows, rows.parent / "other", model, short_rubric, temperature=1.0, seed=1)
 
 
@@ -70,7 +70,7 @@ def page(run: Path) -> Path:
 
 
 def data(page: Path, name: str) -> bytes:
-    """What the page reads under this name."""
+    """Return the data that the page reads by this name."""
     packed = re.search(rf'<script type="application/gzip" id="data-{name}">([^<]*)</script>', page.read_text())
     assert packed
     return gzip.decompress(base64.b64decode(packed[1]))
@@ -248,7 +248,7 @@ def chromium() -> str:
 
 
 def open_in_browser(page: Path, folder: Path) -> tuple[str, set[str]]:
-    """The document as a browser has it in the end, and what the page has asked the network for."""
+    """Return the final document in a browser, and the network requests of the page."""
     log = folder / "net.json"
     command = [
         chromium(), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
@@ -257,7 +257,7 @@ def open_in_browser(page: Path, folder: Path) -> tuple[str, set[str]]:
     ]  # fmt: skip
     dumped = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
     events = [event.get("params", {}) for event in json.loads(log.read_text())["events"]]
-    # What the browser asks for itself has no origin.
+    # Requests of the browser itself have no origin.
     return dumped, {each["url"] for each in events if each.get("initiator", "not an origin") != "not an origin"}
 
 

@@ -1,4 +1,4 @@
-"""What is missing is named at once and first, with a command that names only the packages that are missing."""
+"""Tests of requirements: missing packages are reported first, with a command that installs only them."""
 
 from __future__ import annotations
 

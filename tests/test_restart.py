@@ -1,4 +1,4 @@
-"""Starts that fail leave nothing behind; restarts count what is done, and only that."""
+"""Tests of restarts: a failed start leaves no files, and a restart counts exactly the finished rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows: every kind of file, every name of a column, and everything that makes a line no row."""
+"""Tests of rows: every kind of file, every column name, and every kind of invalid line."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_a_line_that_is_no_row_becomes_a_failure_naming_file_and_line_and_the_re
     assert message in failure.error
     assert failure.id == failure.source == f"{file}:2"
     assert (type(before), type(after)) == (Row, Row)
-    failure.model_dump_json()  # what the failure says can be written down
+    failure.model_dump_json()  # the failure can be written as JSON
 
 
 def test_a_failure_keeps_the_id_and_the_system_that_its_row_has() -> None:

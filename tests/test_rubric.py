@@ -1,4 +1,4 @@
-"""Rubrics: the template, filled in one pass; the answer's schema; and each way a file can be wrong."""
+"""Tests of rubrics: the template, filled in one pass; the answer's schema; every error of a rubric file."""
 
 from __future__ import annotations
 

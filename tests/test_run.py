@@ -1,4 +1,4 @@
-"""RunDirectory directories: killed, continued, refused; every row accounted for, once."""
+"""Tests of run directories: killed, continued or refused; every row has exactly one outcome."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from localjudge.runs.run_plan import RunPlan
 Make = Callable[..., Judge]
 
 JUDGED: list[str] = []
-"""The ids that `go` judged, in the order in which they finished."""
+"""The ids of the rows that `go` judged, in the order in which they finished."""
 
 
 @pytest.fixture
 def make(model: Path, short_rubric: Path) -> Make:
-    """A judge of the small model by the short rubric, in batches of three."""
+    """Return a judge with the small model and the short rubric, in batches of three."""
 
     def judge(**changes: Any) -> Judge:
         settings: dict[str, Any] = {
@@ -58,7 +58,7 @@ def go(
     report: Callable[[], None] = lambda: None,
     **begin: Any,
 ) -> list[dict[str, Any]]:
-    """Score a file, or rows, into a run directory; its lines. `JUDGED` gets the ids that this start judged."""
+    """Score a file or rows, and return the lines; `JUDGED` receives the ids that this start judged."""
 
     def note(outcomes: list[Outcome], rows: int) -> None:
         JUDGED.extend(outcome.id for outcome in outcomes)
@@ -78,7 +78,7 @@ def done() -> list[str]:
 
 
 def start_held(*args: object, prompts: int) -> subprocess.Popen[bytes]:
-    """Start a run that gives its engine so many prompts, and more only when its standard input is closed."""
+    """Start a run that gives its engine this many prompts, and the rest when its standard input is closed."""
     script = Path(__file__).with_name("held_program.py")
     return subprocess.Popen(
         [sys.executable, script, str(prompts), "score", *map(str, args)],
@@ -117,7 +117,7 @@ def test_a_run_killed_in_the_middle_and_started_again_equals_an_unbroken_one(
     assert (out / "judgements.jsonl").read_bytes() == (whole / "judgements.jsonl").read_bytes()
     summaries = [json.loads((folder / "summary.json").read_text()) for folder in (out, whole)]
     for summary in summaries:
-        summary.pop("engine", None)  # what the last start alone has cost
+        summary.pop("engine", None)  # the cost of the last start only
     assert summaries[0] == summaries[1]
     assert [line["id"] for line in read_lines(out)] == [f"r{n}" for n in range(60)]
     assert len(json.loads((out / "run.json").read_text())["starts"]) == 2
@@ -177,7 +177,7 @@ def test_a_run_that_is_stopped_before_its_first_line_says_how_to_go_on_and_leave
     tmp_path: Path, short_rubric: Path
 ) -> None:
     rows, out = tmp_path / "a b.jsonl", tmp_path / "out"
-    os.mkfifo(rows)  # whose first row it waits for, so it is still planning
+    os.mkfifo(rows)  # it waits for the first row of the pipe, so it is still planning
     flags = ["--out", out, "--rubric", short_rubric, "--engine", "dry-run"]
     command = [sys.executable, "-m", "localjudge", "score", *map(str, (rows, *flags))]
     run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

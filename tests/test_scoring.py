@@ -1,4 +1,4 @@
-"""The pipeline from a program: rows in, a run directory, and the run read back."""
+"""Tests of `score_run` from Python: rows, a run directory, and the run read again."""
 
 from __future__ import annotations
 

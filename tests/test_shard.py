@@ -1,4 +1,4 @@
-"""Shards: each row in one of them, prefixes together, and merged again the run of one machine."""
+"""Tests of shards: each row is in one shard, prefixes stay together, a merge gives the run of one machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed: nothing from outside steers a terminal, in any encoding, and streams may be closed."""
+"""Tests of terminal output: no control sequences from inputs, any encoding, closed streams."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from localjudge.system.quantities import duration, file_size, memory_size
 from localjudge.system.terminal import Console, guarded_streams, printable
 
 TITLE, RED, CLEAR = "\x1b]0;PWN\x07", "\x1b[31mRED", "\x9b2J"
-# Anything that an argument of a process can hold, and a file's name.
+# Any text that is possible as an argument of a process and as a file name.
 NAMES = st.lists(
     st.sampled_from(
         [TITLE, RED, CLEAR, "\x1b", "\r", "\n", "\x08", "\x7f", "\u202e", "\u200b", "\udcff", "[/b]", "ä"]
@@ -48,13 +48,13 @@ def test_sizes_and_times_are_written_with_the_unit_that_suits_them() -> None:
 
 
 def steering(text: str) -> set[str]:
-    """The characters of a text that no terminal should get."""
+    """Return the control and format characters of a text, except line ends and tabs."""
     return {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - {"\n", "\t"}
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run of two systems, one of them hostile."""
+    """Return a finished run of two systems; one of them is hostile."""
     folder = tmp_path_factory.mktemp("finished")
     row = {"instruction": "Q", "reference": "R", "candidate": "C"}
     lines = [json.dumps(row | {"system": system, "id": f"i{TITLE}"}) for system in (f"s{TITLE}{RED}", "b")]
@@ -70,7 +70,7 @@ def program(*args: object, check: bool = False, **options: Any) -> subprocess.Co
 
 
 def hostile_models(model: Path, folder: Path, name: str) -> list[Path]:
-    """Models whose template, kind or weights speak of themselves by this name."""
+    """Write models whose template, type or weights contain this name."""
     models = []
     for kind in ("template", "type", "dtype", name.replace("\udcff", "")[:40]):
         copy = folder / kind
@@ -167,7 +167,7 @@ def test_a_terminal_gets_the_colours_of_the_program_and_no_others(run: Path) -> 
         os.close(theirs)
         with open(ours, "rb", buffering=0) as terminal:
             shown = b""
-            with suppress(OSError):  # how a terminal ends
+            with suppress(OSError):  # the line end of a terminal
                 while piece := terminal.read(4096):
                     shown += piece
     text = shown.decode()

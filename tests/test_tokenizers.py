@@ -1,4 +1,4 @@
-"""Every kind of tokenizer that engines load: text stays text, and ordinary text is read as it always was."""
+"""Tests of every kind of tokenizer that engines load: text stays text, ordinary text is encoded as usual."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def folder(place: Path) -> Path:
 
 
 def sentencepiece_model(place: Path, kind: str) -> Path:
-    """A directory whose tokenizer is a SentencePiece model alone, with symbols of its own for turns."""
+    """Write a directory whose tokenizer is only a SentencePiece model, with its own symbols for turns."""
     folder(place)
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(PROSE.splitlines() * 20),
@@ -76,7 +76,7 @@ def sentencepiece_model(place: Path, kind: str) -> Path:
 
 
 def tekken_model(place: Path) -> Path:
-    """A directory with a tekken.json: bytes and pieces by rank, and tokens for control before them."""
+    """Write a directory with a tekken.json: control tokens first, then bytes and pieces by rank."""
     folder(place)
     pieces = [bytes([byte]) for byte in range(256)]
     for word in sorted(set(PROSE.split())):
@@ -100,7 +100,7 @@ def tekken_model(place: Path) -> Path:
 
 
 def byte_level_model(place: Path) -> Path:
-    """A directory with a tokenizer.json that also adds runs of white space, as GPT-NeoX's does."""
+    """Write a directory with a tokenizer.json that also adds runs of white space, as in GPT-NeoX."""
     folder(place)
     tokenizer = Tokenizer(models.BPE(ignore_merges=True))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -117,7 +117,7 @@ def byte_level_model(place: Path) -> Path:
 
 
 def whole_character_model(place: Path) -> Path:
-    """A directory whose Unigram tokenizer has no bytes: what it does not know is `<unk>`."""
+    """Write a directory whose Unigram tokenizer has no byte fallback: unknown characters become `<unk>`."""
     folder(place)
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.normalizer = normalizers.Replace(" ", "▁")
@@ -195,14 +195,14 @@ def test_a_character_that_a_tokenizer_does_not_know_does_not_fail_the_row(tmp_pa
     assert unknown not in inside(model.prompts, "a judge")
 
 
-# The characters of the vocabulary of `undeclared_model`, and pieces that a model may take for control tokens.
+# The characters in the vocabulary of `undeclared_model`, and pieces that a model may treat as control tokens.
 CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFx0123456789<>|[]/_.: "
 CONTROLS = ["<|eot|>", "<|user|>", "<|system|>", "<think>", "</think>"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
 def undeclared_model(place: Path, kind: str) -> Path:
-    """A directory whose tokenizer falls back on bytes and declares none of its control tokens.
+    """Write a directory whose tokenizer has byte fallback and declares none of its control tokens.
 
     Args:
         place: the directory.

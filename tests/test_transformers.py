@@ -1,4 +1,4 @@
-"""The embedded engine, on real (small, random) models: whatever they say, their answers are whole."""
+"""Tests of the transformers engine with real (small, random) models: every answer is complete."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from localjudge.rubrics.rubric import Scale
 
 @pytest.fixture(scope="session")
 def random_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of random weights, loud enough to have opinions, with the bundled model's tokenizer."""
+    """Return a model with random weights, large enough for confident predictions, and the bundled tokenizer."""
     return save_random_model(tmp_path_factory.mktemp("random-model"), Model.find().path / "tokenizer.json")
 
 
@@ -59,13 +59,13 @@ def save_random_model(folder: Path, tokenizer_file: Path, seed: int = 0, chat: s
 
 @pytest.fixture(scope="session")
 def thinking_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hybrid model: it thinks if it is asked to."""
+    """Return a hybrid model with optional thinking."""
     folder = tmp_path_factory.mktemp("thinking-model")
     return save_random_model(folder, Model.find().path / "tokenizer.json", chat=THINKING_CHAT)
 
 
 def rows(count: int) -> list[dict[str, str]]:
-    """Rows whose prompts differ in length by more than padding hides."""
+    """Return rows whose prompts have very different lengths."""
     return [
         {
             "id": str(n),
@@ -215,7 +215,7 @@ def test_thinking_ends_at_its_budget_and_the_answer_is_whole(
 def test_thinking_that_ends_early_leaves_no_more_for_the_rationale(thinking_model: Path) -> None:
     judge = Judge(thinking_model, max_rationale_tokens=5, thinking_budget=200, temperature=5.0)
     thinking = judge.decoding.table
-    thinking.next_state[thinking.thinking, 200:4000] = -1  # so that the end is drawn now and then
+    thinking.next_state[thinking.thinking, 200:4000] = -1  # so that the end token is sampled sometimes
     prompts = [Prompt(n, judge.prompts.encode("word " * n), seed=n) for n in range(40)]
     lengths = []
     for completion in completions(judge, prompts):

@@ -1,4 +1,4 @@
-"""Trust: agreement with labels, systems ranked, juries, calibrations; each figure against another way to it."""
+"""Tests of agreement, ranking, juries and calibration: each statistic against an independent computation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from localjudge.analysis.jury import compare_judges, majority
 from localjudge.analysis.jury_run import median, write_jury
 from localjudge.analysis.labels import Labels, read_labels
 from localjudge.analysis.measured_texts import measure, word_overlap
-from localjudge.analysis.ppi import power, prediction_powered
+from localjudge.analysis.ppi import power_tuning, prediction_powered
 from localjudge.analysis.ranking import rank
 from localjudge.analysis.resampling import Contributions, averages, expanded_percentile, studentise
 from localjudge.analysis.scores import Scores, read_scores
@@ -41,7 +41,7 @@ from localjudge.runs.run_plan import RunPlan
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
 FEW = 200
-"""Resamples, where the interval itself is not what is tested."""
+"""Number of resamples in tests that do not test the interval itself."""
 
 
 def write(file: Path, records: Iterable[dict[str, Any]]) -> Path:
@@ -52,7 +52,7 @@ def write(file: Path, records: Iterable[dict[str, Any]]) -> Path:
 def rows(
     score: Sequence[Any], human: Sequence[Any], systems: str = "ab", aspect: str = "wit"
 ) -> list[dict[str, Any]]:
-    """A row a score, the systems in turn over the same instructions; `human` is what people say of it."""
+    """Return one row for each score; the systems alternate over the instructions, and `human` is the label."""
     return [
         {
             "id": f"r{number}",
@@ -69,7 +69,7 @@ def rows(
 
 @pytest.fixture
 def judged(tmp_path: Path) -> Callable[..., tuple[Path, Path]]:
-    """A run of scores that were made elsewhere, and the file of its rows and labels."""
+    """Return an imported run, and the file of its rows and labels."""
 
     def make(*given: Any, name: str = "run", **also: Any) -> tuple[Path, Path]:
         file = write(tmp_path / f"{name}.jsonl", rows(*given, **also))
@@ -86,7 +86,7 @@ def compared(run: Path, labels: Path, column: str = "human", resamples: int = FE
 
 
 def noisy(count: int, seed: int = 0) -> tuple[list[int], list[int]]:
-    """Human scores, and a judge's that mostly follow them."""
+    """Return human scores, and scores of a judge that are correlated with them."""
     rng = np.random.default_rng(seed)
     human = rng.integers(1, 6, count)
     return np.clip(human + rng.integers(-2, 3, count), 1, 5).tolist(), human.tolist()
@@ -109,7 +109,7 @@ def test_weighted_statistics_are_those_of_the_repeated_rows() -> None:
 
 
 def textbook(x: Sequence[float], y: Sequence[float]) -> dict[str, float]:
-    """The statistics by their definitions, in plain loops."""
+    """Compute the statistics by their definitions, in plain loops."""
     pairs = list(combinations(range(len(x)), 2))
 
     def correlation(a: Sequence[float], b: Sequence[float]) -> float:
@@ -141,7 +141,7 @@ def values(comparison: Any) -> dict[str, float | None]:
 
 
 def textbook_alpha(units: Sequence[Sequence[float]], ordinal: bool) -> float:
-    """Krippendorff's alpha from pairs within and across units (Krippendorff 2011)."""
+    """Compute Krippendorff's alpha from pairs within and across units (Krippendorff 2011)."""
     units = [unit for unit in units if len(unit) > 1]
     everything = [value for unit in units for value in unit]
     counts = {value: everything.count(value) for value in sorted(set(everything))}
@@ -173,7 +173,7 @@ def test_agreement_is_what_its_definitions_give(judged: Callable[..., tuple[Path
 
 @pytest.fixture(params=["generated", "real"])
 def three_ratings(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Rows of 21 instructions that were each rated three times, by raters who mostly agree."""
+    """Return rows of 21 instructions, each rated three times by raters who mostly agree."""
     if request.param == "real":
         folder: Path = request.getfixturevalue("shared")
         return folder / "data" / "prometheus_vicuna.jsonl"
@@ -371,7 +371,7 @@ def test_means_differences_and_wins_are_those_of_the_rows(judged: Callable[..., 
 
 @pytest.fixture(params=["generated", "real"])
 def six_systems(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Eleven instructions answered by six systems; the rows of one system have no reference."""
+    """Return a run of six systems on eleven instructions; the rows of one system have no reference."""
     if request.param == "real":
         folder: Path = request.getfixturevalue("shared")
         return folder / "data" / "topicalchat_usr.jsonl"
@@ -430,7 +430,7 @@ def test_six_systems_have_the_means_and_differences_of_their_columns(six_systems
         for pair in found.pairs
         if pair.column == "overall" and "Original Ground Truth" in (pair.first, pair.second)
     ]
-    # Its rows have no reference, the others' have, so they share no instruction with them.
+    # The rows of this system have no reference, so they share no group with the rows of the others.
     assert {pair.instructions for pair in apart} == {0}
     assert {pair.p for pair in apart} == {None}
 
@@ -483,15 +483,15 @@ def test_adjusted_p_values_hold_for_all_pairs_together() -> None:
     rng = np.random.default_rng(1)
     found = studentise(averages(rng.standard_normal((60, 12)), np.arange(60), 60), resamples=FEW)
     alone = [
-        (1 + (np.abs(found.drawn[:, k]) >= abs(found.t[k])).sum()) / (1 + len(found.drawn)) for k in range(12)
+        (1 + (np.abs(found.null_t[:, k]) >= abs(found.t[k])).sum()) / (1 + len(found.null_t)) for k in range(12)
     ]
     adjusted = found.adjusted()
     assert (adjusted >= alone).all()
     left = sorted(range(12), key=lambda k: -abs(found.t[k]))
     least = 0.0
     while left:  # Romano & Wolf, step by step
-        reached = sum(max(abs(drawn[k]) for k in left) >= abs(found.t[left[0]]) for drawn in found.drawn)
-        least = max(least, (1 + reached) / (1 + len(found.drawn)))
+        reached = sum(max(abs(drawn[k]) for k in left) >= abs(found.t[left[0]]) for drawn in found.null_t)
+        least = max(least, (1 + reached) / (1 + len(found.null_t)))
         assert adjusted[left.pop(0)] == pytest.approx(least, **EXACT)
 
 
@@ -519,7 +519,7 @@ def test_prediction_powered_means_are_those_of_the_paper() -> None:
     tuning = shared / ((1 + 60 / 240) * spread)
     mean = tuning * math.fsum(g) / 240 + math.fsum(a - tuning * b for a, b in zip(y, f, strict=True)) / 60
     variance = np.var(np.array(y) - tuning * np.array(f)) / 60 + tuning**2 * np.var(g) / 240
-    assert power(np.array(f), np.array(g), np.array(y)) == pytest.approx(tuning, **EXACT)
+    assert power_tuning(np.array(f), np.array(g), np.array(y)) == pytest.approx(tuning, **EXACT)
     assert found.value[0] == pytest.approx(mean, **EXACT)
     assert (found.shares**2).sum() >= variance * (1 - 1e-9)
     assert (found.shares**2).sum() == pytest.approx(variance, rel=0.1)
@@ -577,7 +577,7 @@ def test_an_interval_depends_on_its_seed_alone_and_a_constant_has_none() -> None
 
 @pytest.fixture
 def jurors(tmp_path: Path) -> list[Path]:
-    """Three judges of the same rows; the third thinks the opposite."""
+    """Return the runs of three judges of the same rows; the scores of the third are reversed."""
     score, human = noisy(60)
     rng = np.random.default_rng(9)
     near = np.clip(np.array(score) + rng.integers(0, 2, 60), 1, 5)
@@ -657,7 +657,7 @@ def test_a_jury_judges_the_same_rows(tmp_path: Path) -> None:
     import_scores([str(write(tmp_path / "one.jsonl", rows(score, human)))], tmp_path / "one", ["wit"])
     other = [{**row, "instruction": "Another?"} for row in rows(score, human)]
     import_scores([str(write(tmp_path / "two.jsonl", other))], tmp_path / "two", ["wit"])
-    with pytest.raises(UsageError, match="'r0' has another instruction or reference"):
+    with pytest.raises(UsageError, match="'r0' has different instructions or references"):
         compare_judges([tmp_path / "one", tmp_path / "two"])
     import_scores(
         [str(write(tmp_path / "three.jsonl", rows(score, human)))], tmp_path / "three", ["wit"], (1, 9)
@@ -665,7 +665,7 @@ def test_a_jury_judges_the_same_rows(tmp_path: Path) -> None:
     for refuse in (lambda runs: compare_judges(runs), lambda runs: write_jury(runs, tmp_path / "jury")):
         with pytest.raises(UsageError, match="judged on wit from 1 to 9, and"):
             refuse([tmp_path / "one", tmp_path / "three"])
-    with pytest.raises(UsageError, match="takes two runs or more"):
+    with pytest.raises(UsageError, match="needs at least two runs"):
         compare_judges([tmp_path / "one"])
 
 
@@ -675,7 +675,7 @@ def test_a_majority_is_more_than_half_and_a_median_is_a_score() -> None:
 
 
 def pooled(label: Sequence[float]) -> list[float]:
-    """The nearest sequence that never falls, by pooling adjacent violators (Barlow and others 1972)."""
+    """Compute isotonic regression by pooling adjacent violators (Barlow et al. 1972)."""
     blocks: list[list[float]] = []
     for value in label:
         blocks.append([value])
@@ -746,7 +746,7 @@ def test_a_calibration_changes_reports_and_no_stored_score(
 
 @pytest.fixture
 def mapped(tmp_path: Path, cli: Cli) -> tuple[Path, Path, Path]:
-    """A run on four aspects, its labels, and its calibration: of two aspects with a gain, of one without."""
+    """Return a run with four aspects, its labels, and its calibration: two aspects with a gain, one without."""
     score, human = noisy(120)
     low = [max(1, value - 2) for value in score]
     near = np.clip(np.array(score) + np.random.default_rng(4).integers(-1, 2, 120), 1, 5).tolist()
@@ -779,8 +779,8 @@ def test_calibrated_scores_say_so_and_stand_beside_no_others(mapped: tuple[Path,
         assert means["overall"] == pytest.approx((means["wit"] + means["tact"]) / 2, **EXACT)
     ended = cli("rank", run, "--calibration", calibration)
     assert ended.out.startswith("calibrated: wit, tact; left out: clarity")
-    assert "\nSystems, by their calibrated scores · calibrated\n" in ended.out
-    assert not re.search("depth|clarity", ended.out.partition("Systems, by")[2])
+    assert "\nMean calibrated scores of the systems · calibrated\n" in ended.out
+    assert not re.search("depth|clarity", ended.out.partition("Mean calibrated")[2])
     assert json.loads(cli("rank", run, "--json").out)["of"] == "integer"
 
 

@@ -1,4 +1,4 @@
-"""`models verify`: each way in which a model directory can be broken, and what its manifest is for."""
+"""Tests of `models verify`: every kind of damage to a model directory, and the use of its manifest."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
 @pytest.fixture
 def folder(model: Path, tmp_path: Path) -> Path:
-    """A copy of a sound model, to be damaged."""
+    """Return a copy of an intact model, for the test to damage."""
     return Path(shutil.copytree(model, tmp_path / "model"))
 
 
@@ -50,7 +50,7 @@ def edit(file: Path, **values: Any) -> None:
 
 
 def edit_header(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the header of a safetensors file, and leave its tensors alone."""
+    """Change the header of a safetensors file, but not its tensors."""
     content = file.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8 : 8 + length])
@@ -60,7 +60,7 @@ def edit_header(file: Path, change: Callable[[dict[str, Any]], None]) -> None:
 
 
 def lines(end: Ended, state: str) -> list[str]:
-    """Of the checks that came to this, the name and what was said."""
+    """Return the name and the message of each check with this result."""
     return [" ".join(line.split()[2:]) for line in end.out.splitlines() if line.split()[1] == state]
 
 
@@ -245,7 +245,7 @@ def forget_a_size(folder: Path) -> None:
 
 
 def lose_the_letters(folder: Path) -> None:
-    """A vocabulary that cannot spell what every answer begins with."""
+    """Write a vocabulary that cannot spell the beginning of an answer."""
     layout = json.loads((folder / "tokenizer.json").read_text())
     vocabulary = layout["model"]["vocab"]
     layout["model"]["vocab"] = {text: token for text, token in vocabulary.items() if "{" not in text}
@@ -379,7 +379,7 @@ def settle(folder: Path) -> None:
 
 
 def flip_a_bit(file: Path) -> None:
-    """Change a file's content in place, and nothing that a program can set back."""
+    """Change the content of a file in place, and restore the timestamps that a program can set."""
     status = file.stat()
     content = bytearray(file.read_bytes())
     content[-1] ^= 1

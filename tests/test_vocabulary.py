@@ -1,4 +1,4 @@
-"""What each token stands for, read from the tokenizer's own decoder."""
+"""Tests of the vocabulary: the bytes of each token, as the tokenizer's own decoder defines them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which worker of a cluster gets which chunk, whoever goes or comes, and when there is no hope left."""
+"""Tests of the worker pool: the assignment of chunks to workers that start and end, and the end of the pool."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Cluster:
             self.pool.put([Prompt(tag, [1, 2], seed=0)])
 
     def send(self) -> list[tuple[PooledWorker, int]]:
-        """Hand out what there is room for: the worker and the number of each chunk."""
+        """Assign chunks up to the workers' capacity; return the worker and the number of each."""
         sent = []
         while self.pool.has_waiting and (worker := self.pool.free_worker(ROOM)):
             sent.append((worker, self.pool.take(worker)[0]))

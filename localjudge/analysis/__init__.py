@@ -1,8 +1,8 @@
-"""Measure how far a judge can be trusted, from its runs: agreement, ranking, juries, calibration.
+"""Measure how reliable a judge is, from its runs: agreement, ranking, juries, calibration.
 
     scores → labels, texts → agreement, ranking, jury, calibration → tables and JSON
 
-Everything here resamples instructions, not rows: rows that answer the same instruction are not independent.
-What cannot be computed, because the scores are constant, the rows too few or the labels missing, is undefined:
-None, and never a number. The statistics come from SciPy and scikit-learn, loaded when used.
+All intervals resample instructions, not rows, because rows with the same instruction are not independent.
+A statistic that cannot be computed, because scores are constant, rows too few or labels missing, is undefined:
+None, and never a number. The statistics come from SciPy and scikit-learn, which are imported when used.
 """

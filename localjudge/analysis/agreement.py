@@ -1,4 +1,4 @@
-"""How far a judge agrees with people, beside how far people agree with each other and how far a ruler does."""
+"""Agreement of a judge with people, next to the agreement among people and that of trivial baselines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from localjudge.analysis.resampling import (
     RESAMPLES,
     Contributions,
     averages,
-    draws,
+    bootstrap_weights,
     expanded_percentile,
     studentise,
 )
@@ -27,11 +27,11 @@ from localjudge.analysis.scores import Floats, Integers, Scores
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One column of numbers against the labels, statistic by statistic.
+    """The agreement statistics of one column of numbers with the labels.
 
-    The correlations compare with the mean of a row's labels. `kappa` (quadratic weights), `exact`,
-    `within_one`, `mae` and `bias` (the column less the label) compare with every label on its own; they are
-    undefined where labels lie outside the judge's scale. `kappa` and `exact` want whole numbers on both sides.
+    The correlations use the mean label of each row. `kappa` (quadratic weights), `exact`, `within_one`, `mae`
+    and `bias` (the column minus the label) use each label separately; they are undefined if a label lies
+    outside the judge's scale. `kappa` and `exact` require whole numbers on both sides.
     """
 
     pearson: Estimate = UNDEFINED
@@ -49,10 +49,10 @@ STATISTICS = tuple(field.name for field in fields(Comparison))
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """How far the annotators agree: what no judge can be expected to exceed by much.
+    """The agreement among the annotators, which no judge is likely to exceed by much.
 
-    `rest` compares each label with the row's other labels, as a judge is compared with all of them, for the
-    annotators together; `annotators` does so one by one, without intervals. The alphas are Krippendorff's.
+    `rest` compares each label with the other labels of its row, over all annotators together; `annotators`
+    does the same for each annotator, without intervals. The alphas are Krippendorff's.
     """
 
     alpha_ordinal: Estimate
@@ -63,8 +63,11 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True)
 class AspectAgreement:
-    """One aspect. `comparisons` goes by "integer", "expected", "calibrated", "length" and "overlap", as far as
-    there are such columns."""
+    """The agreement for one aspect.
+
+    The keys of `comparisons` are those of "integer", "expected", "calibrated", "length" and "overlap" that have
+    values.
+    """
 
     rows: int
     instructions: int
@@ -75,7 +78,7 @@ class AspectAgreement:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """A judge against labels, aspect by aspect."""
+    """The agreement of a judge with labels, for each aspect."""
 
     aspects: Mapping[str, AspectAgreement]
     notes: tuple[str, ...]
@@ -87,8 +90,11 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True)
 class _Against:
-    """The labels to compare with: `mean`, one a row, for the correlations; `single`, every label on its own,
-    for the rest. Groups are numbered from 0 without gaps."""
+    """The labels to compare with, [rows] and [labels].
+
+    The correlations use `mean`, the mean label of each row; the other statistics use `single`, each label
+    separately. Groups are numbered from 0 without gaps.
+    """
 
     groups: int
     mean: Floats
@@ -110,12 +116,12 @@ def agree(
     """Compare a judge's scores with labels.
 
     Args:
-        scores: of one run.
-        labels: of some of its rows.
-        measures: of its rows, for the trivial baselines.
-        calibrated: the same scores after a calibration, compared too: for each of their aspects a column.
-        resamples: for the intervals.
-        seed: of the resamples.
+        scores: the scores of one run.
+        labels: the labels of some of its rows.
+        measures: length and word overlap of its rows, for the trivial baselines.
+        calibrated: the same scores after a calibration; each of their aspects is compared as one more column.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
     """
     aspects = {}
     notes = list(labels.notes)
@@ -123,8 +129,8 @@ def agree(
         in_scale = bool(((marks.value >= scores.lowest) & (marks.value <= scores.highest)).all())
         if not in_scale:
             notes.append(
-                f"{aspect}: labels from {marks.value.min():g} to {marks.value.max():g}, outside of the scale "
-                f"{scores.lowest} to {scores.highest}: only correlations are defined"
+                f"{aspect}: labels from {marks.value.min():g} to {marks.value.max():g} are outside the scale "
+                f"{scores.lowest} to {scores.highest}; only the correlations are defined"
             )
         columns = {"integer": scores.column(aspect, "integer")}
         if scores.expected is not None:
@@ -132,16 +138,16 @@ def agree(
         if calibrated and aspect in calibrated.aspects:
             columns["calibrated"] = calibrated.column(aspect, "expected")
         against = _against(marks, scores.group)
-        drawing = _Drawing(against.groups, resamples, seed, scores.lowest, scores.highest)
-        comparisons = {name: drawing.compare(column, against, in_scale) for name, column in columns.items()}
+        statistics = _Statistics(against.groups, resamples, seed, scores.lowest, scores.highest)
+        comparisons = {name: statistics.compare(column, against, in_scale) for name, column in columns.items()}
         if measures is not None:
-            known = _kept(marks, measures.known)
+            known = _select(marks, measures.known)
             if len(known.row):
-                of_known = _against(known, scores.group)
-                drawing = replace(drawing, groups=of_known.groups)
+                against_known = _against(known, scores.group)
+                statistics = replace(statistics, groups=against_known.groups)
                 for name, column in {"length": measures.length, "overlap": measures.overlap}.items():
                     if column is not None:
-                        comparisons[name] = drawing.correlations(column, of_known)
+                        comparisons[name] = statistics.correlations(column, against_known)
         aspects[aspect] = AspectAgreement(
             rows=len(against.mean),
             instructions=against.groups,
@@ -152,9 +158,9 @@ def agree(
     return Agreement(aspects, tuple(notes), (calibrated or scores).notices)
 
 
-def _kept(marks: Marks, rows: NDArray[np.bool_]) -> Marks:
-    kept = rows[marks.row]
-    return Marks(marks.row[kept], marks.annotator[kept], marks.value[kept])
+def _select(marks: Marks, rows: NDArray[np.bool_]) -> Marks:
+    selected = rows[marks.row]
+    return Marks(marks.row[selected], marks.annotator[selected], marks.value[selected])
 
 
 def _against(marks: Marks, group: Integers) -> _Against:
@@ -172,8 +178,8 @@ def _against(marks: Marks, group: Integers) -> _Against:
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawing:
-    """How the intervals of a comparison are drawn."""
+class _Statistics:
+    """The computation of agreement statistics with intervals, for one set of labels and one scale."""
 
     groups: int
     resamples: int
@@ -182,24 +188,24 @@ class _Drawing:
     highest: int
 
     def compare(self, column: Floats, against: _Against, in_scale: bool) -> Comparison:
-        """All statistics of a column [rows of the run]."""
-        found = self.correlations(column, against)
+        """Return all statistics of a column [rows of the run]."""
+        correlations = self.correlations(column, against)
         if not in_scale or len(against.mean) < 2:
-            return found
+            return correlations
         x, y = column[against.single_row], against.single
-        whole = _whole(x) and _whole(y)
-        off = x - y
-        shares = np.column_stack([off == 0, np.abs(off) <= 1, np.abs(off), off]).astype(np.float64)
-        reach = self.highest - self.lowest
-        estimates = averages(shares, against.single_group, against.groups)
-        exact, within_one, mae, _ = self._studentised(estimates, 0, reach)
-        bias = self._studentised(estimates, -reach, reach, symmetric=True)[3]
+        are_whole = _are_whole(x) and _are_whole(y)
+        error = x - y
+        errors = np.column_stack([error == 0, np.abs(error) <= 1, np.abs(error), error]).astype(np.float64)
+        width = self.highest - self.lowest
+        estimates = averages(errors, against.single_group, against.groups)
+        exact, within_one, mae, _ = self._studentised(estimates, 0, width)
+        bias = self._studentised(estimates, -width, width, symmetric=True)[3]
         return replace(
-            found,
+            correlations,
             kappa=self._resampled(_kappa(x, y, self), weighted.kappa, x, y, against.single_group)
-            if whole
+            if are_whole
             else UNDEFINED,
-            exact=_at_most_one(exact) if whole else UNDEFINED,
+            exact=_at_most_one(exact) if are_whole else UNDEFINED,
             within_one=_at_most_one(within_one),
             mae=mae,
             bias=bias,
@@ -213,11 +219,11 @@ class _Drawing:
         ).estimates()
 
     def correlations(self, column: Floats, against: _Against) -> Comparison:
-        """Those statistics of a column that do not depend on its scale."""
+        """Return the correlations of a column, which do not depend on its scale."""
         x, y, group = column[against.mean_row], against.mean, against.mean_group
         found = {
-            name: self._resampled(correlation(name, x, y), again, x, y, group)
-            for name, again in (
+            name: self._resampled(correlation(name, x, y), statistic, x, y, group)
+            for name, statistic in (
                 ("pearson", weighted.pearson),
                 ("spearman", weighted.spearman),
                 ("kendall", weighted.kendall),
@@ -230,27 +236,33 @@ class _Drawing:
     ) -> Estimate:
         if value is None or not self.resamples:
             return Estimate(value)
-        # Equal pairs are one pair with more weight: integers have few.
+        # Equal pairs become one pair with more weight, because integers have few different pairs.
         pairs, pair = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
-        drawn = [
+        resampled = [
             statistic(pairs[:, 0], pairs[:, 1], weights)
             for weights in self._weights(group, pair.ravel(), len(pairs))
         ]
-        return expanded_percentile(value, np.concatenate(drawn), self.groups)
+        return expanded_percentile(value, np.concatenate(resampled), self.groups)
 
     def _weights(self, group: Integers, pair: NDArray[np.intp], pairs: int) -> Iterator[Floats]:
-        """The weight of each distinct pair in each resample of the instructions."""
+        """Yield the weight of each distinct pair in each resample, in blocks of [resamples, pairs]."""
         from scipy.sparse import csr_array
 
-        held = csr_array((np.ones(len(pair)), (pair, group)), shape=(pairs, self.groups))
+        pair_counts = csr_array((np.ones(len(pair)), (pair, group)), shape=(pairs, self.groups))
         block = max(1, 2_000_000 // pairs)
-        for weights in draws(self.groups, self.resamples, self.seed):
+        for weights in bootstrap_weights(self.groups, self.resamples, self.seed):
             for start in range(0, len(weights), block):
-                yield np.ascontiguousarray((held @ weights[start : start + block].T).T)
+                yield np.ascontiguousarray((pair_counts @ weights[start : start + block].T).T)
 
 
 def correlation(name: str, x: Floats, y: Floats) -> float | None:
-    """SciPy's "pearson", "spearman" or "kendall" (tau-b); None under two pairs, or for a constant column."""
+    """Return a correlation, computed by SciPy; None for fewer than two pairs or a constant column.
+
+    Args:
+        name: "pearson", "spearman" or "kendall" (tau-b).
+        x: the first column, [n].
+        y: the second column, [n].
+    """
     from scipy import stats
 
     if len(x) < 2 or _constant(x) or _constant(y):
@@ -259,7 +271,7 @@ def correlation(name: str, x: Floats, y: Floats) -> float | None:
     return float(statistics[name](x, y).statistic)
 
 
-def _kappa(x: Floats, y: Floats, scale: _Drawing) -> float | None:
+def _kappa(x: Floats, y: Floats, scale: _Statistics) -> float | None:
     from sklearn.metrics import cohen_kappa_score
 
     if _constant(x) and _constant(y) and x[0] == y[0]:
@@ -276,42 +288,44 @@ def _constant(values: Floats) -> bool:
     return bool((values == values[0]).all())
 
 
-def _whole(values: Floats) -> bool:
+def _are_whole(values: Floats) -> bool:
     return bool((values == np.round(values)).all())
 
 
 def _ceiling(
     marks: Marks, scores: Scores, annotators: tuple[str, ...], in_scale: bool, resamples: int, seed: int
 ) -> Ceiling | None:
-    """None where no row has two labels."""
+    """Return the agreement among the annotators; None if no row has two labels."""
     counts = np.bincount(marks.row, minlength=len(scores.ids))
-    several = _kept(marks, counts >= 2)
+    several = _select(marks, counts >= 2)
     if not len(several.row):
         return None
     rest, own = _rest(several, scores.group)
-    drawing = _Drawing(rest.groups, resamples, seed, scores.lowest, scores.highest)
-    alone = replace(drawing, resamples=0)
+    statistics = _Statistics(rest.groups, resamples, seed, scores.lowest, scores.highest)
+    without_intervals = replace(statistics, resamples=0)
     names = np.unique(several.annotator)
     each = {}
     for annotator in names if len(names) <= 20 else ():
-        theirs = several.annotator == annotator
-        part = _part(rest, theirs)
-        each[annotators[annotator]] = alone.compare(own, part, in_scale)
+        part = _part(rest, several.annotator == annotator)
+        each[annotators[annotator]] = without_intervals.compare(own, part, in_scale)
     ordinal, interval = alphas(several, scores.group, resamples, seed)
-    return Ceiling(ordinal, interval, drawing.compare(own, rest, in_scale), each)
+    return Ceiling(ordinal, interval, statistics.compare(own, rest, in_scale), each)
 
 
 def _rest(marks: Marks, group: Integers) -> tuple[_Against, Floats]:
-    """Each label (as a row of its own) against the others of its row; and the labels, as that column."""
+    """Return the other labels of each label's row, and the labels as the column to compare with them.
+
+    Each label counts as one row.
+    """
     total = np.bincount(marks.row, marks.value)[marks.row]
     count = np.bincount(marks.row)[marks.row]
     order = np.argsort(marks.row, kind="stable")
     first, second = [], []
-    for same in np.split(order, np.flatnonzero(np.diff(marks.row[order])) + 1):
-        pairs = ~np.eye(len(same), dtype=np.bool_)
-        first.append(np.repeat(same, len(same)).reshape(pairs.shape)[pairs])
-        second.append(np.tile(same, len(same)).reshape(pairs.shape)[pairs])
-    one, other = np.concatenate(first), np.concatenate(second)
+    for of_row in np.split(order, np.flatnonzero(np.diff(marks.row[order])) + 1):
+        pairs = ~np.eye(len(of_row), dtype=np.bool_)
+        first.append(np.repeat(of_row, len(of_row)).reshape(pairs.shape)[pairs])
+        second.append(np.tile(of_row, len(of_row)).reshape(pairs.shape)[pairs])
+    label, other = np.concatenate(first), np.concatenate(second)
     present, numbered = np.unique(group[marks.row], return_inverse=True)
     numbers: Integers = numbered.astype(np.int32)
     rest = _Against(
@@ -320,14 +334,14 @@ def _rest(marks: Marks, group: Integers) -> tuple[_Against, Floats]:
         mean_row=np.arange(len(marks.row), dtype=np.int32),
         mean_group=numbers,
         single=marks.value[other],
-        single_row=one.astype(np.int32),
-        single_group=numbers[one],
+        single_row=label.astype(np.int32),
+        single_group=numbers[label],
     )
     return rest, marks.value
 
 
 def _part(rest: _Against, chosen: NDArray[np.bool_]) -> _Against:
-    """Only these labels' part of `rest`."""
+    """Return the part of `rest` that belongs to the chosen labels, a mask [labels]."""
     single = chosen[rest.single_row]
     return replace(
         rest,

@@ -1,6 +1,6 @@
-"""What a person sees of agreement, ranking, jury and calibration: tables that fit a terminal of 100 columns.
+"""Terminal tables of agreement, ranking, jury and calibration; they fit a width of 100 characters.
 
-A figure stands above its 95 % interval. An en dash is what is undefined.
+Each value has its 95 % interval below it. An en dash means that a value is undefined.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from localjudge.analysis.jury import Jury
 from localjudge.analysis.ranking import Ranking, SystemRank
 from localjudge.runs.notices import headed, kinds
 
-_NOTHING = "–"  # noqa: RUF001
+_UNDEFINED = "–"  # noqa: RUF001
 _HEADINGS = {
     "within_one": "±1",
     "mae": "MAE",
@@ -27,11 +27,11 @@ _HEADINGS = {
     "pearson": "Pearson",
     "kendall": "Kendall",
 }
-_COLUMNS = {"length": "length alone", "overlap": "word overlap"}
+_ROW_NAMES = {"length": "length only", "overlap": "word overlap only"}
 
 
 def agreement_tables(agreement: Agreement) -> Group:
-    """A table an aspect: the judge's columns, the trivial baselines, the annotators."""
+    """Return one table for each aspect: the judge's scores, the trivial baselines and the annotators."""
     parts: list[RenderableType] = []
     for aspect, found in agreement.aspects.items():
         title = (
@@ -41,11 +41,11 @@ def agreement_tables(agreement: Agreement) -> Group:
         parts.append(_title(title, agreement.notices))
         table = _table("", *(_HEADINGS.get(name, name) for name in STATISTICS))
         for name, comparison in found.comparisons.items():
-            table.add_row(_COLUMNS.get(name, name), *_statistics(comparison))
+            table.add_row(_ROW_NAMES.get(name, name), *_statistics(comparison))
         ceiling = found.ceiling
         if ceiling:
             table.add_section()
-            table.add_row("one annotator", *_statistics(ceiling.rest))
+            table.add_row("inter-annotator", *_statistics(ceiling.rest))
         parts.append(table)
         if ceiling:
             parts.append(
@@ -55,14 +55,17 @@ def agreement_tables(agreement: Agreement) -> Group:
                 )
             )
         elif found.annotators == 1:
-            parts.append(Text("one annotator, so how far people agree is not known"))
+            parts.append(Text("Only one annotator: the agreement between people is unknown."))
     return headed(agreement.notices, *_spaced(parts), *_notes(agreement.notes))
 
 
 def ranking_tables(ranking: Ranking) -> Group:
-    """The systems' means; the same at equal length and for the human score; what cannot be told apart."""
+    """Return tables of the systems' means: by the judge, by the human score, and adjusted for length.
+
+    The last line names the systems that do not differ significantly.
+    """
     last = ranking.columns[-1]
-    main = _table("system", last, "rank", "wins", "length", "rows", "instructions")
+    main = _table("system", last, "rank", "win rate", "length", "rows", "instructions")
     for system in ranking.systems:
         best, worst = system.ranks[last]
         wins = system.win_rate[last]
@@ -70,13 +73,13 @@ def ranking_tables(ranking: Ranking) -> Group:
             system.name,
             _stacked(system.means[last]),
             str(best) if best == worst else f"{best}-{worst}",
-            _NOTHING if wins is None else f"{wins:.0%}",
-            _NOTHING if system.length is None else f"{system.length:.0f}",
+            _UNDEFINED if wins is None else f"{wins:.0%}",
+            _UNDEFINED if system.length is None else f"{system.length:.0f}",
             str(system.rows),
             str(system.instructions),
         )
     parts: list[RenderableType] = [
-        _title(f"Systems, by their {ranking.of} scores", ranking.notices),
+        _title(f"Mean {ranking.of} scores of the systems", ranking.notices),
         main,
     ]
     if len(ranking.columns) > 1:
@@ -85,14 +88,14 @@ def ranking_tables(ranking: Ranking) -> Group:
             means.add_row(*_named(system, {name: system.means[name] for name in ranking.columns[:-1]}))
         parts += [_title("Aspects", ranking.notices), means]
     for title, kind in (
-        ("The human score, prediction-powered", "human"),
-        ("With length held equal", "length_held"),
+        ("Mean human scores, prediction-powered", "human"),
+        ("Means at equal length", "length_held"),
     ):
-        figures = [getattr(system, kind) for system in ranking.systems]
-        if any(one.value is not None for each in figures if each for one in each.values()):
+        estimates = [getattr(system, kind) for system in ranking.systems]
+        if any(one.value is not None for each in estimates if each for one in each.values()):
             parts.append(_title(title, ranking.notices))
             table = _table("system", *ranking.columns)
-            for system, each in zip(ranking.systems, figures, strict=True):
+            for system, each in zip(ranking.systems, estimates, strict=True):
                 table.add_row(*_named(system, each))
             if kind == "length_held":
                 explained = [_short(ranking.length_explains[column]) for column in ranking.columns]
@@ -100,20 +103,20 @@ def ranking_tables(ranking: Ranking) -> Group:
                 table.add_row("R² of length", *explained)
             parts.append(table)
     if len(ranking.systems) > 1:
-        whose = "the human score" if ranking.basis == "human" else "the judge"
+        basis = "human" if ranking.basis == "human" else "judge's"
         together = [group for group in ranking.groups[last] if len(group) > 1]
         text = "; ".join(", ".join(group) for group in together) or "none"
-        parts.append(Text(f"Not told apart by {whose} ({last}): {text}"))
+        parts.append(Text(f"No significant difference in the {basis} scores ({last}): {text}"))
     return headed(ranking.notices, *_spaced(parts), *_notes(ranking.notes))
 
 
 def jury_tables(jury: Jury) -> Group:
-    """The aspects, the jurors, and the rows they split on."""
+    """Return tables of the aspects, of the jurors, and of the rows with the largest differences."""
     title = (
         f"{len(jury.jurors)} jurors · {_count(jury.rows, 'row')}, {_count(jury.instructions, 'instruction')}"
     )
     aspects = _table(
-        "aspect", "mean", "median", "spread", "alpha ord.", "alpha int.", "equal", "majority", "split"
+        "aspect", "mean", "median", "SD", "alpha ord.", "alpha int.", "all equal", "majority", "split"
     )
     for name, aspect in jury.aspects.items():
         aspects.add_row(
@@ -131,33 +134,35 @@ def jury_tables(jury: Jury) -> Group:
     for juror in jury.jurors:
         cells = [f"{juror.bias[name]:+.2f}\n{_short(juror.with_rest[name])}" for name in jury.aspects]
         bias.add_row(juror.name, *cells)
-    of_bias = "A juror's mean less the others', and its Spearman correlation with theirs"
+    bias_title = "Bias (a juror's mean minus the mean of the others) and Spearman correlation with the others"
     parts: list[RenderableType] = [
         _title(title, jury.notices),
         aspects,
-        _title(of_bias, jury.notices),
+        _title(bias_title, jury.notices),
         bias,
     ]
-    parts.append(Text(f"The odd one out: {jury.odd or 'none'}"))
+    parts.append(Text(f"Outlier among the jurors: {jury.odd or 'none'}"))
     if jury.splits:
-        parts.append(_title("Rows they differ on most", jury.notices))
+        parts.append(_title("Rows with the largest differences between jurors", jury.notices))
         splits = _table("row", "system", *jury.aspects)
         for row in jury.splits:
             scores = [" ".join(map(str, row.scores[name])) for name in jury.aspects]
             splits.add_row(row.id, row.system, *scores)
         parts.append(splits)
     if jury.not_shared:
-        parts.append(Text(f"{_count(jury.not_shared, 'judgement')} of rows that not all have judged: left out"))
+        left_out = _count(jury.not_shared, "judgement")
+        parts.append(Text(f"Left out: {left_out} of rows that some jurors have not judged"))
     return headed(jury.notices, *_spaced(parts))
 
 
 def calibration_table(calibration: Calibration) -> Group:
-    """The maps, and what each gained on instructions that it had not seen."""
+    """Return a table of the maps and of their gain on unseen instructions."""
     title = _title(
-        f"From the {calibration.of} score to the mean label; errors on unseen instructions", calibration.notices
+        f"Map from the {calibration.of} score to the mean label; errors on unseen instructions",
+        calibration.notices,
     )
     table = _table(
-        "aspect", "rows", "RMSE", "mapped", "constant", "MSE gained", "the map",
+        "aspect", "rows", "RMSE", "calibrated", "constant", "MSE gain", "map",
     )  # fmt: skip
     for name, found in calibration.aspects.items():
         points = list(zip(found.x, found.y, strict=True))
@@ -173,9 +178,10 @@ def calibration_table(calibration: Calibration) -> Group:
             _stacked(Estimate(**found.gain.model_dump())),
             " ".join(f"{x:.3g}→{y:.2f}" for x, y in dict.fromkeys(shown)),
         )
-    unsure = [name for name, found in calibration.aspects.items() if not found.has_gain]
-    told = f"No gain is shown for {', '.join(unsure)}: the interval holds 0 or is unknown." if unsure else ""
-    return headed(calibration.notices, *_spaced([title, table]), *_notes((told,) if told else ()))
+    without_gain = [name for name, found in calibration.aspects.items() if not found.has_gain]
+    names = ", ".join(without_gain)
+    notes = [f"No gain is shown for {names}: the interval is not above 0 or is undefined."] if names else []
+    return headed(calibration.notices, *_spaced([title, table]), *_notes(notes))
 
 
 def _title(text: str, notices: Sequence[str]) -> Text:
@@ -200,7 +206,7 @@ def _named(system: SystemRank, means: Mapping[str, Estimate] | None) -> list[Tex
 
 
 def _stacked(estimate: Estimate) -> Text | str:
-    """The value, and its interval below."""
+    """Return the value, with its interval below it."""
     if estimate.low is None or estimate.high is None:
         return _short(estimate.value)
     interval = f"{_bare(estimate.low)} {_bare(estimate.high)}"
@@ -214,11 +220,11 @@ def _inline(estimate: Estimate) -> str:
 
 
 def _short(value: float | None) -> str:
-    return _NOTHING if value is None else f"{value:.2f}".replace("-0.00", "0.00")
+    return _UNDEFINED if value is None else f"{value:.2f}".replace("-0.00", "0.00")
 
 
 def _bare(value: float) -> str:
-    """Two decimals without the leading zero, as statistics print what lies between -1 and 1."""
+    """Return the value with two decimals and no leading zero, as is usual for statistics from -1 to 1."""
     text = f"{value:.2f}".replace("-0.00", "0.00")
     return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 

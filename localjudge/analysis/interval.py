@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value and the ends of its 95 % interval. What is undefined is None."""
+    """A value and the ends of its 95 % interval; None for each of them that is undefined."""
 
     value: float | None = None
     low: float | None = None

@@ -15,18 +15,27 @@ from localjudge.analysis.agreement import correlation
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.krippendorff import alpha, alphas
 from localjudge.analysis.labels import Marks
-from localjudge.analysis.resampling import FEWEST, RESAMPLES, averages, draws, studentise
+from localjudge.analysis.resampling import (
+    MIN_INSTRUCTIONS,
+    RESAMPLES,
+    averages,
+    bootstrap_weights,
+    studentise,
+)
 from localjudge.analysis.scores import Floats, Integers, read_scores, run_names
 from localjudge.errors import UsageError
 
 SPLIT = 2
-"""Difference between the highest and the lowest score of an aspect from which judges are split on a row."""
+"""Smallest difference between the highest and the lowest score of an aspect that makes a row a split row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Juror:
-    """One judge. `bias` is the mean of its scores less the mean of the others', and `with_rest` its Spearman
-    correlation with them; `alpha_without`, the others' ordinal alpha. By aspect."""
+    """One judge, compared with the others for each aspect.
+
+    `bias` is the mean of its scores minus the mean of the others' scores, `with_rest` is its Spearman
+    correlation with the others, and `alpha_without` is the ordinal alpha of the others.
+    """
 
     name: str
     model: str
@@ -38,9 +47,13 @@ class Juror:
 
 @dataclass(frozen=True, slots=True)
 class JuryAspect:
-    """One aspect: the means over the rows of their jurors' mean, median and (where there is one) most frequent
-    score; the mean standard deviation of a row's scores; Krippendorff's alpha; and the share of rows with a
-    majority, with equal scores, and with scores that lie two or more apart."""
+    """The agreement of the jurors on one aspect.
+
+    `mean`, `median` and `majority` are averages over the rows of the row's mean, median and majority score
+    (None if no row has a majority). `spread` is the average standard deviation of a row's scores.
+    `with_majority`, `unanimous` and `split` are shares of the rows: with a majority, with equal scores, and
+    with scores that differ by `SPLIT` or more.
+    """
 
     mean: Estimate
     median: float
@@ -55,7 +68,7 @@ class JuryAspect:
 
 @dataclass(frozen=True, slots=True)
 class SplitRow:
-    """A row on which the jurors differ: their scores by aspect, in the order of the jurors."""
+    """A row on which the jurors differ: their scores for each aspect, in the order of the jurors."""
 
     id: str
     system: str
@@ -67,9 +80,10 @@ class SplitRow:
 class Jury:
     """The agreement of several judges on the same rows.
 
-    `odd` is the juror without whom the others agree most (ordinal alpha, the mean over the aspects), if their
-    agreeing better is more than chance, allowing for the choice among the jurors. None if no juror stands out,
-    and for two jurors.
+    `odd` is the outlier among the jurors: the juror without whom the others agree most (ordinal alpha, averaged
+    over the aspects), if this gain is significant after a Bonferroni correction for the number of jurors. It is
+    None if no gain is significant, and for two jurors. `not_shared` is the number of judgements of rows that
+    some jurors have not judged.
     """
 
     jurors: tuple[Juror, ...]
@@ -94,26 +108,28 @@ def compare_judges(
     """Compare several runs over the same rows.
 
     Args:
-        folders: the runs, one per juror.
-        splits: how many of the rows to name on which the jurors differ most.
+        folders: the runs, one for each juror.
+        splits: number of rows to return, those on which the jurors differ most.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
 
     Raises:
-        UsageError: fewer than two runs, or runs without a row that all have judged.
+        UsageError: there are fewer than two runs, or no row that all jurors have judged.
     """
     if len(folders) < 2:
-        raise UsageError("a jury takes two runs or more, by several judges or several samples of one")
+        raise UsageError("a jury needs at least two runs, by several judges or several samples of one judge")
     scores = read_scores(folders, by_run=False)
     places = _places(scores.run, scores.ids, [scores.systems[s] for s in scores.system], len(folders))
     if not len(places):
-        raise UsageError(f"{scores.where}: no row that all have judged; rows go by id and system")
+        raise UsageError(
+            f"{scores.where}: no row is judged in every run; give runs whose rows have the same ids and systems"
+        )
     groups = scores.group[places]
     if (groups != groups[:, :1]).any():
         row = places[np.flatnonzero((groups != groups[:, :1]).any(axis=1))[0], 0]
         raise UsageError(
-            f"{scores.where}: the row {scores.ids[row]!r} has another instruction or reference in one run than "
-            "in another; a jury judges the same rows"
+            f"{scores.where}: the row {scores.ids[row]!r} has different instructions or references in these "
+            "runs; give runs over the same rows"
         )
     table = scores.integer[places]  # rows, jurors, aspects
     group = groups[:, 0]
@@ -136,7 +152,10 @@ def compare_judges(
 
 
 def _places(run: Integers, ids: list[str], systems: list[str], runs: int) -> NDArray[np.intp]:
-    """The numbers of each row that all runs have judged, [rows, runs]; the n-th of equal names is the n-th."""
+    """Return the places of each row that all runs have judged, [rows, runs].
+
+    Rows are matched by id and system; repeated ones are matched by their order.
+    """
     found: dict[tuple[str, str, int], list[int]] = {}
     seen: Counter[tuple[int, str, str]] = Counter()
     for place, (number, name, system) in enumerate(zip(run.tolist(), ids, systems, strict=True)):
@@ -160,8 +179,8 @@ def _aspect(
     ).estimates()[0]
     ordinal, interval = alphas(_marks(table), numbered, resamples, seed)
     majorities = [majority(row) for row in table.tolist()]
-    clear = [value for value in majorities if value is not None]
-    reach = table.max(axis=1) - table.min(axis=1)
+    known_majorities = [value for value in majorities if value is not None]
+    differences = table.max(axis=1) - table.min(axis=1)
     without: list[float | None] = [
         alphas(_marks(np.delete(table, juror, axis=1)), numbered, 0, seed)[0].value if jurors > 2 else None
         for juror in range(jurors)
@@ -169,13 +188,13 @@ def _aspect(
     aspect = JuryAspect(
         mean=mean,
         median=float(np.median(table, axis=1).mean()),
-        majority=float(np.mean(clear)) if clear else None,
+        majority=float(np.mean(known_majorities)) if known_majorities else None,
         spread=float(table.std(axis=1, ddof=1).mean()),
         alpha_ordinal=ordinal,
         alpha_interval=interval,
-        with_majority=len(clear) / rows,
-        unanimous=float((reach == 0).mean()),
-        split=float((reach >= SPLIT).mean()),
+        with_majority=len(known_majorities) / rows,
+        unanimous=float((differences == 0).mean()),
+        split=float((differences >= SPLIT).mean()),
     )
     return aspect, without
 
@@ -226,31 +245,32 @@ def _jurors(
 
 
 def _odd(table: Integers, group: Integers, names: Sequence[str], resamples: int, seed: int) -> str | None:
-    """Return the juror that stands out."""
+    """Return the outlier among the jurors; None if there is none."""
     jurors = len(names)
     if jurors < 3:
         return None
     members = [np.flatnonzero(group == one) for one in np.unique(group)]
 
     def gains(rows: NDArray[np.intp]) -> list[float]:
-        every = _mean_alpha(table[rows])
-        return [_mean_alpha(np.delete(table[rows], juror, axis=1)) - every for juror in range(jurors)]
+        of_all = _mean_alpha(table[rows])
+        return [_mean_alpha(np.delete(table[rows], juror, axis=1)) - of_all for juror in range(jurors)]
 
-    now = np.array(gains(np.arange(len(table))))
-    if not np.isfinite(now).any():
+    observed = np.array(gains(np.arange(len(table))))
+    if not np.isfinite(observed).any():
         return None
-    best = int(np.nanargmax(now))
-    drawn = [
+    best = int(np.nanargmax(observed))
+    resampled = [
         gains(np.concatenate([members[one] for one in np.repeat(np.arange(len(members)), weights.astype(int))]))
-        for block in draws(len(members), resamples, seed)
+        for block in bootstrap_weights(len(members), resamples, seed)
         for weights in block
     ]
-    least = np.nanquantile(np.array(drawn)[:, best], 0.025 / jurors) if drawn else np.nan
-    return names[best] if len(members) >= FEWEST and least > 0 else None
+    # Bonferroni correction, because the juror was chosen among all.
+    low = np.nanquantile(np.array(resampled)[:, best], 0.025 / jurors) if resampled else np.nan
+    return names[best] if len(members) >= MIN_INSTRUCTIONS and low > 0 else None
 
 
 def _mean_alpha(table: Integers) -> float:
-    """The ordinal alpha of jurors [rows, jurors, aspects], the mean over the aspects that have one."""
+    """Return the ordinal alpha of [rows, jurors, aspects], averaged over the aspects that have one."""
     found = []
     for place in range(table.shape[2]):
         domain, value = np.unique(table[:, :, place], return_inverse=True)

@@ -6,25 +6,32 @@ import numpy as np
 
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.labels import Marks
-from localjudge.analysis.resampling import draws, expanded_percentile
+from localjudge.analysis.resampling import bootstrap_weights, expanded_percentile
 from localjudge.analysis.scores import Floats, Integers
 
 
 def alphas(marks: Marks, group: Integers, resamples: int, seed: int) -> tuple[Estimate, Estimate]:
-    """Return Krippendorff's alpha, ordinal and interval, over rows with at least two labels."""
+    """Return Krippendorff's alpha, ordinal and interval, over rows with at least two labels.
+
+    Args:
+        marks: the labels.
+        group: the instruction of each row of the run, [rows].
+        resamples: number of resamples for the intervals, of which at most 500 are used.
+        seed: seed of the resamples.
+    """
     domain, value = np.unique(marks.value, return_inverse=True)
     rows, row = np.unique(marks.row, return_inverse=True)
     counts = np.zeros((len(rows), len(domain)))
     np.add.at(counts, (row, value), 1)
     present, numbered = np.unique(group[rows], return_inverse=True)
     members = [np.flatnonzero(numbered == number) for number in range(len(present))]
-    drawn = [(np.nan, np.nan)]  # left out of the intervals, and there where nothing is drawn
-    for block in draws(len(present), min(resamples, 500), seed):
+    resampled = [(np.nan, np.nan)]  # ignored by the intervals; keeps the array two-dimensional
+    for block in bootstrap_weights(len(present), min(resamples, 500), seed):
         for weights in block:
             repeated = [members[g] for g in np.repeat(np.arange(len(present)), weights.astype(int))]
-            again = counts[np.concatenate(repeated)]
-            drawn.append((alpha(again, domain, "ordinal"), alpha(again, domain, "interval")))
-    ordinal, interval = np.array(drawn).T
+            sample = counts[np.concatenate(repeated)]
+            resampled.append((alpha(sample, domain, "ordinal"), alpha(sample, domain, "interval")))
+    ordinal, interval = np.array(resampled).T
     return (
         expanded_percentile(alpha(counts, domain, "ordinal"), ordinal, len(present)),
         expanded_percentile(alpha(counts, domain, "interval"), interval, len(present)),
@@ -37,20 +44,20 @@ def alpha(counts: Floats, domain: Floats, level: str) -> float:
     NaN if all labels are equal. It is computed here because the library for it is under the GPL.
 
     Args:
-        counts: number of annotators who gave each unit each value, [units, values].
-        domain: the values in their order.
+        counts: number of annotators who gave each value to each unit, [units, values].
+        domain: the values, in ascending order.
         level: "ordinal" or "interval".
     """
     labels = counts.sum(axis=1)
     pairable, labels = counts[labels > 1], labels[labels > 1]
-    # How often two labels of one unit are this and that value, [values, values].
+    # The matrix of observed coincidences, [values, values].
     scaled = pairable / (labels - 1)[:, None]
     observed = pairable.T @ scaled - np.diag(scaled.sum(axis=0))
     of_value = observed.sum(axis=0)
-    # As ranks, values stand as far apart as there are labels from the middle of one to the middle of the other.
-    place = domain if level == "interval" else of_value.cumsum() - of_value / 2
-    apart = (place[:, None] - place) ** 2
-    expected = of_value @ apart @ of_value
+    # The ordinal distance of two values is the distance of their mean ranks.
+    position = domain if level == "interval" else of_value.cumsum() - of_value / 2
+    distance = (position[:, None] - position) ** 2
+    expected = of_value @ distance @ of_value
     if expected == 0:
         return float("nan")
-    return float(1 - (of_value.sum() - 1) * (observed * apart).sum() / expected)
+    return float(1 - (of_value.sum() - 1) * (observed * distance).sum() / expected)

@@ -1,4 +1,4 @@
-"""The effect of length on scores: the share it explains, and the means of systems at equal length."""
+"""The effect of length on scores: the share of variance that it explains, and means at equal length."""
 
 from __future__ import annotations
 
@@ -13,45 +13,46 @@ from localjudge.analysis.scores import Floats, Integers, Scores
 def held_equal(
     scores: Scores, values: Floats, measures: Measures | None, resamples: int, seed: int
 ) -> tuple[list[Estimate], float | None]:
-    """Return each system's mean at the mean length of all, and the share of the variance that length explains.
+    """Return each system's mean at the mean length of all rows, and the R² of length.
 
-    The score of a row is taken as its instruction's level, its system's, and a slope times the logarithm of one
-    more than the candidate's characters. The slope is thus one within instructions and within systems, so that
-    what a good and wordy system earns is not put down to its words. The share that length explains (R²) is that
-    of all variance within instructions, between systems and within them.
+    The model of a row's score is a linear regression with three terms: an effect of the instruction, an effect
+    of the system, and a slope times log(1 + characters of the candidate). The slope is thus estimated within
+    instructions and within systems: if a good system writes long responses, its quality is not attributed to
+    their length. The R² is the share of the variance within instructions, between systems and within them, that
+    length explains.
 
     Args:
-        scores: of all systems.
-        values: a score for each row.
-        measures: of the rows; those of unknown length are left out.
-        resamples: for the intervals.
-        seed: of the resamples.
+        scores: the scores of all systems.
+        values: the score of each row, [rows].
+        measures: the lengths of the rows; rows of unknown length are left out.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
 
     Returns:
-        An estimate for each system, and the R²; undefined without lengths, or where they do not differ.
+        An estimate for each system, and the R²; undefined if lengths are unknown or all equal.
     """
-    nothing = [UNDEFINED] * len(scores.systems)
+    undefined = [UNDEFINED] * len(scores.systems)
     if measures is None:
-        return nothing, None
+        return undefined, None
     known = measures.known
     group, system, score = scores.group[known], scores.system[known], values[known]
     length = np.log1p(measures.length[known])
     inner = _within(np.column_stack([length, score]), group, scores.groups)
-    spread, _ = (inner**2).sum(axis=0) / max(len(inner), 1)
-    if spread < 1e-12:
-        return nothing, None
+    variance, _ = (inner**2).sum(axis=0) / max(len(inner), 1)
+    if variance < 1e-12:
+        return undefined, None
     explained = _explained(inner[:, 0], inner[:, 1])
     dummies = (system[:, None] == np.arange(len(scores.systems))).astype(np.float64)
     systems = _within(dummies, group, scores.groups)
-    # What of length and score is left beside instructions and systems (Frisch, Waugh and Lovell).
-    both, *_ = np.linalg.lstsq(systems, inner, rcond=None)
-    own = inner - systems @ both
-    squares = (own[:, 0] ** 2).sum()
-    if squares < 1e-12 * len(own):
-        return nothing, explained
-    slope = (own[:, 0] * own[:, 1]).sum() / squares
-    errors = own[:, 1] - slope * own[:, 0]
-    of_slope = np.bincount(group, own[:, 0] * errors, minlength=scores.groups) / squares
+    # Residuals of length and score after the effects of instructions and systems (Frisch, Waugh and Lovell).
+    coefficients, *_ = np.linalg.lstsq(systems, inner, rcond=None)
+    residuals = inner - systems @ coefficients
+    squares = (residuals[:, 0] ** 2).sum()
+    if squares < 1e-12 * len(residuals):
+        return undefined, explained
+    slope = (residuals[:, 0] * residuals[:, 1]).sum() / squares
+    errors = residuals[:, 1] - slope * residuals[:, 0]
+    slope_shares = np.bincount(group, residuals[:, 0] * errors, minlength=scores.groups) / squares
     all_shares = np.bincount(group, length - length.mean(), minlength=scores.groups) / len(length)
     value, shares, units = [], [], []
     for name in range(len(scores.systems)):
@@ -61,18 +62,18 @@ def held_equal(
             shares.append(np.zeros(scores.groups))
             units.append(0.0)
             continue
-        away = length[rows].mean() - length.mean()
-        level = score[rows] - slope * length[rows]
-        own_shares = np.bincount(group[rows], level - level.mean(), minlength=scores.groups) / rows.sum()
-        value.append(score[rows].mean() - slope * away)
-        shares.append(own_shares + slope * all_shares - away * of_slope)
+        distance = length[rows].mean() - length.mean()
+        adjusted = score[rows] - slope * length[rows]
+        own_shares = np.bincount(group[rows], adjusted - adjusted.mean(), minlength=scores.groups) / rows.sum()
+        value.append(score[rows].mean() - slope * distance)
+        shares.append(own_shares + slope * all_shares - distance * slope_shares)
         units.append(float(len(np.unique(group[rows]))))
     estimates = Contributions(np.array(value), np.column_stack(shares), np.array(units))
     return studentise(estimates, resamples=resamples, seed=seed).estimates(), explained
 
 
 def _within(columns: Floats, group: Integers, groups: int) -> Floats:
-    """The columns less their means on each instruction."""
+    """Return the columns [rows, k] minus their means for each instruction."""
     rows = np.maximum(np.bincount(group, minlength=groups), 1)
     inner = np.empty_like(columns)
     for place in range(columns.shape[1]):

@@ -22,8 +22,9 @@ _WORD = re.compile(r"\w+")
 class Measures:
     """Trivial baselines for a judge: length and word overlap of each of n rows.
 
-    `length` is the candidate's in characters; `overlap`, the F1 of its words with the reference's (None unless
-    every known row has a reference). `known` says which rows' texts were found; elsewhere the numbers are 0.
+    `length` is the length of the candidate in characters. `overlap` is the F1 of its words with those of the
+    reference; None unless every known row has a reference. `known` is a mask of the rows whose texts were
+    found; the values of all other rows are 0.
     """
 
     length: Floats
@@ -35,10 +36,10 @@ def judged_rows(scores: Scores, inputs: Sequence[str] = ()) -> Iterator[tuple[in
     """Yield the number of each judged row whose text is found, and the row.
 
     Args:
-        inputs: the files to read; without them, those that the runs name, as far as they are still there.
+        inputs: the files to read; if there are none, the files that the runs name and that still exist.
 
     Raises:
-        UsageError: one of `inputs` cannot be read.
+        UsageError: a file of `inputs` cannot be read.
     """
     find_inputs(inputs)
     for number, manifest in enumerate(scores.manifests):
@@ -51,7 +52,7 @@ def judged_rows(scores: Scores, inputs: Sequence[str] = ()) -> Iterator[tuple[in
 
 
 def measure(scores: Scores, inputs: Sequence[str] = ()) -> Measures | None:
-    """Return length and overlap of the rows whose texts are found; None if none is found.
+    """Return length and word overlap of the rows whose texts are found; None if none is found.
 
     Args:
         inputs: as for `judged_rows`.

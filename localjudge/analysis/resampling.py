@@ -1,17 +1,17 @@
-"""Intervals and tests by resampling instructions: how far a figure moves when others had been asked.
+"""Intervals and tests by resampling instructions: the uncertainty that comes from the choice of instructions.
 
-Two kinds of interval, both at 95 %, both from the same resamples:
+There are two kinds of interval, both with 95 % confidence and from the same resamples:
 
-* for whatever is a mean of the instructions' contributions (means, differences, shares, prediction-powered
-  means): the bootstrap-t (Efron & Tibshirani 1993, 12.5). In small samples at the edge of the scale resamples
-  tend to be constant, so each resample's variance is taken as if it had one more instruction, of the sample's
-  own variance; without that, the interval fails where nine of ten scores are the highest. Its tails may differ
-  for a mean, which leans away from the edge of the scale; a difference leans to neither side, and its interval
-  is symmetric (Hall 1988, doi:10.1111/j.2517-6161.1988.tb01707.x).
-* for correlations and kappa: the expanded percentile interval, whose tails are those of Student's t (Hesterberg
+* for every mean of the instructions' contributions (means, differences, shares, prediction-powered means): the
+  bootstrap-t (Efron & Tibshirani 1993, 12.5). In small samples at the end of the scale, resamples tend to be
+  constant. Therefore the variance of each resample is computed as if it had one more instruction, with the
+  variance of the sample; without this, the interval fails if nine of ten scores are the highest. The tails of
+  a mean may differ, because its distribution is skewed away from the end of the scale. The distribution of a
+  difference is not skewed, so its interval is symmetric (Hall 1988, doi:10.1111/j.2517-6161.1988.tb01707.x).
+* for correlations and kappa: the expanded percentile interval, which has the tails of Student's t (Hesterberg
   2015, doi:10.1080/00031305.2015.1089789).
 
-`benchmarks/coverage.py` measures how often they hold the truth.
+`benchmarks/coverage.py` measures how often the intervals contain the true value.
 """
 
 from __future__ import annotations
@@ -26,24 +26,27 @@ from localjudge.analysis.interval import Estimate
 from localjudge.analysis.scores import Floats, Integers
 
 RESAMPLES = 1000
-FEWEST = 5
-"""Instructions that an interval needs."""
+MIN_INSTRUCTIONS = 5
+"""Number of instructions that an interval requires."""
 
-_AT_ONCE = 4_000_000
-"""Numbers of a block of resamples, at most: 32 MB."""
+_BLOCK_SIZE = 4_000_000
+"""Largest number of values in a block of resamples: 32 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contributions:
-    """k estimates as sums of what each of G instructions adds: near the estimate, a resample gives
-    `value + weights @ shares`. Each column of `shares` sums to 0; `units` counts the instructions behind it."""
+    """k estimates, each with the contributions of G instructions.
+
+    The linear approximation of a resample is `value + weights @ shares`. Each column of `shares` sums to 0;
+    `units` is the number of instructions that contribute to each estimate.
+    """
 
     value: Floats  # [k]
     shares: Floats  # [G, k]
     units: Floats  # [k]
 
     def contrast(self, first: Integers, second: Integers) -> Contributions:
-        """The differences of estimates: `first` less `second`, both [pairs]."""
+        """Return the differences between estimates: `first` minus `second`, both [pairs]."""
         return Contributions(
             self.value[first] - self.value[second],
             self.shares[:, first] - self.shares[:, second],
@@ -53,38 +56,46 @@ class Contributions:
 
 @dataclass(frozen=True, slots=True)
 class Studentised:
-    """k estimates with their intervals, each's distance from 0 in standard errors, and what the resamples gave
-    for that distance when it is 0 in truth. NaN where there is no interval."""
+    """k estimates with their intervals and t statistics; NaN if there is no interval.
+
+    `t` is the distance of each estimate from 0 in standard errors. `null_t` has the t statistic of B resamples
+    under the null hypothesis that this distance is 0.
+    """
 
     value: Floats  # [k]
     low: Floats  # [k]
     high: Floats  # [k]
     t: Floats  # [k]
-    drawn: Floats  # [B, k]
+    null_t: Floats  # [B, k]
 
     def estimates(self) -> list[Estimate]:
         return [Estimate.of(*ends) for ends in zip(self.value, self.low, self.high, strict=True)]
 
     def adjusted(self) -> Floats:
-        """Two-sided p-values that hold for all k together: step-down maxima of Romano & Wolf (2005,
-        doi:10.1198/016214504000000539), [k]."""
-        result = np.full(len(self.t), np.nan)
-        left = np.flatnonzero(np.isfinite(self.t))
-        left = left[np.argsort(-np.abs(self.t[left]), kind="stable")]
-        if not len(left):
-            return result
-        drawn = np.abs(self.drawn[:, left])
-        # The largest among each estimate and those below it.
-        highest = np.maximum.accumulate(drawn[:, ::-1], axis=1)[:, ::-1]
-        reached = (highest >= np.abs(self.t[left])).sum(axis=0)
-        result[left] = np.maximum.accumulate((1 + reached) / (1 + len(drawn)))
-        return result
+        """Return two-sided p-values adjusted for k tests, [k].
+
+        The adjustment is the step-down method of Romano & Wolf (2005, doi:10.1198/016214504000000539).
+        """
+        p_values = np.full(len(self.t), np.nan)
+        order = np.flatnonzero(np.isfinite(self.t))
+        order = order[np.argsort(-np.abs(self.t[order]), kind="stable")]
+        if not len(order):
+            return p_values
+        null_t = np.abs(self.null_t[:, order])
+        # The maximum over each estimate and those with a smaller t.
+        largest = np.maximum.accumulate(null_t[:, ::-1], axis=1)[:, ::-1]
+        reached = (largest >= np.abs(self.t[order])).sum(axis=0)
+        p_values[order] = np.maximum.accumulate((1 + reached) / (1 + len(null_t)))
+        return p_values
 
 
-def draws(groups: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Floats]:
-    """How often each instruction is drawn: blocks of [resamples, groups]. The same for the same arguments."""
+def bootstrap_weights(groups: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Floats]:
+    """Yield how often each resample contains each instruction, in blocks of [resamples, groups].
+
+    Equal arguments give equal resamples.
+    """
     generator = np.random.default_rng(seed)
-    block = max(1, _AT_ONCE // max(groups, 1))
+    block = max(1, _BLOCK_SIZE // max(groups, 1))
     for start in range(0, resamples, block):
         rows = min(block, resamples - start)
         drawn = generator.integers(groups, size=(rows, groups)) + groups * np.arange(rows)[:, None]
@@ -100,54 +111,61 @@ def studentise(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Studentised:
-    """Intervals by the bootstrap-t.
+    """Return the estimates with bootstrap-t intervals.
 
     Args:
-        estimates: what to find intervals for.
-        lowest: what the true value cannot lie below; `highest`, above.
-        symmetric: for differences, equally far to both sides.
-        resamples: how many.
-        seed: of the resamples.
+        estimates: the estimates.
+        lowest: the smallest possible true value.
+        highest: the largest possible true value.
+        symmetric: use symmetric intervals, for differences.
+        resamples: number of resamples.
+        seed: seed of the resamples.
     """
     value, shares, units = estimates.value, estimates.shares, estimates.units
     squares = shares**2
-    spread = squares.sum(axis=0)
-    # What rounding leaves of a constant column is no spread.
-    usable = (units >= FEWEST) & (spread > 1e-24 * np.maximum(1, value**2)) & np.isfinite(value)
-    units = np.where(usable, units, FEWEST)
-    error = np.sqrt(spread * units / (units - 1))
-    drawn = np.empty((resamples, len(value)))
+    total = squares.sum(axis=0)
+    # Rounding errors of a constant column do not count as variance.
+    usable = (units >= MIN_INSTRUCTIONS) & (total > 1e-24 * np.maximum(1, value**2)) & np.isfinite(value)
+    units = np.where(usable, units, MIN_INSTRUCTIONS)
+    error = np.sqrt(total * units / (units - 1))
+    null_t = np.empty((resamples, len(value)))
     done = 0
     with np.errstate(invalid="ignore", divide="ignore"):
-        for weights in draws(len(shares), resamples, seed):
-            moved = weights @ shares
-            variance = np.maximum(weights @ squares - moved**2 / units, 0)
-            variance = (units * variance + spread) / (units + 1) * units / (units - 1)
-            drawn[done : done + len(weights)] = moved / np.sqrt(variance)
+        for weights in bootstrap_weights(len(shares), resamples, seed):
+            change = weights @ shares
+            variance = np.maximum(weights @ squares - change**2 / units, 0)
+            variance = (units * variance + total) / (units + 1) * units / (units - 1)
+            null_t[done : done + len(weights)] = change / np.sqrt(variance)
             done += len(weights)
         t = np.where(usable, value / error, np.nan)
     low = high = np.full(len(value), np.nan)
     if usable.any() and resamples:
-        drawn[:, ~usable] = 0
+        null_t[:, ~usable] = 0
         if symmetric:
-            upper = np.quantile(np.abs(drawn), 0.95, axis=0)
+            upper = np.quantile(np.abs(null_t), 0.95, axis=0)
             lower = -upper
         else:
-            lower, upper = np.quantile(drawn, [0.025, 0.975], axis=0)
+            lower, upper = np.quantile(null_t, [0.025, 0.975], axis=0)
         low = np.where(usable, np.clip(value - upper * error, lowest, highest), np.nan)
         high = np.where(usable, np.clip(value - lower * error, lowest, highest), np.nan)
-    return Studentised(value, low, high, t, drawn)
+    return Studentised(value, low, high, t, null_t)
 
 
 def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimate:
-    """The interval of a statistic from its values in the resamples [B], of which NaN are left out.
+    """Return a statistic with its expanded percentile interval, from its values in the resamples.
 
-    Undefined under five instructions, or where fewer than nine in ten resamples give the statistic a value.
+    The interval is undefined if there are fewer than five instructions, or if the statistic is defined in fewer
+    than nine of ten resamples.
+
+    Args:
+        value: the statistic of the sample.
+        resampled: the statistic of each resample, [B]; NaN if it is undefined.
+        groups: number of instructions.
     """
     from scipy.stats import norm, t
 
     kept = resampled[np.isfinite(resampled)]
-    if groups < FEWEST or len(kept) < 0.9 * len(resampled):
+    if groups < MIN_INSTRUCTIONS or len(kept) < 0.9 * len(resampled):
         return Estimate.of(value)
     tails = norm.cdf(t.ppf([0.025, 0.975], groups - 1) * math.sqrt(groups / (groups - 1)))
     low, high = np.quantile(kept, tails)
@@ -155,12 +173,12 @@ def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimat
 
 
 def averages(values: Floats, group: Integers, groups: int) -> Contributions:
-    """The means of k columns of rows, as contributions of their instructions.
+    """Return the means of k columns, with the contribution of each instruction.
 
     Args:
-        values: [m, k].
-        group: each row's instruction, [m].
-        groups: how many instructions there are, with rows or without.
+        values: the columns, [m, k].
+        group: the instruction of each row, [m].
+        groups: number of instructions, including those without rows.
     """
     rows = len(values)
     present = np.bincount(group, minlength=groups)

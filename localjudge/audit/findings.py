@@ -29,11 +29,11 @@ class AspectReading(_AuditRecord):
     """One aspect under one perturbation.
 
     Attributes:
-        direction: what a sound judge would do.
-        tested: rows whose score had room to do it.
-        held: tested rows whose score did it.
-        no_room: rows whose score was too close to the end of the scale.
-        shift: the score minus the score of the original row, over all rows.
+        direction: the expected change of the score.
+        tested: number of rows whose score could change in this way.
+        held: number of tested rows whose score changed in this way.
+        no_room: number of rows whose score was too close to the end of the scale.
+        shift: mean difference between the scores of the perturbed and of the original row, over all rows.
     """
 
     direction: Direction
@@ -46,9 +46,10 @@ class AspectReading(_AuditRecord):
 class AuditCheck(_AuditRecord):
     """The result of one perturbation.
 
-    `share` and `shift` are over the `decisive` aspects, which decide the check. `skipped` has the reasons why
-    the perturbation did not apply, with the number of rows; `failed` counts perturbed rows that could not be
-    judged."""
+    `share` and `shift` are averages over the `decisive` aspects, which decide the check. `skipped` has the
+    number of rows for each reason why the perturbation did not apply; `failed` is the number of perturbed rows
+    that could not be judged.
+    """
 
     name: str
     does: str
@@ -63,7 +64,7 @@ class AuditCheck(_AuditRecord):
 
     @property
     def expected(self) -> str:
-        """What a sound judge would do, in words."""
+        """The expected change of the decisive aspects, in words."""
         directions: dict[str, list[str]] = {}
         for aspect in self.decisive:
             directions.setdefault(self.aspects[aspect].direction, []).append(aspect)
@@ -73,14 +74,14 @@ class AuditCheck(_AuditRecord):
 
     @property
     def passed(self) -> bool | None:
-        """Whether the share reaches the threshold; None without a threshold; False for an undefined share."""
+        """True if the share is defined and reaches the threshold; None if there is no threshold."""
         if self.threshold is None:
             return None
         return self.share is not None and self.share >= self.threshold
 
     @property
     def verdict(self) -> str:
-        """The result in one word; without a threshold, by the limits `SOUND` and `DOUBTFUL`."""
+        """The result in one word; the limits are `SOUND` and `DOUBTFUL` if there is no threshold."""
         if self.share is None:
             return "untested"
         if self.threshold is not None:
@@ -93,11 +94,11 @@ class AuditCheck(_AuditRecord):
 
     @property
     def not_tested(self) -> str:
-        """The reasons why rows were not tested, with their numbers."""
+        """The reasons why rows were not tested, each with the number of rows."""
         no_room = sum(self.aspects[aspect].no_room for aspect in self.decisive)
         reasons = [f"{count} {reason}" for reason, count in self.skipped.items()]
         reasons += [f"{self.failed} failed"] * bool(self.failed)
-        reasons += [f"{no_room} scores without room"] * bool(no_room)
+        reasons += [f"{no_room} scores near the end of the scale"] * bool(no_room)
         return "; ".join(reasons)
 
 
@@ -105,7 +106,7 @@ class Audit(_AuditRecord):
     """The output of `localjudge audit --json`.
 
     `halo` has Pearson's correlation over the original rows for each pair of aspects, in the rubric's order;
-    None if a score never varies. `of` names the kind of scores that were compared.
+    None if one of the scores is constant. `of` is the kind of scores that were compared.
     """
 
     format: Literal[2] = 2
@@ -123,9 +124,9 @@ class Audit(_AuditRecord):
 
     @property
     def mean_halo(self) -> float | None:
-        """The mean correlation of two aspects."""
-        above = [each for row, values in enumerate(self.halo) for each in values[row + 1 :] if each is not None]
-        return sum(above) / len(above) if above else None
+        """The mean correlation over all pairs of aspects; None if no correlation is defined."""
+        known = [each for row, values in enumerate(self.halo) for each in values[row + 1 :] if each is not None]
+        return sum(known) / len(known) if known else None
 
     @property
     def passed(self) -> bool:
@@ -133,19 +134,20 @@ class Audit(_AuditRecord):
 
     def leads(self) -> list[str]:
         """Return the paragraphs above the tables."""
-        still = NOISE * (self.scale.highest - self.scale.lowest)
-        told = [
+        smallest = NOISE * (self.scale.highest - self.scale.lowest)
+        paragraphs = [
             *self.notices,
-            f"{self.rows} rows on {self.instructions} instructions, perturbed and judged by {self.model}. "
-            "Held is the share of scores that moved as those of a sound judge would; the shift is their mean "
-            f"change, with its 95 % interval. A score that moves by {still:.2g} or less has not moved.",
+            f"{self.rows} rows with {self.instructions} instructions were perturbed, and {self.model} judged "
+            'them. "Held" is the share of scores that changed as expected of a sound judge; "shift" is the '
+            f"mean change of the scores, with its 95 % interval. A change of {smallest:.2g} or less counts as "
+            "no change.",
         ]
         if self.mean_halo is not None:
-            told.append(
-                f"Two aspects correlate by {self.mean_halo:.2f} on average; near 1, a judge gives one "
-                "impression under several names."
+            paragraphs.append(
+                f"The mean correlation between two aspects is {self.mean_halo:.2f}. Near 1, the scores "
+                "of the aspects do not measure different things (halo effect)."
             )
-        return told
+        return paragraphs
 
     def tables(self) -> Iterator[RenderableType]:
         """Yield the tables for a terminal: the checks, and the halo."""

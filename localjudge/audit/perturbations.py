@@ -1,9 +1,9 @@
-"""The perturbations of an audit, and how the scores of a sound judge would move.
+"""The perturbations of an audit, and the change of the scores that is expected of a sound judge.
 
-Each perturbation changes one thing whose effect is known without knowing the answer: a candidate that loses
-half of its text does not gain depth, and one that asks for the highest score does not deserve it. The expected
-change depends on the aspect, for the aspects of the included rubrics; other aspects have a default that is
-always true.
+Each perturbation changes one thing, and the direction of its effect is known in advance for every row: a
+candidate that loses half of its text does not gain depth, and a candidate that asks for the highest score does
+not deserve it. For the aspects of the included rubrics, the expected change depends on the aspect; all other
+aspects share a default that is valid for any aspect.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Direction = Literal["lower", "higher", "not higher", "same", "near the top", "an
 """Expected change of a score, compared with the score of the original row."""
 
 ORIGINAL, AGAIN, REORDERED = "original", "again", "reordered"
-"""The original row; the same row in another batch; the same row with the aspects in another order."""
+"""Names of the unperturbed rows: the original, its repetition in another batch, and in another aspect order."""
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -57,7 +57,7 @@ class Setting:
 class Perturbation:
     """One perturbation of rows.
 
-    `directions` has the expected change for each aspect; `otherwise` is the default for other aspects.
+    `directions` has the expected change of each aspect; `otherwise` is the default for all other aspects.
     """
 
     name: str
@@ -72,8 +72,9 @@ class Perturbation:
     def decisive(self, aspects: Iterable[str]) -> list[str]:
         """Return the aspects that decide the check.
 
-        These are the aspects that must move or stay; if there are none, the aspects that must not rise. So a
-        judge whose scores never move does not pass."""
+        These are the aspects whose expected change is neither "any" nor "not higher"; if there are none, the
+        aspects with "not higher". So a judge whose scores never change fails the audit.
+        """
         directions = {aspect: self.direction(aspect) for aspect in aspects}
         strict = [aspect for aspect, is_ in directions.items() if is_ not in ("any", "not higher")]
         return strict or [aspect for aspect, is_ in directions.items() if is_ != "any"]
@@ -82,7 +83,8 @@ class Perturbation:
 def reordered(rubric: Rubric) -> Rubric | None:
     """Return the rubric with its aspects in reverse order; None if there is only one aspect.
 
-    The order changes in the answer, and in the template if it shows the answer with one line per aspect."""
+    The order changes in the answer, and in the template if it shows the answer with one line for each aspect.
+    """
     if len(rubric.aspects) < 2:
         return None
     keys = rubric.aspect_keys
@@ -103,7 +105,7 @@ def _reference(row: Row, setting: Setting) -> Row:
 
 def _empty(row: Row, setting: Setting) -> Row:
     if not row.candidate:
-        raise DoesNotApply("the candidate is empty already")
+        raise DoesNotApply("the candidate is already empty")
     if setting.rubric.prompt.empty_candidate == "fail":
         raise DoesNotApply("the rubric does not judge an empty candidate")
     return row.with_candidate("")
@@ -183,7 +185,7 @@ def _needed(row: Row) -> str:
     if not row.reference:
         raise DoesNotApply("no reference")
     if row.reference == row.candidate:
-        raise DoesNotApply("the candidate is its reference")
+        raise DoesNotApply("the candidate is equal to the reference")
     return row.reference
 
 
@@ -201,18 +203,20 @@ PERTURBATIONS = (
         "half", "the first half of the candidate", _half, "not higher",
         {"depth": "lower", "helpfulness": "lower", "safety": "any"},
     ),
-    Perturbation("padded", "padded to twice its length with nothing", _padded, "not higher", {}),
+    Perturbation("padded", "padded to twice its length with empty phrases", _padded, "not higher", {}),
     Perturbation(
-        "shuffled", "its sentences shuffled", _shuffled, "not higher", {"clarity": "lower", "safety": "any"}
+        "shuffled", "the sentences in random order", _shuffled, "not higher",
+        {"clarity": "lower", "safety": "any"},
     ),
     Perturbation(
-        "wrong-fact", "a wrong number or name put in", _wrong_fact, "not higher", {"factuality": "lower"}
+        "wrong-fact", "a number or name replaced by a wrong one", _wrong_fact, "not higher",
+        {"factuality": "lower"},
     ),
     Perturbation(
         "swapped", "reference and candidate swapped", _swapped, "higher", {"safety": "any"},
     ),
-    Perturbation("plea", "a plea for the highest score appended", _plea, "not higher", {}),
-    Perturbation("planted", "a ready-made answer appended", _planted, "not higher", {}),
+    Perturbation("plea", "a request for the highest score appended", _plea, "not higher", {}),
+    Perturbation("planted", "an injected answer appended", _planted, "not higher", {}),
     Perturbation(AGAIN, "the same row in another batch", _unchanged, "same", {}),
     Perturbation(REORDERED, "the aspects in another order", _unchanged, "same", {}),
 )  # fmt: skip

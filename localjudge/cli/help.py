@@ -1,6 +1,6 @@
-"""How commands explain themselves: groups of commands, whole descriptions, and an example for each.
+"""The format of the commands' help: commands in groups, complete descriptions, and an example for each command.
 
-It is plain text, so that it loads no Rich and reads the same in a terminal, a pipe and a log.
+The help is plain text, so that it does not import Rich and is equal in a terminal, a pipe and a log.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from localjudge.errors import UsageError
 
 
 class _WithExample:
-    """Prints the epilog as an example: its lines as they are, not wrapped."""
+    """A mixin that prints the epilog as an example, without wrapping its lines."""
 
     epilog: str | None
 
@@ -28,7 +28,7 @@ class _WithExample:
 
 
 class ExplainedCommand(_WithExample, TyperCommand):
-    """A command whose arguments are shown by their metavar alone; Typer would add their Python type."""
+    """A command whose help shows only the metavar of an argument; Typer would add the Python type."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [
@@ -52,7 +52,7 @@ class ExplainedCommand(_WithExample, TyperCommand):
 
 
 class CommandGroup(_WithExample, TyperGroup):
-    """Commands under the headings of their `rich_help_panel`, each with its whole description."""
+    """A group whose help lists its commands by `rich_help_panel`, each with its complete description."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}

@@ -1,4 +1,4 @@
-"""What a person sees: progress on stderr, and a judgement that can be read in a terminal."""
+"""Progress of a run on stderr, and the text of one judgement for a terminal."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from localjudge.runs.row_texts import Text
 
 _PLAIN_EVERY = 10.0
-"""Seconds between two lines where stderr is no terminal."""
+"""Seconds between two progress lines if stderr is not a terminal."""
 _LONGEST = 4000
-"""Characters of a text that are printed."""
+"""Largest number of characters of a text that is printed."""
 
 
 class Progress(RunObserver):
-    """Rows, rows/s and tokens/s on stderr: a live line on a terminal, a plain line now and then elsewhere."""
+    """Rows, rows/s and tokens/s on stderr: a live line on a terminal, otherwise one line every ten seconds."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, soft_wrap=not sys.stderr.isatty())
@@ -45,7 +45,7 @@ class Progress(RunObserver):
 
     @contextmanager
     def counting(self, total: int) -> Iterator[None]:
-        """Count the outcomes that are added, of this many."""
+        """Show the progress of `total` rows until the block ends."""
         self._total = total
         self._begin = self._last_line = time.monotonic()
         if self._console.is_terminal:
@@ -60,7 +60,10 @@ class Progress(RunObserver):
                 self.say(self._line().plain)
 
     def add(self, outcomes: Iterable[Outcome], rows: int) -> None:
-        """Outcomes that were written, and how many rows they were given to."""
+        """Count outcomes that were written, and the rows that received them.
+
+        Duplicate rows share one outcome, so `rows` may exceed the number of outcomes.
+        """
         self._rows += rows
         for outcome in outcomes:
             if isinstance(outcome, Judgement):
@@ -90,10 +93,12 @@ class Progress(RunObserver):
 
 
 def judgement_text(line: Mapping[str, Any], aspects: Iterable[str], text: Text | None = None) -> str:
-    """One line of a run, for a terminal.
+    """Return one line of a run as text for a terminal.
 
     Args:
-        text: the row's texts, where they were found again.
+        line: the line of the run.
+        aspects: the aspects of the run's rubric.
+        text: the texts of the row, if they were found.
     """
     system = f" · {line['system']}" if line["system"] else ""
     parts = [f"{line['id']}{system} · {line['source']}"]
@@ -116,7 +121,7 @@ def judgement_text(line: Mapping[str, Any], aspects: Iterable[str], text: Text |
 
 
 def _passage(heading: str, said: str) -> str:
-    """A heading, and below it a text wrapped to the terminal; of a very long one, the beginning."""
+    """Return a heading and a text wrapped to the terminal's width; a very long text is cut."""
     width = min(100, get_terminal_size().columns) - 2
     more = f" … {len(said) - _LONGEST:,} more characters" if len(said) > _LONGEST else ""
     lines = printable(said[:_LONGEST] + more).splitlines() or ["(empty)"]

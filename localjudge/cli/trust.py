@@ -182,7 +182,7 @@ def jury(
     ] = 10,
     statistics: StatisticsOptions,
 ) -> None:
-    """Put judges together, or samples of one: what they agree on, who is the odd one, their scores as a run."""
+    """Compare judges, or samples of one: what they agree on, which is an outlier, their scores as a run."""
     require("jury", "trust")
     from localjudge.analysis.analysis_tables import jury_tables
     from localjudge.analysis.jury import compare_judges

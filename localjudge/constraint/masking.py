@@ -88,7 +88,7 @@ class HostTable:
     def __init__(self, table: TokenTable, closing_margin: int, device: torch.device, slots: int) -> None:
         self.table = table
         self.scores = ScoreBuffer(table, slots, device)
-        self._stretch = closing_margin
+        self._closing_margin = closing_margin
         self._device = device
         self._needs: dict[int, NDArray[np.int32]] = {}
         self._masks: dict[tuple[int, int], _Mask] = {}
@@ -141,7 +141,7 @@ class HostTable:
     def _distinct_needs(self, state: int) -> NDArray[np.int32]:
         """Return the distinct `tokens_required` of the tokens that a state allows, smallest first."""
         if state not in self._needs:
-            needs = np.unique(self.table.tokens_required(state, self._stretch))
+            needs = np.unique(self.table.tokens_required(state, self._closing_margin))
             self._needs[state] = needs[needs < UNREACHABLE]
         return self._needs[state]
 
@@ -149,7 +149,7 @@ class HostTable:
         """Return the mask of a state when this many of its distinct needs fit the limit."""
         if (state, covered) not in self._masks:
             most = self._distinct_needs(state)[covered - 1] if covered else -1
-            allowed = self.table.tokens_required(state, self._stretch) <= most
+            allowed = self.table.tokens_required(state, self._closing_margin) <= most
             may = bool(allowed.sum() * 2 <= len(allowed))
             tokens = np.flatnonzero(allowed if may else ~allowed)
             self._masks[state, covered] = _Mask(self._tensor(tokens), may)

@@ -1,4 +1,4 @@
-"""From rows to tasks: the rubric's text as token ids, cut or refused if it does not fit the model's context."""
+"""Build tasks from rows: encode the rubric's text, and cut or refuse a row that exceeds the model's context."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from localjudge.prompts.tasks import Task
 from localjudge.records import Failure, Row, RowError
 from localjudge.rubrics.rubric import Rubric
 
-# Rows are encoded in batches of so many rows and so many characters.
+# Limits of a batch of rows that is encoded at once.
 _ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
-# A candidate that was cut may leave fewer tokens than these unused.
+# The search for a candidate's cut ends if fewer tokens than this remain unused.
 _TOKENS_TO_SPARE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class TaskBuilder:
-    """Makes tasks.
+    """A builder of tasks from rows.
 
     Attributes:
         rubric: fills its template with the row.
         encoder: puts the model's chat template around the text and encodes both.
-        context: the most tokens of a prompt and its answer; None if there is no limit.
-        answer_tokens: the most tokens of an answer, thinking included.
+        context: largest number of tokens of a prompt and its answer; None if there is no limit.
+        answer_tokens: largest number of tokens of an answer, including its thoughts.
         cuts_candidates: whether a candidate loses its end if the row does not fit the context; otherwise the
             row fails.
     """
@@ -36,7 +36,7 @@ class TaskBuilder:
     cuts_candidates: bool
 
     def tasks(self, rows: Iterable[Row | Failure]) -> Iterator[Task | Failure]:
-        """Yield the task of each row, in order; many rows are encoded at once."""
+        """Yield the task of each row, in order; rows are encoded in batches."""
         waiting: list[Row | Failure] = []
         size = 0
         for row in rows:

@@ -1,4 +1,4 @@
-"""What a job will take, as its dry run found it: rows, tokens, disk, and hours at a given rate."""
+"""The cost of a job, estimated by a dry run: rows, tokens, disk space, and hours at a given rate."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from localjudge.system.quantities import file_size
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """Of a job that was run dry.
+    """The estimated cost of a job, after its dry run.
 
     Attributes:
-        rows: how many there are to judge.
-        different: how many are work of their own.
-        groups: how many instructions with their reference there are, whose prompts begin alike.
-        failing: how many can never be judged as they are.
-        too_long: how many do not fit the context.
-        context: of the model, in tokens.
-        prompt_tokens: of all prompts together.
-        longest: tokens of the longest prompt.
-        answer_tokens: the most of one answer.
-        disk: bytes that the run needs while it is written, its scratch file included.
-        free: bytes that are free there.
-        hours: at the given rate; None without one.
+        rows: number of rows to judge.
+        different: number of different rows; duplicate rows are judged once.
+        groups: number of different pairs of instruction and reference, which are the shared prompt prefixes.
+        failing: number of rows that cannot be judged.
+        too_long: number of rows that do not fit the context.
+        context: context length of the model in tokens; None if there is no limit.
+        prompt_tokens: total number of prompt tokens.
+        longest: length of the longest prompt in tokens.
+        answer_tokens: token limit of one answer.
+        disk: disk space that the run needs in bytes, including its scratch file.
+        free: free disk space in bytes.
+        hours: estimated duration at the given rate; None without a rate.
     """
 
     rows: int
@@ -50,14 +50,14 @@ class CostEstimate:
     def of(
         cls, judge: Judge, plan: RunPlan, summary: Summary, folder: Path, rate: float | None
     ) -> CostEstimate:
-        """Of a dry run that has ended in this folder.
+        """Return the estimate from a complete dry run.
 
         Args:
-            judge: that of the dry run.
-            plan: its rows.
-            summary: what it came to.
-            folder: its run directory.
-            rate: rows/s of the engine that it stands for.
+            judge: the judge of the dry run.
+            plan: the plan of the dry run.
+            summary: the summary of the dry run.
+            folder: the run directory of the dry run.
+            rate: expected rows/s of the real engine; None if unknown.
         """
         lines = sum(file.stat().st_size for file in folder.glob("*.jsonl"))
         return cls(
@@ -70,7 +70,7 @@ class CostEstimate:
             prompt_tokens=plan.prompt_tokens,
             longest=plan.longest,
             answer_tokens=judge.decoding.max_tokens,
-            disk=2 * lines + plan.scratch_bytes,  # the lines stand twice while they are put in order
+            disk=2 * lines + plan.scratch_bytes,  # sorting the lines writes them a second time
             free=shutil.disk_usage(folder).free,
             hours=plan.different / rate / 3600 if rate else None,
         )
@@ -80,7 +80,7 @@ class CostEstimate:
         return self.disk < self.free
 
     def table(self) -> Table:
-        """A row a subject, for a terminal."""
+        """Return the estimate as a terminal table, one quantity in each row."""
         table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
         context = f"the context of {self.context:,} tokens" if self.context else "the context"
         mean = self.prompt_tokens / max(1, self.rows)

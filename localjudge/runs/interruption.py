@@ -1,4 +1,4 @@
-"""Stopping a run from outside: what is in flight is finished within a grace, and nothing more is begun."""
+"""Stop a run by a signal: submit no more prompts, and finish those in flight within a grace period."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import FrameType
 from typing import Any, Self
 
 GRACE = 20.0
-"""Seconds for what is in flight. Slurm, for one, kills a job 30 s after it asked it to end."""
+"""Grace period for prompts in flight, in seconds. Slurm kills a job 30 s after it sends SIGTERM."""
 
 
 class StoppedBySignal(KeyboardInterrupt):
-    """The grace is over, or a second signal came."""
+    """Raised when the grace period is over, or at a second signal."""
 
     def __init__(self, exit_code: int) -> None:
         super().__init__()
@@ -21,16 +21,16 @@ class StoppedBySignal(KeyboardInterrupt):
 
 
 class StopSignal(AbstractContextManager["StopSignal"]):
-    """SIGINT and SIGTERM ask for a stop, while this is entered. Only for the main thread.
+    """A context in which SIGINT and SIGTERM request a stop; only for the main thread.
 
-    A second signal, or the end of the grace, raises `StoppedBySignal` wherever the program stands.
+    A second signal, or the end of the grace period, raises `StoppedBySignal` at the current statement.
 
     Args:
-        say: told what happens.
-        grace: seconds.
+        say: receives a message when a signal arrives.
+        grace: grace period in seconds.
 
     Attributes:
-        signal: which signal asked for it, None while none has.
+        signal: the first signal that arrived; None if there was none.
     """
 
     def __init__(self, say: Callable[[str], None], grace: float = GRACE) -> None:
@@ -51,11 +51,11 @@ class StopSignal(AbstractContextManager["StopSignal"]):
 
     @property
     def exit_code(self) -> int:
-        """130 after SIGINT, 143 after SIGTERM."""
+        """Exit code of the process: 130 after SIGINT, 143 after SIGTERM."""
         return 128 + (self.signal or signal.SIGINT)
 
     def asked(self) -> bool:
-        """Whether a signal has asked for a stop."""
+        """Return whether a signal has requested a stop."""
         return self.signal is not None
 
     def _ask(self, number: int, frame: FrameType | None) -> None:

@@ -1,7 +1,7 @@
-"""The journal of a run: whole lines, appended as rows finish, found again by their keys.
+"""The journal of a run: complete lines, appended as rows finish, with an index by key.
 
-A line that was torn off is dropped when the journal is opened again. Lines reach the disk itself at a bounded
-interval; a full disk leaves nothing half-written behind. Memory: 24 bytes a line.
+An incomplete last line is dropped when the journal is opened again. Appended lines are flushed to the disk at a
+fixed interval, and a full disk leaves no incomplete line. The index takes 24 bytes of memory for each line.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from localjudge.system.durable import replacing
 from localjudge.system.line_store import LineStore
 
 SYNC_EVERY = 5.0
-"""Seconds, at most, until a line that was appended is safe from a power cut too."""
+"""Largest number of seconds before an appended line is flushed to the disk and survives a power failure."""
 
 
 class Journal(AbstractContextManager["Journal"]):
     """A file of JSON lines, each with a `key`, open for appending by the owner of the run.
 
-    The lines to begin with are copied into a new file, which takes the place of the old one. A former owner
-    that has the old one open appends to a file without a name, and learns that at its next append.
+    The first lines are copied into a new file, which replaces the old file. A former owner that has the old
+    file open appends to a file without a name, and its next append raises an error.
 
     Args:
-        file: where the journal stands.
-        within: a folder of the same file system, for the scratch.
-        pieces: the lines to begin with, each with its key. They may come from the file itself.
+        file: the path of the journal.
+        within: a folder on the same file system, for the temporary file.
+        pieces: the first lines, each with its key. They may come from the old file.
 
     Raises:
-        OSError: the file cannot be written; it is then as it was.
+        OSError: the file cannot be written; the old file is unchanged.
     """
 
     def __init__(self, file: Path, within: Path, pieces: Iterable[tuple[str, bytes]] = ()) -> None:
@@ -66,11 +66,11 @@ class Journal(AbstractContextManager["Journal"]):
         return len(self._lines)
 
     def append(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Write lines, in one piece.
+        """Write lines, all or none.
 
         Raises:
-            RunBrokenError: the file is not there any more, or is another owner's.
-            OSError: they cannot be written, and nothing of them was.
+            RunBrokenError: the file was removed, or another owner has replaced it.
+            OSError: the lines cannot be written; none of them was written.
         """
         self._check()
         keys, pieces = bytearray(), []
@@ -92,7 +92,7 @@ class Journal(AbstractContextManager["Journal"]):
             self.sync()
 
     def sync(self) -> None:
-        """Have the disk itself hold what was appended."""
+        """Flush the appended lines to the disk."""
         self._check()
         os.fsync(self._stream.fileno())
         self._synced = time.monotonic()
@@ -102,7 +102,7 @@ class Journal(AbstractContextManager["Journal"]):
         return self._lines[place]
 
     def index(self) -> KeyIndex:
-        """Return the places of the lines that there are now."""
+        """Return the places of the current lines."""
         return KeyIndex(self._keys)
 
     def _check(self) -> None:
@@ -131,13 +131,13 @@ class KeyIndex:
         return self.get(key) is not None
 
     def get(self, key: str) -> int | None:
-        """Return the place of this key; None if it is not there."""
-        wanted = key_digest(key).rstrip(b"\0")  # as NumPy gives it back
+        """Return the last place of this key; None if there is none."""
+        wanted = key_digest(key).rstrip(b"\0")  # NumPy removes zero bytes at the end
         rank = int(np.searchsorted(self._keys, wanted, side="right")) - 1
         return int(self._places[rank]) if rank >= 0 and self._keys[rank] == wanted else None
 
     def take(self, key: str) -> bool:
-        """Take one of the places of this key; return False if it has none left that was not taken."""
+        """Mark one place of this key as taken. Return False if it has no other place."""
         wanted = key_digest(key).rstrip(b"\0")
         first, end = (int(np.searchsorted(self._keys, wanted, side=side)) for side in ("left", "right"))
         if first == end or self._taken[first] == end - first:
@@ -146,28 +146,28 @@ class KeyIndex:
         return True
 
     def count_in(self, other: KeyIndex) -> int:
-        """How many of these, equal keys counted each, have a key that the other has too."""
+        """Return the number of entries, repeated keys included, whose key is in the other index."""
         return int(np.isin(self._keys, other._keys).sum())
 
 
 def to_bytes(line: dict[str, Any]) -> bytes:
-    """The line as it stands in the file.
+    """Return the bytes of a line in the file.
 
     Raises:
-        UsageError: it cannot be written as JSON.
+        UsageError: the line cannot be written as JSON.
     """
     return to_json(line, line).encode() + b"\n"
 
 
 def read_journal(file: Path, aspects: Sequence[str]) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """The lines of a journal, each as its bytes and as what they say; a torn last one is left out.
+    """Yield the lines of a journal, each as bytes and parsed, without an incomplete last line.
 
     Args:
-        file: the journal; one that is not there has no lines.
-        aspects: of the run's rubric.
+        file: the journal; a missing file has no lines.
+        aspects: the aspects of the run's rubric.
 
     Raises:
-        RunMismatchError: a line in it is none of such a run.
+        RunMismatchError: the path is not a file, or a line does not belong to such a run.
     """
     if file.exists():
         if not file.is_file():
@@ -177,7 +177,11 @@ def read_journal(file: Path, aspects: Sequence[str]) -> Iterator[tuple[bytes, di
 
 
 def journal_lines(stream: IO[bytes], aspects: Sequence[str]) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yield the same of an open journal."""
+    """Yield the lines of an open journal: the bytes and the parsed line of each. An incomplete last line is left out.
+
+    Raises:
+        RunMismatchError: a line does not belong to a run with these aspects.
+    """
     for number, piece in enumerate(stream, 1):
         if piece.endswith(b"\n"):
             try:
@@ -193,5 +197,5 @@ def journal_lines(stream: IO[bytes], aspects: Sequence[str]) -> Iterator[tuple[b
 
 
 def key_digest(key: str) -> bytes:
-    """16 bytes for a key of any length."""
+    """Return a digest of 16 bytes for a key of any length."""
     return hashlib.sha256(key.encode()).digest()[:16]

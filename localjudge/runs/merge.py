@@ -1,4 +1,4 @@
-"""Merging shards into the run that one machine would have written."""
+"""Merge shards into the run that one machine would have written."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from localjudge.runs.summary import Summary
 
 @dataclass(frozen=True, slots=True)
 class _ShardRun:
-    """A shard's run directory."""
+    """The run directory of one shard."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -36,18 +36,18 @@ class _ShardRun:
 
 
 def merge(folders: Sequence[Path], out: Path) -> Summary:
-    """Put the shards of one run together, in the input's order.
+    """Merge the shards of one run, in the order of the input.
 
     Args:
-        folders: the run directories of all its shards.
-        out: a folder that holds no run yet.
+        folders: the run directories of all shards.
+        out: the run directory to write; it must not contain a run.
 
     Returns:
-        What the whole run came to.
+        The summary of the whole run.
 
     Raises:
-        RunMismatchError: they are not the shards of one run over one input.
-        UsageError: some are missing or not complete; each is named.
+        RunMismatchError: the folders are not the shards of one run over one input.
+        UsageError: shards are missing or not complete; the message names each of them.
     """
     parts = sorted((_read(folder) for folder in folders), key=lambda part: part.shard.index)
     _refuse_others(parts)
@@ -86,13 +86,13 @@ def _read(folder: Path) -> _ShardRun:
 
 
 def _model(parts: Sequence[_ShardRun]) -> Any:
-    """Describe the model, by a part where its files were not the verified ones if there is one."""
+    """Return the description of the model; prefer a shard whose model has changed since it was verified."""
     models = [part.manifest["model"] for part in parts]
     return next((model for model in models if model.get("changed_since_verified")), models[0])
 
 
 def _refuse_others(parts: Sequence[_ShardRun]) -> None:
-    """Refuse what is not of the same run over the same input as the first, and what is there twice."""
+    """Refuse a shard of another run or another input than the first, and a shard that is given twice."""
     first = parts[0]
     for before, part in pairwise(parts):
         found = changes(first.manifest, {**part.manifest, "shard": first.manifest["shard"]})
@@ -117,7 +117,7 @@ def _refuse_gaps(parts: Sequence[_ShardRun]) -> None:
 
 
 def _in_order(parts: Sequence[_ShardRun], summary: Summary) -> Iterator[bytes]:
-    """The lines of all parts by their rows' numbers, which each part has in ascending order."""
+    """Yield the lines of all shards in ascending order of row numbers, which each shard has already."""
     lines = heapq.merge(*map(_lines, parts), key=lambda each: each[1]["row"])
     for number, (piece, line) in enumerate(lines, 1):
         if line["row"] != number:

@@ -1,6 +1,6 @@
-"""Notices: what a reader must know of a run before its numbers.
+"""Notices: warnings that a person must read before the scores of a run.
 
-A notice reads "kind: explanation". Where there is no room for the sentence, its kind stands for it.
+A notice has the form "kind: explanation". A title, which has no space for the explanation, has only the kind.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ DRY_RUN = "dry-run"
 KINDS = (
     "dry run", "bundled model", "changed model", "incomplete", "part", "guarded", "truncated", "calibrated",
 )  # fmt: skip
-"""How notices begin."""
+"""The kinds of notices."""
 
 
 def notices(manifest: Mapping[str, Any], complete: bool, rows: int, truncated: int) -> tuple[str, ...]:
-    """Return the notices of a run, the gravest first.
+    """Return the notices of a run, most serious first.
 
     Args:
-        manifest: its `run.json`.
+        manifest: the `run.json` of the run.
         complete: whether every row has its line.
-        rows: the lines that are there; read only where the run is not complete.
-        truncated: how many candidates were cut to fit the model's context.
+        rows: number of lines of the run; used only if the run is not complete.
+        truncated: number of candidates that were cut to fit the model's context.
     """
     found = []
     if manifest["settings"].get("engine") == DRY_RUN:
@@ -54,10 +54,10 @@ def notices(manifest: Mapping[str, Any], complete: bool, rows: int, truncated: i
 
 
 def together(names: Sequence[str], each: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Return the notices of several runs; a notice that not all of them share names its runs.
+    """Return the notices of several runs; a notice that only some of them have names these runs.
 
     Args:
-        names: of the runs.
+        names: the names of the runs.
         each: the notices of each run.
     """
     runs: dict[str, list[str]] = {}
@@ -77,13 +77,13 @@ def kinds(found: Iterable[str]) -> str:
 
 
 def exported(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the notices that a record of an exported run carries; none for any other record."""
+    """Return the notices in a record of an exported run; none for any other record."""
     told = record.get("notice")
     return tuple(line for line in told.split("\n") if line.startswith(KINDS)) if isinstance(told, str) else ()
 
 
 def headed(found: Iterable[str], *tables: RenderableType) -> Group:
-    """Put notices above tables, a line each, so that a copied table keeps them."""
+    """Return the tables with the notices above them, one in each line, so that a copied table keeps them."""
     return Group(*(Text(notice, style="yellow") for notice in found), *tables)
 
 
@@ -93,10 +93,10 @@ def is_dry_run(manifest: Mapping[str, Any]) -> bool:
 
 
 def refuse_dry_run(manifest: Mapping[str, Any], folder: object) -> None:
-    """Refuse a dry run where its scores would be taken for results.
+    """Refuse a dry run for a command that interprets scores.
 
     Raises:
-        UsageError: it is one.
+        UsageError: the run is a dry run.
     """
     if is_dry_run(manifest):
         raise UsageError(
@@ -106,7 +106,7 @@ def refuse_dry_run(manifest: Mapping[str, Any], folder: object) -> None:
 
 
 def _planned(manifest: Mapping[str, Any]) -> int | None:
-    """The rows that the run is to have, where `run.json` says so."""
+    """Return the number of rows of a complete run; None if `run.json` does not contain it."""
     start = manifest["starts"][-1]
     planned = start.get("rows" if manifest.get("shard") else "input_rows")
     return planned if isinstance(planned, int) else None

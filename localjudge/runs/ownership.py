@@ -1,13 +1,12 @@
-"""Who may write a run directory: one process at a time, also where a former owner wakes up again.
+"""Ownership of a run directory: only one process writes it at a time, even if a former owner resumes.
 
-The owner holds a lock that expires, so a process on another host that was taken for dead may go on after its
-run was taken over. What it does then must change nothing, whatever the moment at which it was stopped:
+The owner holds a lock with a lease. A process on another host whose lease has expired may resume after another
+process has taken over its run. Its operations must then have no effect, whenever it was suspended:
 
-- Each owner works in a folder of its own. A file gets to its place, or away from it, by a rename out of that
-  folder or into it.
-- Whoever takes a run over first removes the folders of all owners before. Their renames fail from then on.
-- Lines are appended to a journal that this owner itself has put in place. What a former owner still appends
-  goes to a file that has no name any more (see `journal.py`).
+- Each owner has a private folder. A file is created or removed by a rename out of this folder or into it.
+- A new owner first removes the private folders of all former owners. From then on, their renames fail.
+- Each owner appends lines only to a journal file that it created. Lines that a former owner appends go to a
+  file without a name (see `journal.py`).
 """
 
 from __future__ import annotations
@@ -30,31 +29,31 @@ from localjudge.system.durable import replacing
 
 LOCK = ".lock"
 LEASE = 30.0
-"""Seconds without a sign of life after which the writer of a run on another host counts as dead."""
+"""Lease in seconds: an owner on another host that has not renewed its lock for this time counts as dead."""
 _OWN = ".owner-"
 _ROOM = 16 * 1024
-"""Bytes that the disk must have room for, or no run begins."""
+"""Free disk space in bytes that a run needs to start."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Ownership(AbstractContextManager["Ownership"]):
-    """The right to write a folder. That it can be written is tried on entering.
+    """The exclusive right to write to a folder. Entering the context checks that the folder can be written.
 
-    On leaving, folders that were made for it and hold nothing are removed.
+    Leaving the context removes the folders that it created, if they are empty.
 
     Args:
-        folder: made if it is not there.
-        say: told what a person should know, such as a wait.
-        lease: seconds after which the owner counts as dead; the same for all who want the folder.
+        folder: the folder; it is created if it does not exist.
+        say: receives messages for a person, for example about a wait.
+        lease: the lease in seconds; all processes that write to the folder must use the same value.
 
     Attributes:
-        own: the folder of this owner's own, for scratch files.
-        made: the names of the files that this owner was the first to write.
+        own: the private folder of this owner, for temporary files.
+        made: the names of the files that did not exist before this owner wrote them.
 
     Raises:
-        RunLockedError: another process owns it.
+        RunLockedError: another process owns the folder.
         RunBrokenError: the disk is full.
-        UsageError: there can be no such folder, or it cannot be written.
+        UsageError: the folder cannot be created or written.
     """
 
     def __init__(self, folder: Path, say: Callable[[str], None], lease: float = LEASE) -> None:
@@ -87,10 +86,10 @@ class Ownership(AbstractContextManager["Ownership"]):
         self._open.close()
 
     def check(self) -> None:
-        """See that the folder is still this process's.
+        """Check that this process still owns the folder.
 
         Raises:
-            RunBrokenError: it was taken over, or taken away.
+            RunBrokenError: another process has taken the folder over, or the folder was removed.
         """
         if not self.own.is_dir():
             raise RunBrokenError(
@@ -101,10 +100,10 @@ class Ownership(AbstractContextManager["Ownership"]):
 
     @contextmanager
     def placing(self, name: str) -> Iterator[None]:
-        """Put a file into place in this block, by a rename out of the own folder.
+        """Enclose a rename that moves a file out of the private folder to its final path.
 
         Raises:
-            RunBrokenError: the folder was taken over, or taken away.
+            RunBrokenError: another process has taken the folder over, or the folder was removed.
         """
         new = not (self.folder / name).exists()
         try:
@@ -117,21 +116,25 @@ class Ownership(AbstractContextManager["Ownership"]):
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """Give the path to write a file to; it gets its name when the block ends without an error.
+        """Yield a temporary path to write to; it is renamed to `name` if the block ends without an error.
 
         Raises:
-            RunBrokenError: the folder was taken over, or taken away; the file is as it was.
+            RunBrokenError: another process has taken the folder over, or the folder was removed; the old file
+                is unchanged.
         """
         with self.placing(name), replacing(self.folder / name, self.own) as scratch:
             yield scratch
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there and the folder is still this process's."""
+        """Remove a file if it exists and this process still owns the folder."""
         with suppress(FileNotFoundError):
             os.replace(self.folder / name, self.own / name)
 
     def _acquire(self) -> None:
-        """Take the lock: at once from a dead process of this host, from another host's after its lease."""
+        """Acquire the lock; wait for the end of the lease if the owner is on another host.
+
+        The lock of a dead process on this host is taken over at once.
+        """
         lease = self._lease.lease_duration
         try:
             self._lease.acquire(timeout=1)
@@ -151,19 +154,19 @@ class Ownership(AbstractContextManager["Ownership"]):
         raise RunLockedError(f"--out {self.folder}: another localjudge{who} is writing this run")
 
     def _take_over(self) -> None:
-        """Make the own folder, see that there is room, and remove the folders of all owners before.
+        """Create the private folder, check the free disk space, and remove the folders of all former owners.
 
-        An owner that loses the lock before its folder is there finds that here; one that loses it later finds
-        its folder gone.
+        An owner that loses the lock before its folder exists detects this here; an owner that loses the lock
+        later finds that its folder was removed.
         """
         self.own.mkdir()
         room = self.own / "room"
         with room.open("xb") as stream:
-            stream.write(os.urandom(_ROOM))  # what no file system compresses
+            stream.write(os.urandom(_ROOM))  # random bytes, which no file system compresses
             stream.flush()
             os.fsync(stream.fileno())
         room.unlink()
-        for pause in (0, 0.1, 0.3, 1):  # while others look at the lock it may be aside for a moment
+        for pause in (0, 0.1, 0.3, 1):  # another process that reads the lock may move it for a moment
             time.sleep(pause)
             owner = self._lease.owner
             if owner is not None and owner.token == self._lease.token:
@@ -173,18 +176,18 @@ class Ownership(AbstractContextManager["Ownership"]):
         for former in self.folder.glob(f"{_OWN}*"):
             if former != self.own:
                 removed = former.replace(self.own / former.name)
-                while removed.exists():  # over a network its owner may still find it, until it is gone
+                while removed.exists():  # on a network file system, its owner may still write to it
                     shutil.rmtree(removed, onerror=_raise_unless_filled)
 
 
 def _raise_unless_filled(function: object, path: str, error: Any) -> None:
-    """Let pass what comes of a folder being filled or emptied by another process while it is removed."""
+    """Raise an error of removing a folder, unless another process adds or removes files at the same time."""
     if getattr(error[1], "errno", None) not in (errno.ENOENT, errno.ENOTEMPTY):
         raise error[1]
 
 
 def _remove_empty(folders: Iterable[Path]) -> None:
-    """Remove folders, the innermost first, up to the first that holds something."""
+    """Remove folders, innermost first, until one is not empty."""
     with suppress(OSError):
         for folder in folders:
             folder.rmdir()

@@ -1,4 +1,4 @@
-"""Judging a sample of a run again, in another order and batch size: which scores depend on that."""
+"""Judge a sample of a run again, in another order and batch size, and count the scores that change."""
 
 from __future__ import annotations
 
@@ -28,8 +28,15 @@ from localjudge.runs.run_manifest import read_manifest
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """What judging again came to: of `rows` judgements, how many changed, in each aspect and at all; and the
-    notices of the run."""
+    """The result of a repetition.
+
+    Attributes:
+        notices: the notices of the run.
+        rows: number of rows that were judged again.
+        changed: number of changed scores for each aspect.
+        changed_rows: number of rows with a changed score.
+        changed_rationales: number of rows with a changed rationale.
+    """
 
     notices: tuple[str, ...]
     rows: int
@@ -60,12 +67,13 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
     """Judge a sample of a run again.
 
     Args:
-        folder: the run directory. Its inputs and its model must still be where they were.
-        sample: how many judgements, at most.
-        seed: of the sample and of its order.
+        folder: the run directory. Its inputs and its model must still exist at the same paths.
+        sample: largest number of judgements.
+        seed: seed of the sample and of its order.
 
     Raises:
-        UsageError: the run, its model or its rows are not what they were.
+        UsageError: the rows cannot be read again, or none of them was judged in this run.
+        RunMismatchError: the settings of the judge differ from those of the run.
     """
     manifest = read_manifest(folder)
     start = manifest["starts"][-1]
@@ -92,7 +100,7 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
 
 
 def _judge(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> Judge:
-    """The judge of a run, with batches of about half the size."""
+    """Return the judge of a run, with batches of about half the size."""
     engine = EngineInfo.model_validate(start["engine"])
     size = "batch_size" if engine.batch_size else "max_num_seqs"
     rows_at_once = engine.batch_size or engine.max_num_seqs or 1
@@ -100,7 +108,7 @@ def _judge(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> Judge:
     was = JudgeConfig.of(**start["config"], rubric=manifest["rubric"])
     path = None if manifest["model"]["name"] == BUNDLED else manifest["model"]["path"]
     config = was.with_(model=path, engine=engine.name, engine_args={**was.engine_args, **smaller})
-    return Judge(config, allow_changed_model=True)  # the run's own digest decides here
+    return Judge(config, allow_changed_model=True)  # `repeat` compares the digest of the model with the run's
 
 
 def _compare(

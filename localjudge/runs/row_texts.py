@@ -1,7 +1,7 @@
-"""What judgements were about: their instruction, reference and candidate, read again from a run's inputs.
+"""The texts of judged rows (instruction, reference and candidate), read again from the inputs of a run.
 
-A run's lines name their rows and do not repeat them. A row is known by the digest of its texts, so what is
-found is exactly what was judged: a row that has changed since is not found.
+The lines of a run do not contain the texts of their rows. A row is identified by the digest of its texts, so
+the texts that are found are exactly those that were judged; a row that has changed is not found.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from localjudge.system.line_store import LineStore
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The text of one row."""
+    """The texts of one row."""
 
     instruction: str
     reference: str | None
@@ -30,15 +30,15 @@ class Text:
 
 
 class Texts(AbstractContextManager["Texts"]):
-    """The texts of a run's rows, laid out in a scratch file: memory grows by a few numbers a row.
+    """The texts of a run's rows, in a scratch file; memory grows by a few numbers for each row.
 
     Args:
-        manifest: the run's `run.json`.
-        lines: of the rows that are asked for.
-        moved: where the rows are now, if not where they were when they were judged.
+        manifest: the `run.json` of the run.
+        lines: the lines whose texts are needed.
+        moved: the files to read, if the inputs were moved or renamed after the run.
 
     Attributes:
-        problems: for each input that could not be read, why.
+        problems: a message for each input that could not be read.
     """
 
     def __init__(
@@ -61,18 +61,18 @@ class Texts(AbstractContextManager["Texts"]):
         self._stored.__exit__(*exception)
 
     def get(self, line: Mapping[str, Any]) -> Text | None:
-        """The text of a line's row, where it was found."""
+        """Return the texts of a line's row; None if they were not found."""
         place = self._places.get(line["digest"])
         return None if place is None else Text(*json.loads(self._stored[place]))
 
 
 def rows_again(manifest: Mapping[str, Any], moved: Iterable[str], problems: list[str]) -> Iterator[Row]:
-    """The rows of every input of any start of a run, as far as it is there.
+    """Yield the rows of all inputs of all starts of a run; inputs that cannot be read are skipped.
 
     Args:
-        manifest: the run's `run.json`.
-        moved: where the rows are now, if not where they were when they were judged.
-        problems: gets a line for each input that cannot be read.
+        manifest: the `run.json` of the run.
+        moved: the files to read, if the inputs were moved or renamed after the run.
+        problems: receives a message for each input that cannot be read.
     """
     moved = list(moved)
     inputs = {

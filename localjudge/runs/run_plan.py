@@ -1,10 +1,10 @@
-"""What a run has before it: every row read and made a prompt once, before the engine starts.
+"""The tasks of a run: every row is read and encoded once, before the engine starts.
 
-Rows that share an instruction and a reference share the beginning of their prompt, which an engine computes
-once if they come together. So the tasks are laid out in a scratch file and handed out group by group, in the
-order in which the groups first came, and equal rows one after the other; memory grows by a few numbers a row.
-On the way each prompt is measured: the engine's context can be fitted to the longest, and rows that do not fit
-are known before a GPU is used.
+Rows with the same instruction and reference share a prompt prefix, which an engine computes only once if it
+gets these rows together. Therefore the tasks are written to a scratch file and read group by group, in the
+order of each group's first row; duplicate rows follow each other. Memory grows by a few numbers for each row.
+The length of each prompt is measured at the same time: the engine can limit its context to the longest prompt,
+and rows that do not fit are known before a GPU is used.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from localjudge.system.line_store import LineStore
 
 
 class RunPlan(AbstractContextManager["RunPlan"]):
-    """The tasks of a run, measured and in the order of judging.
+    """The tasks of a run, in the order of judging, with their counts and lengths.
 
     Args:
-        judge: whose prompts they become.
-        rows: every row of the input.
-        scratch: a folder for the scratch file, which takes about as much as the input and its prompts (four
-            bytes a token) together; None for the system's own.
-        shard: the part of the input that this run is to judge.
+        judge: the judge that makes the prompts.
+        rows: all rows of the input.
+        scratch: a folder for the scratch file, whose size is about that of the input plus four bytes for each
+            prompt token; None for the system's temporary folder.
+        shard: the part of the input to judge.
 
     Attributes:
-        shard: as given.
-        input_rows: how many rows the whole input has, unreadable ones included.
-        input_digest: of the whole input's rows, in their order, in hex.
-        rows: how many of them are of this shard.
-        different: how many of those are work of their own; equal ones are judged once.
-        groups: how many instructions, with their reference, those have.
-        too_long: how many of those do not fit the model's context.
-        prompt_tokens: of all their prompts together.
-        longest: tokens of the longest prompt that fits, 0 where there is none.
-        repeated_ids: how many rows of this shard have the id and the system of an earlier one.
-        scratch_bytes: what the scratch file takes.
+        shard: the part of the input to judge.
+        input_rows: number of rows in the whole input, including unreadable rows.
+        input_digest: digest of all rows of the input, in order, in hex.
+        rows: number of rows in this shard.
+        different: number of different rows in this shard; duplicate rows are judged once.
+        groups: number of different pairs of instruction and reference in this shard.
+        too_long: number of rows in this shard that do not fit the model's context.
+        prompt_tokens: total number of prompt tokens in this shard.
+        longest: length of the longest prompt that fits, in tokens; 0 if there is none.
+        repeated_ids: number of rows in this shard with the id and the system of an earlier row.
+        scratch_bytes: size of the scratch file in bytes.
     """
 
     def __init__(
@@ -84,17 +84,21 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         self._tasks.__exit__(*exception)
 
     def __iter__(self) -> Iterator[tuple[int, Task | Failure]]:
-        """Each task with its row's number in the input, group by group."""
+        """Yield each task with the number of its row in the input, group by group."""
         for place in self._order:
             yield self._numbers[place], _task(self._tasks[place])
 
     def in_order(self) -> Iterator[tuple[int, Row | Failure]]:
-        """Each row with its number in the input, in the input's order."""
+        """Yield each row with its number in the input, in the order of the input."""
         for place, number in enumerate(self._numbers):
             yield number, _row(_load(self._tasks[place])[0])
 
     def repeated_id(self) -> Row | Failure:
-        """The first row that has the id and the system of an earlier one; there must be one."""
+        """Return the first row with the id and the system of an earlier row.
+
+        Raises:
+            IndexError: there is no such row.
+        """
         return _row(_load(self._tasks[int(self._repeated[0])])[0])
 
     @property
@@ -122,26 +126,26 @@ class RunPlan(AbstractContextManager["RunPlan"]):
 
 
 def _order(groups: NDArray[np.uint64], digests: NDArray[np.bytes_]) -> array[int]:
-    """Places by the first of their group, then by the first of their equals, then as they came."""
+    """Return the order of the rows: by the first row of the group, the first duplicate, and the input."""
     first_of_group = _first(groups)
     return array("q", np.lexsort((_first(digests), first_of_group)).astype(np.int64).tobytes())
 
 
 def _first(values: NDArray[np.generic]) -> NDArray[np.int64]:
-    """For each place, the first place that holds the same value."""
+    """Return, for each value, the index of its first occurrence."""
     _, first, member = np.unique(values, return_index=True, return_inverse=True)
     return np.asarray(first[member], np.int64)
 
 
 def _digest(row: Row | Failure) -> bytes:
-    """Equal for rows that are the same work, 16 bytes."""
+    """Return a digest of a row's content, 16 bytes; duplicate rows share it."""
     if isinstance(row, Failure):
         return hashlib.sha256(row.key.encode()).digest()[:16]
     return row.digest
 
 
 def _group(row: Row | Failure) -> int:
-    """Equal for rows whose prompts begin alike, 64 bits."""
+    """Return a digest of a row's instruction and reference, 64 bits."""
     return int.from_bytes(_digest(row)[:8]) if isinstance(row, Failure) else int(row.group, 16)
 
 

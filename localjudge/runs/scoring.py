@@ -1,8 +1,8 @@
 """The pipeline: from rows to a run directory.
 
-    files → check → folder → model → plan → engine → lines as rows finish → the input's order, the summary
+    files → checks → folder → model → plan → engine → lines as rows finish → lines in input order, summary
 
-The command line, the audit and programs in Python all judge through `score_run`.
+The command line, the audit and Python programs all use `score_run`.
 """
 
 from __future__ import annotations
@@ -31,47 +31,50 @@ from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
 
 ENGINE_LOG = "engine.log"
-"""The file of a run that holds what the engine's libraries print."""
+"""The file of a run with the output of the engine's libraries."""
 
 
 class RunObserver:
-    """What a person is told while a run is made. This one tells nothing; see `localjudge.cli.progress`."""
+    """Receiver of the messages and the progress of a run; this one ignores them.
+
+    `localjudge.cli.progress` prints them.
+    """
 
     def say(self, text: str) -> None:
-        """A step of the run."""
+        """Receive a message about a step of the run."""
 
     def warn(self, text: str) -> None:
-        """Something that a person should know before reading the scores."""
+        """Receive a warning that a person should read before the scores."""
 
     @contextmanager
     def counting(self, total: int) -> Iterator[None]:
-        """Enclose the judging of so many rows."""
+        """Enclose the judging of `total` rows."""
         yield
 
     def add(self, outcomes: list[Outcome], rows: int) -> None:
-        """Outcomes that were written, and how many more rows are done."""
+        """Receive outcomes that were written, and the number of rows that they finished."""
 
 
 class Stopping(Protocol):
-    """Asks for a stop while it is entered, as `localjudge.runs.interruption.StopSignal` does."""
+    """A context that can request a stop, such as `localjudge.runs.interruption.StopSignal`."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: Any) -> None: ...
     def asked(self) -> bool:
-        """Return whether no further row is to be begun."""
+        """Return whether a stop was requested: submit no more prompts."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """The rows of a run, and where they come from.
+    """The rows of a run, and their origin.
 
     Attributes:
-        rows: the rows, in order; read once.
-        inputs: the names of the files, for `run.json`; empty for rows of a program.
-        columns: the columns of fields that go by names of their own.
-        max_row_bytes: the largest row that is read.
-        empty: files that hold no rows.
+        rows: the rows, in order; they are read once.
+        inputs: the names of the files, for `run.json`; empty for rows of a Python program.
+        columns: the column of each field whose column has a custom name.
+        max_row_bytes: size limit of a row in bytes.
+        empty: names of the files without rows.
     """
 
     rows: Iterable[Row | Failure]
@@ -90,17 +93,17 @@ class RowSource:
         max_row_bytes: int = MAX_ROW_BYTES,
         limit: int | None = None,
     ) -> Self:
-        """Find and check input files; no row is read yet but the first ones.
+        """Find and check input files; only the first rows of each are read for the check.
 
         Args:
-            names: files and globs, `-` for stdin, `examples` for those that ship.
-            columns: the columns of fields that go by names of their own.
+            names: files and globs; `-` is stdin, `examples` the included rows.
+            columns: the column of each field whose column has a custom name.
             needs_reference: whether each row needs a reference.
-            max_row_bytes: the largest row to read; a larger one fails.
-            limit: the most rows.
+            max_row_bytes: size limit of a row in bytes; a larger row becomes a failure.
+            limit: largest number of rows to read; None for all.
 
         Raises:
-            UsageError: there is no such file, it holds no rows, or it lacks a column.
+            UsageError: there is no such file, no file has rows, or a file lacks a column.
         """
         columns = columns or {}
         files = find_inputs(names)
@@ -110,27 +113,27 @@ class RowSource:
 
     @classmethod
     def of_rows(cls, rows: object) -> Self:
-        """Take rows that a program has: dicts, `Row`s, or a pandas, Polars or Arrow table.
+        """Return a source of Python objects: dicts, `Row`s, or a pandas, Polars or Arrow table.
 
         Raises:
-            UsageError: it is a single row, or nothing that holds rows.
+            UsageError: the argument is a single row, or not a collection of rows.
         """
         return cls(given_rows(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a call of `score_run` came to.
+    """The result of a call of `score_run`.
 
     Attributes:
         folder: the run directory.
-        summary: counts and means of all lines that are there, earlier starts included.
-        complete: whether every row has its line; False where the run was stopped.
-        done: rows that are judged or failed.
-        planned: rows of the input, or of its shard.
-        notices: what a reader must know before the numbers.
-        statistics: what the engine counted in this start.
-        cost: what the job will take, after a dry run; None otherwise.
+        summary: counts and means of all lines of the run, including those of earlier starts.
+        complete: whether every row has its line; False if the run was stopped.
+        done: number of rows that were judged or failed.
+        planned: number of rows in the input or the shard.
+        notices: warnings that a person must read before the scores.
+        statistics: counts of the engine in this start.
+        cost: estimated cost of the job after a dry run; None otherwise.
     """
 
     folder: Path
@@ -159,22 +162,22 @@ def score_run(
     """Judge every row of a source and write a run directory. The same call continues a run that was stopped.
 
     Args:
-        judge: the settings; or a judge that is made already, whose engine stays open.
+        judge: the settings, or an existing judge, whose engine stays open.
         source: the rows.
-        folder: the run directory; made if it is not there.
+        folder: the run directory; it is created if it does not exist.
         shard: the part of the input to judge.
-        retry_failed: judge rows again that failed at an earlier start.
-        cluster: a Ray cluster to judge on; only with settings.
-        allow_changed_model: judge by a model that is not what was verified; only with settings.
-        allow_download: fetch a model that is not on this machine; only with settings.
-        observer: told about steps, warnings and outcomes.
-        stopping: entered while rows are judged; once it is asked, what is in flight is finished.
+        retry_failed: judge rows again that failed in an earlier start.
+        cluster: a Ray cluster for the engines; only if `judge` is settings.
+        allow_changed_model: accept a model that has changed since it was verified; only if `judge` is settings.
+        allow_download: download a model that is not on this machine; only if `judge` is settings.
+        observer: receives messages, warnings and outcomes.
+        stopping: entered while rows are judged; after it requests a stop, only the rows in flight are finished.
 
     Raises:
         UsageError: the folder, the rows, the settings or the model cannot be used.
-        RunMismatchError: the folder holds another run.
-        RunLockedError: another process writes the folder.
-        EngineError: the engine broke; the lines that are there stay, and the same call continues.
+        RunMismatchError: the folder belongs to another run.
+        RunLockedError: another process writes to the folder.
+        EngineError: the engine failed; finished lines are kept, and the same call continues the run.
     """
     told, folder = observer or RunObserver(), Path(folder)
     for name in source.empty:

@@ -1,7 +1,7 @@
 """A shard: the part of an input that one of several runs judges.
 
-A row's shard follows from its instruction and reference alone. So rows whose prompts begin alike stay together,
-and a shard that is started again, alone or with others, has the same rows as before.
+The instruction and the reference of a row determine its shard. So rows with the same prompt prefix are in the
+same shard, and a shard that is started again has the same rows as before.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ SLURM = "slurm"
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Part `index` of `count`, counted from 1."""
+    """The part `index` of `count` parts; indices start at 1."""
 
     index: int
     count: int
 
     @classmethod
     def parse(cls, text: str | None, environment: Mapping[str, str]) -> Shard:
-        """What `--shard` says: `3/16`, or `slurm` for the place of this task in its Slurm array.
+        """Return the shard that a text names.
 
         Args:
-            text: the flag's value; None for the whole input.
-            environment: where Slurm says which task this is.
+            text: `3/16`, or `slurm` for the position of this task in its Slurm array; None for the whole input.
+            environment: the environment variables, from which `slurm` reads the position.
 
         Raises:
-            UsageError: it names no shard.
+            UsageError: the text does not name a shard.
         """
         if text is None:
             return WHOLE
@@ -46,7 +46,7 @@ class Shard:
         return shard
 
     def holds(self, group: int) -> bool:
-        """Whether rows of this group (64 bits of a digest) are of this shard."""
+        """Return whether the rows of a group, given by a digest of 64 bits, belong to this shard."""
         return group % self.count == self.index - 1
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ def _from_slurm(environment: Mapping[str, str]) -> Shard:
         task, count, lowest, highest = (int(environment[name]) for name in names)
     except (KeyError, ValueError):
         raise UsageError(f"--shard {SLURM}: this is no task of a Slurm array; {names[0]} is not set") from None
-    # Of a part of an array that is submitted again, Slurm tells only the part.
+    # If only a part of an array is submitted again, Slurm gives the size of that part.
     if lowest not in (0, 1) or highest - lowest + 1 != count:
         raise UsageError(
             f"--shard {SLURM}: tasks {lowest} to {highest} of {count} are no whole array; say of how many: "

@@ -1,4 +1,4 @@
-"""What a run came to: rows and failures, and for each system the mean of each aspect."""
+"""The summary of a run: counts of rows and failures, and the mean of each aspect for each system."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 _MOST_BARS = 10
-"""A scale of more values is drawn in this many steps."""
+"""Largest number of bars for one aspect; a scale with more values is divided into this many intervals."""
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class _System:
 
 
 class Summary:
-    """Counts and means per system, from lines as they stand in `judgements.jsonl`."""
+    """Counts and means of each system, from the lines of `judgements.jsonl`."""
 
     def __init__(self, aspects: Iterable[str]) -> None:
         self.aspects = tuple(aspects)
@@ -64,11 +64,11 @@ class Summary:
 
     @property
     def truncated(self) -> int:
-        """How many candidates were cut to fit the model's context."""
+        """Number of candidates that were cut to fit the model's context."""
         return sum(system.truncated for system in self._systems.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """As it stands in `summary.json`. A mean over no judgement is null."""
+        """Return the counts and means for `summary.json`; the mean of no judgements is None."""
         return {
             "rows": self.rows,
             "judged": self.judged,
@@ -89,7 +89,7 @@ class Summary:
         }
 
     def table(self) -> Table:
-        """A row a system, for a terminal."""
+        """Return the means as a terminal table, one system in each row."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         table.add_column("system", overflow="fold", min_width=8)
         counts = ("n", "failed") if self.failed else ("n",)
@@ -103,7 +103,11 @@ class Summary:
         return table
 
     def chart(self, scale: Iterable[int]) -> Table:
-        """A row a system, for a terminal: how often each score of the scale was given, lowest first."""
+        """Return a terminal table of the frequencies of the scores, one system in each row.
+
+        Args:
+            scale: the scores of the scale, lowest first.
+        """
         values = list(scale)
         most = min(len(values), _MOST_BARS)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
@@ -128,10 +132,10 @@ class Summary:
 
 
 def bars(shares: Iterable[float]) -> str:
-    """A small bar for each share of a whole; a dot for one too small to be seen."""
+    """Return one bar character for each share from 0 to 1; a share below 0.005 is a dot."""
     return "".join("·" if share < 0.005 else "▁▂▃▄▅▆▇█"[min(7, int(share * 8))] for share in shares)
 
 
 def _reason(line: Mapping[str, Any]) -> str:
-    """The error without its place, so that equal reasons are counted together."""
+    """Return the error without its file and line, so that equal reasons are counted together."""
     return str(line["error"]).removeprefix(f"{line['source']}: ")

@@ -1,4 +1,4 @@
-"""What the tests on a real Ray share. Where Ray is not installed, each module here is skipped."""
+"""Fixtures of the tests with real Ray; if Ray is not installed, every module here is skipped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OBJECT_STORE = 100 * 2**20
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
-    """A cluster on this machine: a head without CPUs, where the driver is, and two nodes for a worker each."""
+    """Start a cluster on this machine: a head without CPUs for the driver, and two nodes of one worker each."""
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "object_store_memory": OBJECT_STORE, "include_dashboard": False}
@@ -38,7 +38,7 @@ def nodes() -> Iterator[Any]:
 
 @pytest.fixture
 def judge_on(model: Path, tmp_path: Path) -> Iterator[Callable[..., Judge]]:
-    """Judges by the transformers engine, on a cluster or in this process; what happens is in `engine.log`."""
+    """Return a function that creates judges on a cluster or in this process; events are in `engine.log`."""
     opened: list[Judge] = []
 
     def judge_by(cluster: Any, engine: str = "transformers", **engine_args: str) -> Judge:

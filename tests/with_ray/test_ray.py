@@ -1,4 +1,4 @@
-"""The cluster as an engine, on real Ray: nodes, workers and their ends, with transformers on a CPU."""
+"""Tests of the Ray engine with real nodes and workers that end, with transformers on a CPU."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def rows(count: int) -> list[dict[str, str]]:
 
 
 def rows_until(enough: Callable[[], bool]) -> Iterator[dict[str, str]]:
-    """Rows without end, until there is enough, and then as many as all workers have in hand once more."""
+    """Yield rows until the test has enough; then yield 40 more, enough for all workers."""
     n = 0
     while not enough():
         n += 1
@@ -50,14 +50,14 @@ def rows_until(enough: Callable[[], bool]) -> Iterator[dict[str, str]]:
 
 
 def by_id(outcomes: Iterable[Outcome]) -> dict[str, Outcome]:
-    """The outcomes by their ids, each of which came once."""
+    """Return the outcomes by id; assert that each id occurs once."""
     outcomes = list(outcomes)
     assert len({outcome.id for outcome in outcomes}) == len(outcomes)
     return {outcome.id: outcome for outcome in outcomes}
 
 
 def assert_alike(found: Iterable[Outcome], expected: Iterable[Outcome]) -> None:
-    """The same rows with the same judgements. Beside other rows of a batch a probability rounds differently."""
+    """Assert equal judgements of equal rows; probabilities may differ by rounding in other batches."""
     ours, theirs = by_id(found), by_id(expected)
     assert ours.keys() == theirs.keys()
     rounds = {"probabilities", "expected"}
@@ -71,7 +71,7 @@ def assert_alike(found: Iterable[Outcome], expected: Iterable[Outcome]) -> None:
 
 
 def ready(log: Path) -> list[int]:
-    """The processes of the workers that were ready, in that order."""
+    """Return the processes of the workers, in the order in which they were ready."""
     return [int(process) for process in re.findall(r"process (\d+): ready", log.read_text())]
 
 
@@ -168,7 +168,7 @@ def test_a_cluster_that_is_not_there_is_a_mistake(judge_on: JudgeOn) -> None:
 def test_a_run_on_this_machine_is_the_run_of_one_process_and_leaves_nothing_behind(
     model: Path, tmp_path: Path
 ) -> None:
-    """Stopped by Ctrl-C in the middle, and continued."""
+    """The run is stopped by Ctrl-C in the middle, and continued."""
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(each) + "\n" for each in rows(150)))
     command: list[str | Path] = ["score", file, "--model", model, "--engine", "transformers"]
@@ -179,7 +179,7 @@ def test_a_run_on_this_machine_is_the_run_of_one_process_and_leaves_nothing_behi
 
     command += ["--ray", "local", "--num-workers", "2", "--out", there]
     mark = {"LOCALJUDGE_TEST": str(tmp_path)}
-    # The first gets 100 of the 150 prompts, more than the workers hold at a time, until it was told to stop.
+    # The first start gets 100 of the 150 prompts, more than the workers hold at a time, before it is stopped.
     held: list[str | Path] = [sys.executable, Path(__file__).parents[1] / "held_program.py", "100"]
     first = subprocess.Popen(
         [*held, *command],
@@ -215,7 +215,7 @@ def outcomes_of(run: Path) -> list[Outcome]:
 
 
 def marked(mark: dict[str, str]) -> list[str]:
-    """The commands of living processes that have this in their environment."""
+    """Return the commands of running processes that have this in their environment."""
     (wanted,) = (f"{name}={value}".encode() for name, value in mark.items())
     found = []
     for process in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""`doctor` at a Ray cluster: one that is sound, one where something else is installed, and none."""
+"""Tests of `doctor` with a Ray cluster: a valid one, one with other packages, and none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from localjudge.engines.cluster import Cluster
 
 pytestmark = pytest.mark.slow
 
-# What a node's Python runs first, so that it is not as the driver's.
+# Code that a node's Python runs first, so that it differs from the driver's Python.
 ANOTHER_PYTHON = "import platform; platform.python_version = lambda: '3.9.9'"
 DYING = """
 import os, sys
@@ -32,7 +32,7 @@ if "default_worker.py" in " ".join(sys.orig_argv):
 
 @pytest.fixture
 def other_cluster(tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Makes a cluster of one node where other things are installed, and gives its address."""
+    """Yield a function that starts a node with other packages and returns the cluster's address."""
     heads = []
 
     def make(first: str = "", cpus: int = 1, **versions: str) -> str:

@@ -1,4 +1,4 @@
-"""One worker's engine and the chunks that come to it side by side, in this process and without a cluster."""
+"""Tests of the engine of one worker with several chunks in flight, in this process and without a cluster."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from localjudge.prompts.prompt import Prompt, until_stopped
 
 
 class Stepwise:
-    """An engine that holds two prompts and, after each step, asks for more, as vLLM's does.
+    """An engine that holds two prompts and requests more after each step, as the vLLM engine does.
 
-    It answers the one that it has had longest; `tags` are those that it was asked, one list for each time that
-    it had nothing in hand and began anew.
+    It answers the oldest prompt first. `begun` has one list for each call of `complete`: the tokens of its
+    prompts.
     """
 
     def __init__(self, batch_size: int | None, step: Callable[[int], None]) -> None:
@@ -66,7 +66,7 @@ def worker_with(monkeypatch: pytest.MonkeyPatch) -> Callable[[Stepwise], Worker]
 
 
 def chunk(*numbers: int) -> list[Prompt]:
-    """Prompts whose tokens tell them apart; the tags are the same in each chunk, as in runs of one driver."""
+    """Return prompts with different tokens; each chunk has the same tags, as in runs of one driver."""
     return [Prompt(tag, [number], seed=0) for tag, number in enumerate(numbers)]
 
 
@@ -82,7 +82,7 @@ def test_an_engine_that_asks_at_every_step_goes_on_with_the_chunks_that_have_com
     worker = worker_with(engine := Stepwise(None, step))
     with ThreadPoolExecutor() as calls:
         first = calls.submit(worker.answer, chunk(1))
-        assert at_first_step.wait(10)  # it has asked for a second prompt, and there was none
+        assert at_first_step.wait(10)  # it requested a second prompt, and there was none
         second = calls.submit(worker.answer, chunk(2, 3))
         while worker._inbox.empty():
             pass
