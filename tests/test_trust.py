@@ -20,7 +20,7 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge import Failure, Judge, UsageError
-from localjudge.analysis import weighted
+from localjudge.analysis import resampled_statistics
 from localjudge.analysis.agreement import AspectAgreement, agree
 from localjudge.analysis.calibration import Calibration, fit
 from localjudge.analysis.imported_scores import import_scores
@@ -97,12 +97,19 @@ def test_weighted_statistics_are_those_of_the_repeated_rows() -> None:
     whole, human = (np.array(column, dtype=float) for column in noisy(40))
     weights = rng.multinomial(40, np.full(40, 1 / 40), size=20).astype(float)
     for x in (whole, whole + rng.random(40) * (rng.random(40) < 0.5)):
-        every = [each(x, human, weights) for each in (weighted.pearson, weighted.spearman, weighted.kendall)]
+        every = [
+            each(x, human, weights)
+            for each in (
+                resampled_statistics.pearson,
+                resampled_statistics.spearman,
+                resampled_statistics.kendall,
+            )
+        ]
         for drawn, *found in zip(weights, *every, strict=True):
             again = np.repeat(x, drawn.astype(int)), np.repeat(human, drawn.astype(int))
             expected = [each(*again).statistic for each in (stats.pearsonr, stats.spearmanr, stats.kendalltau)]
             assert found == pytest.approx(expected, **EXACT)
-    for drawn, kappa in zip(weights, weighted.kappa(whole, human, weights), strict=True):
+    for drawn, kappa in zip(weights, resampled_statistics.kappa(whole, human, weights), strict=True):
         again = np.repeat(whole, drawn.astype(int)), np.repeat(human, drawn.astype(int))
         direct = cohen_kappa_score(*again, labels=range(1, 6), weights="quadratic")
         assert kappa == pytest.approx(direct, **EXACT)

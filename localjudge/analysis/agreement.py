@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis import weighted
+from localjudge.analysis import resampled_statistics
 from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.analysis.krippendorff import alphas
 from localjudge.analysis.labels import Labels, Marks
@@ -196,7 +196,7 @@ class _Drawing:
         bias = self._studentised(estimates, -reach, reach, symmetric=True)[3]
         return replace(
             found,
-            kappa=self._resampled(_kappa(x, y, self), weighted.kappa, x, y, against.single_group)
+            kappa=self._resampled(_kappa(x, y, self), resampled_statistics.kappa, x, y, against.single_group)
             if whole
             else UNDEFINED,
             exact=_at_most_one(exact) if whole else UNDEFINED,
@@ -218,9 +218,9 @@ class _Drawing:
         found = {
             name: self._resampled(correlation(name, x, y), again, x, y, group)
             for name, again in (
-                ("pearson", weighted.pearson),
-                ("spearman", weighted.spearman),
-                ("kendall", weighted.kendall),
+                ("pearson", resampled_statistics.pearson),
+                ("spearman", resampled_statistics.spearman),
+                ("kendall", resampled_statistics.kendall),
             )
         }
         return Comparison(**found)
