@@ -21,7 +21,7 @@ from localjudge.errors import ModelError, SettingError
 from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
 from localjudge.prompts.tasks import Task, TaskFeed
-from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
+from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_key, settings_digest
 from localjudge.rows.inputs import given_rows
 from localjudge.system.cache import cache_folder
 
@@ -194,6 +194,8 @@ class Judge:
     def score(self, rows: Iterable[Any]) -> Iterator[Outcome]:
         """A judgement or a failure for each row, each exactly once, as they finish (not in order).
 
+        Their `row` counts the rows from 1.
+
         Args:
             rows: dicts or `Row`s, or a pandas or Polars DataFrame or an Arrow table. A missing value of a table
                 (NaN, NaT, null) is a missing reference, id or system.
@@ -201,7 +203,7 @@ class Judge:
         Raises:
             UsageError: it is a single row, or nothing that holds rows.
         """
-        read = given_rows(rows)
+        read = numbered(given_rows(rows))
         return (outcome for outcomes in self.outcomes(self.tasks(read)) for outcome in outcomes)
 
     def tasks(self, rows: Iterable[Row | Failure]) -> Iterator[Task | Failure]:

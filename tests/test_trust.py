@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Cli, write_rows
+from conftest import Cli, read_lines, write_rows
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
@@ -33,9 +33,8 @@ from localjudge.analysis.ppi import power, prediction_powered
 from localjudge.analysis.ranking import rank
 from localjudge.analysis.resampling import Contributions, averages, expanded_percentile, studentise
 from localjudge.analysis.scores import Scores, read_scores
-from localjudge.line_format import from_line
+from localjudge.outcome_columns import from_line
 from localjudge.rows.inputs import read_rows
-from localjudge.runs.reader import read_lines
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 
@@ -641,6 +640,11 @@ def test_the_jurys_scores_are_a_run_that_the_other_commands_read(
         assert (ended.code, ended.err) == (0, "")
     again = cli("jury", *jurors, "--out", out, "--resamples", FEW)
     assert (again.code, "holds something already" in again.err) == (2, True)
+
+
+def test_a_run_that_no_judge_has_made_cannot_be_repeated(jurors: list[Path], cli: Cli) -> None:
+    end = cli("repeat", jurors[0])
+    assert (end.code, "its scores are a jury's, or were imported" in end.err) == (2, True)
 
 
 def test_a_row_that_one_juror_failed_is_a_failure_of_the_jury(tmp_path: Path) -> None:

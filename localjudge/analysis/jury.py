@@ -18,6 +18,7 @@ from localjudge.analysis.labels import Marks
 from localjudge.analysis.resampling import FEWEST, RESAMPLES, averages, draws, studentise
 from localjudge.analysis.scores import Floats, Integers, read_scores, run_names
 from localjudge.errors import UsageError
+from localjudge.runs.run_manifest import RunManifest
 
 SPLIT = 2
 """Difference between the highest and the lowest score of an aspect from which judges are split on a row."""
@@ -200,7 +201,7 @@ def _jurors(
     table: Integers,
     without: Mapping[str, list[float | None]],
     folders: Sequence[Path],
-    manifests: Sequence[Mapping[str, Any]],
+    manifests: Sequence[RunManifest],
 ) -> tuple[Juror, ...]:
     jurors = []
     for number, name in enumerate(run_names(folders)):
@@ -209,7 +210,7 @@ def _jurors(
         jurors.append(
             Juror(
                 name=name,
-                model=str(manifests[number]["model"]["name"]),
+                model=manifests[number].model.name,
                 mean={aspect: float(own[:, place].mean()) for place, aspect in enumerate(aspects)},
                 bias={
                     aspect: float((own[:, place] - rest[:, place]).mean())

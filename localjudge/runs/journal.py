@@ -7,19 +7,19 @@ interval; a full disk leaves nothing half-written behind. Memory: 24 bytes a lin
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
 from localjudge.errors import RunBrokenError, RunMismatchError
-from localjudge.line_format import is_line, to_json
+from localjudge.outcome_columns import from_bytes
+from localjudge.records import Outcome
 from localjudge.system.durable import replacing
 
 SYNC_EVERY = 5.0
@@ -27,7 +27,7 @@ SYNC_EVERY = 5.0
 
 
 class Journal(AbstractContextManager["Journal"]):
-    """A file of JSON lines, each with a `key`, open for appending by the owner of the run.
+    """A file of lines, each with a key, open for appending by the owner of the run.
 
     The lines to begin with are copied into a new file, which takes the place of the old one. A former owner
     that has the old one open appends to a file without a name, and learns that at its next append.
@@ -61,8 +61,8 @@ class Journal(AbstractContextManager["Journal"]):
     def __len__(self) -> int:
         return len(self._offsets)
 
-    def append(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Write lines, in one piece.
+    def append(self, pieces: Iterable[tuple[str, bytes]]) -> None:
+        """Write lines, each given with its key, all at once.
 
         Raises:
             RunBrokenError: the file is not there any more, or is another owner's.
@@ -71,9 +71,9 @@ class Journal(AbstractContextManager["Journal"]):
         self._check()
         block = bytearray()
         marks = []
-        for line in lines:
-            marks.append((line["key"], self._end + len(block)))
-            block += to_bytes(line)
+        for key, piece in pieces:
+            marks.append((key, self._end + len(block)))
+            block += piece
         try:
             written = 0
             while written < len(block):
@@ -153,47 +153,36 @@ class OffsetIndex:
         return int(np.isin(self._keys, other._keys).sum())
 
 
-def to_bytes(line: dict[str, Any]) -> bytes:
-    """The line as it stands in the file.
-
-    Raises:
-        UsageError: it cannot be written as JSON.
-    """
-    return to_json(line, line).encode() + b"\n"
-
-
-def read_journal(file: Path, aspects: Sequence[str]) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """The lines of a journal, each as its bytes and as what they say; a torn last one is left out.
+def read_journal(file: Path, aspects: Sequence[str]) -> Iterator[tuple[bytes, Outcome]]:
+    """Yield the lines of a journal, each as its bytes and its outcome; a torn last line is left out.
 
     Args:
-        file: the journal; one that is not there has no lines.
-        aspects: of the run's rubric.
+        file: the journal; a missing file has no lines.
+        aspects: the aspects of the run's rubric.
 
     Raises:
-        RunMismatchError: a line in it is none of such a run.
+        RunMismatchError: a line does not belong to such a run, or is damaged.
     """
     if file.exists():
         if not file.is_file():
             raise RunMismatchError(f"{file}: is no file")
         with file.open("rb") as stream:
-            yield from ((piece, line) for _, piece, line in journal_lines(stream, aspects))
+            yield from ((piece, outcome) for _, piece, outcome in journal_lines(stream, aspects))
 
 
-def journal_lines(stream: IO[bytes], aspects: Sequence[str]) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
-    """The same of an open journal, each line with the byte at which it begins."""
+def journal_lines(stream: IO[bytes], aspects: Sequence[str]) -> Iterator[tuple[int, bytes, Outcome]]:
+    """Yield the same of an open journal, each line with the offset of its first byte."""
     offset = 0
     for number, piece in enumerate(stream, 1):
         if piece.endswith(b"\n"):
             try:
-                line = json.loads(piece)
-            except (ValueError, RecursionError):
-                line = None
-            if not is_line(line, aspects):
+                outcome = from_bytes(piece, aspects)
+            except ValueError:
                 raise RunMismatchError(
                     f"{stream.name}:{number}: not a line of a run, or damaged; delete this line, and the same "
                     "score command judges its row again"
-                )
-            yield offset, piece, line
+                ) from None
+            yield offset, piece, outcome
         offset += len(piece)
 
 

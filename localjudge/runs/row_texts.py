@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.records import Row
-from localjudge.rows.formats import MAX_ROW_BYTES
+from localjudge.records import Outcome, Row
 from localjudge.rows.inputs import EXAMPLES, STDIN, find_inputs, read_rows
+from localjudge.runs.run_manifest import RunManifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +32,19 @@ class Texts(AbstractContextManager["Texts"]):
     """The texts of a run's rows, laid out in a scratch file: memory grows by a few numbers a row.
 
     Args:
-        manifest: the run's `run.json`.
-        lines: of the rows that are asked for.
+        manifest: that of the run.
+        outcomes: of the rows that are asked for.
         moved: where the rows are now, if not where they were when they were judged.
 
     Attributes:
         problems: for each input that could not be read, why.
     """
 
-    def __init__(
-        self, manifest: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], moved: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, manifest: RunManifest, outcomes: Iterable[Outcome], moved: Iterable[str] = ()) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed on exit)
         self._offsets: dict[str, int] = {}
         self.problems: list[str] = []
-        wanted = {line["digest"] for line in lines} - {None}
+        wanted = {outcome.digest for outcome in outcomes} - {None}
         for row in rows_again(manifest, moved, self.problems):
             digest = row.digest.hex()
             if digest in wanted:
@@ -60,28 +57,28 @@ class Texts(AbstractContextManager["Texts"]):
     def __exit__(self, *exception: object) -> None:
         self._file.close()
 
-    def get(self, line: Mapping[str, Any]) -> Text | None:
-        """The text of a line's row, where it was found."""
-        offset = self._offsets.get(line["digest"])
+    def get(self, outcome: Outcome) -> Text | None:
+        """The text of an outcome's row, where it was found."""
+        offset = None if outcome.digest is None else self._offsets.get(outcome.digest)
         if offset is None:
             return None
         self._file.seek(offset)
         return Text(*json.loads(self._file.readline()))
 
 
-def rows_again(manifest: Mapping[str, Any], moved: Iterable[str], problems: list[str]) -> Iterator[Row]:
+def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str]) -> Iterator[Row]:
     """The rows of every input of any start of a run, as far as it is there.
 
     Args:
-        manifest: the run's `run.json`.
+        manifest: that of the run.
         moved: where the rows are now, if not where they were when they were judged.
         problems: gets a line for each input that cannot be read.
     """
     moved = list(moved)
     inputs = {
-        (name, tuple(sorted(start["columns"].items())), start.get("max_row_bytes", MAX_ROW_BYTES))
-        for start in manifest["starts"]
-        for name in (moved or start["inputs"])
+        (name, tuple(sorted(start.columns.items())), start.max_row_bytes)
+        for start in manifest.starts
+        for name in (moved or start.inputs)
     }
     for name, columns, max_row_bytes in sorted(inputs):
         if name == STDIN:

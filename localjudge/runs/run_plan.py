@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from localjudge.judge import Judge
 from localjudge.prompts.tasks import Task
-from localjudge.records import Failure, Row
+from localjudge.records import Failure, Row, numbered
 from localjudge.runs.shard import WHOLE, Shard
 
 
@@ -62,7 +62,7 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         self.input_rows = self.too_long = self.prompt_tokens = self.longest = 0
         self._input_digest = hashlib.sha256()
         self.shard = shard
-        self._offsets, self._numbers = array("q"), array("q")
+        self._offsets = array("q")
         self._groups, self._digests, self._ids = array("Q"), bytearray(), array("Q")
         self._file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115 (closed on exit)
         try:
@@ -85,18 +85,18 @@ class RunPlan(AbstractContextManager["RunPlan"]):
     def __exit__(self, *exception: object) -> None:
         self._file.close()
 
-    def __iter__(self) -> Iterator[tuple[int, Task | Failure]]:
-        """Each task with its row's number in the input, group by group."""
+    def __iter__(self) -> Iterator[Task | Failure]:
+        """Each task, group by group; its row has its number in the whole input."""
         for place in self._order:
             self._file.seek(self._offsets[place])
             document = json.loads(self._file.readline())
-            yield self._numbers[place], _task(document, self._file.read(4 * document["tokens"]))
+            yield _task(document, self._file.read(4 * document["tokens"]))
 
-    def in_order(self) -> Iterator[tuple[int, Row | Failure]]:
-        """Each row with its number in the input, in the input's order."""
-        for number, offset in zip(self._numbers, self._offsets, strict=True):
+    def in_order(self) -> Iterator[Row | Failure]:
+        """Each row, with its number in the whole input, in the input's order."""
+        for offset in self._offsets:
             self._file.seek(offset)
-            yield number, _row(json.loads(self._file.readline()))
+            yield _row(json.loads(self._file.readline()))
 
     def repeated_id(self) -> Row | Failure:
         """The first row that has the id and the system of an earlier one; there must be one."""
@@ -108,13 +108,12 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         return self._input_digest.hexdigest()
 
     def _part(self, rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
-        for row in rows:
+        for row in numbered(rows):
             self.input_rows += 1
             digest, group = _digest(row), _group(row)
             identity = json.dumps([row.id, row.system]).encode()
             self._input_digest.update(identity + digest)
             if self.shard.holds(group):
-                self._numbers.append(self.input_rows)
                 self._groups.append(group)
                 self._digests += digest
                 self._ids.append(int.from_bytes(hashlib.sha256(identity).digest()[:8]))
