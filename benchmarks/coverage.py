@@ -163,7 +163,7 @@ def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: 
         lowest=1,
         highest=5,
         folders=(Path("simulated"),),
-        manifests=({"settings": {}},),
+        manifests=(),
         ids=[""] * len(group),
         digests=[""] * len(group),
         run=np.zeros(len(group), dtype=np.int32),

@@ -35,7 +35,7 @@ def main() -> None:
     rows = [row for row in rows if fits(judge, row)]
     prompts = [judge.task_builder.task(row).tokens for row in rows]
     with RunPlan(judge, rows) as plan:
-        ours = [task.row for _, task in plan if isinstance(task, Task)]
+        ours = [task.row for task in plan if isinstance(task, Task)]
     shares = {
         "input order": cached_share(options, rows),
         "ours": cached_share(options, ours),

@@ -19,6 +19,9 @@ from localjudge.rubrics.rubric import Rubric
 EngineName = Literal["auto", "transformers", "vllm", "dry-run"]
 OnOverflow = Literal["fail", "truncate-candidate"]
 
+SHARED_SETTINGS = ("max_rationale_tokens", "temperature", "top_p", "seed", "on_overflow")
+"""Settings that two starts of one run share, as they are given."""
+
 _ADVICE = {
     "engine": f"give one of {', '.join(get_args(EngineName))}",
     "max_rationale_tokens": "the smallest that works is 1",
@@ -107,12 +110,15 @@ class JudgeConfig(BaseModel):
     @property
     def decisive(self) -> dict[str, Any]:
         """The settings that two starts of one run must share, as far as they are known without the model."""
-        shared = self.model_dump(
-            include={"max_rationale_tokens", "temperature", "top_p", "seed", "on_overflow"}, mode="json"
-        )
+        shared = self.model_dump(include=set(SHARED_SETTINGS), mode="json")
         # A model that always thinks has a budget of its own.
         budget = {} if self.thinking_budget is None else {"thinking_budget": self.thinking_budget}
         return {"rubric": self.rubric.digest, **shared, **budget}
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The other settings, the rubric aside: starts of one run may differ in them."""
+        return self.model_dump(exclude={"rubric", *SHARED_SETTINGS}, mode="json")
 
     def with_(self, **settings: Any) -> Self:
         """Return a copy with other settings, validated again."""

@@ -20,7 +20,7 @@ from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.prompts.tasks import Task, TaskFeed
-from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
+from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_key, settings_digest
 from localjudge.rows.inputs import given_rows
 from localjudge.system.cache import cache_folder
 
@@ -195,6 +195,8 @@ class Judge:
     def score(self, rows: Iterable[Any]) -> Iterator[Outcome]:
         """Yield one judgement or failure for each row as soon as it is finished, not in the rows' order.
 
+        Their `row` counts the rows from 1.
+
         Args:
             rows: dicts or `Row`s, or a pandas or Polars DataFrame or an Arrow table. A missing value in a table
                 (NaN, NaT, null) means that the row has no reference, id or system.
@@ -202,7 +204,7 @@ class Judge:
         Raises:
             UsageError: the argument is a single row, or not a collection of rows.
         """
-        read = given_rows(rows)
+        read = numbered(given_rows(rows))
         return (outcome for outcomes in self.outcomes(self.task_builder.tasks(read)) for outcome in outcomes)
 
     def outcomes(self, tasks: Iterable[Task | Failure]) -> Iterator[list[Outcome]]:

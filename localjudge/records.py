@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,7 @@ class Row:
     """One or more responses to an instruction, judged together. `Row.of` makes a row of a single response.
 
     `source` is its place in the input ("answers.jsonl:17"); `columns` holds the other columns of the input.
+    `number` counts the rows of the whole input from 1; None if it is not known.
     """
 
     instruction: str
@@ -32,6 +33,7 @@ class Row:
     id: str = ""
     source: str = ""
     columns: Mapping[str, Any] = field(default_factory=dict)
+    number: int | None = None
 
     @classmethod
     def of(cls, *, instruction: str, candidate: str, system: str | None = None, **others: Any) -> Self:
@@ -67,6 +69,7 @@ class Row:
             "system": self.system,
             "group": self.group,
             "digest": self.digest.hex(),
+            "row": self.number,
             "source": self.source,
             "columns": dict(self.columns),
         }
@@ -113,17 +116,50 @@ def _text_digest(texts: list[str | None], size: int) -> bytes:
 
 
 class _Outcome(BaseModel):
-    """Fields that judgements and failures share. An unreadable row has no `group` and no `digest`."""
+    """Fields that judgements and failures share.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    An unreadable row has no `group` and no `digest`. `row` is the row's number in the whole input, from 1; None
+    if it is not known.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     id: str
     system: str | None = None
     key: str
     group: str | None = None
     digest: str | None = None
+    row: int | None = None
     source: str = ""
     columns: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The fields that identify the row, as `Row.identity` has them."""
+        return {
+            "id": self.id,
+            "system": self.system,
+            "group": self.group,
+            "digest": self.digest,
+            "row": self.row,
+            "source": self.source,
+            "columns": self.columns,
+        }
+
+    def given_to(self, row: Row | Failure) -> Self:
+        """Return this outcome for a duplicate row; the outcome itself if it already belongs to the row."""
+        own: dict[str, Any] = {
+            "id": row.id,
+            "system": row.system,
+            "row": row.number if isinstance(row, Row) else row.row,
+            "source": row.source,
+            "columns": dict(row.columns),
+        }
+        if all(getattr(self, name) == value for name, value in own.items()):
+            return self
+        if isinstance(self, Failure):
+            own["error"] = f"{row.source}: {self.reason}"
+        return self.model_copy(update=own)
 
 
 class Judgement(_Outcome):
@@ -139,8 +175,8 @@ class Judgement(_Outcome):
 
     rationale: str
     scores: dict[str, int]
-    expected: dict[str, float] | None = None
-    probabilities: dict[str, list[float]] | None = None
+    expected: dict[str, FiniteFloat] | None = None
+    probabilities: dict[str, list[FiniteFloat]] | None = None
     rationale_cut: bool
     candidate_cut: int = 0
     thoughts: str | None = None
@@ -162,5 +198,19 @@ class Failure(_Outcome):
     def status(self) -> Literal["failed"]:
         return "failed"
 
+    @property
+    def reason(self) -> str:
+        """The error without its place, so that equal reasons can be counted."""
+        return self.error.removeprefix(f"{self.source}: ")
+
 
 Outcome = Judgement | Failure
+
+
+def numbered(rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
+    """Number the rows of an input from 1."""
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, Row):
+            yield replace(row, number=number)
+        else:
+            yield row.model_copy(update={"row": number})

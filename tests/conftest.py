@@ -18,6 +18,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from localjudge import Rubric
 from localjudge.cli import main
+from localjudge.runs.reader import JUDGEMENTS, read_outcomes
 
 SHORT_RUBRIC = """
 name = "short"
@@ -67,6 +68,13 @@ def short_rubric(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("rubric") / "short.toml"
     file.write_text(SHORT_RUBRIC)
     return file
+
+
+def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
+    """The lines of a run as they stand in its file, each of which the package reads; a torn one is left out."""
+    outcomes = list(read_outcomes(folder))
+    pieces = (folder / JUDGEMENTS).read_bytes().splitlines() if outcomes else []
+    return (json.loads(piece) for piece, _ in zip(pieces, outcomes, strict=False))
 
 
 def random_model(folder: Path, seed: int = 0, context: int = 4096) -> Path:

@@ -11,14 +11,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from conftest import Cli, write_rows
+from conftest import Cli, read_lines, write_rows
 from scripted import Opinion, scripted_judge
 
 from localjudge import Row, Rubric, UsageError, read_rows
 from localjudge.audit import Audit, read_audit, run_audit, sample_rows
 from localjudge.audit.perturbations import PERTURBATIONS, DoesNotApply, Setting, reordered
 from localjudge.cli.audit import _thresholds
-from localjudge.runs.reader import read_lines
 
 NAMES = [each.name for each in PERTURBATIONS]
 OPENINGS = ("It was", "Every summer", "On the whole", "By all accounts", "For a while", "In the north")

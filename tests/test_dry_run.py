@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Cli, write_rows
+from conftest import Cli, read_lines, write_rows
 
 from localjudge import Judge, Judgement, read_rows
-from localjudge.runs.reader import read_lines
 
 
 def test_an_answer_follows_from_the_prompt_alone(model: Path, short_rubric: Path, tmp_path: Path) -> None:
@@ -17,7 +16,12 @@ def test_an_answer_follows_from_the_prompt_alone(model: Path, short_rubric: Path
     judges = [Judge(model, rubric=short_rubric, engine="dry-run") for _ in "ab"]
     first = {outcome.id: outcome for outcome in judges[0].score(rows)}
     second = {outcome.id: outcome for outcome in judges[1].score(rows[::-1])}
-    assert first == second
+    assert [(row.id, first[row.id].row, second[row.id].row) for row in rows] == [
+        (f"r{n}", n + 1, 200 - n) for n in range(200)
+    ], "a row's number is its place among those that were given"
+    assert {name: each.model_copy(update={"row": None}) for name, each in first.items()} == {
+        name: each.model_copy(update={"row": None}) for name, each in second.items()
+    }
     assert all(isinstance(outcome, Judgement) for outcome in first.values())
     scores = [outcome.scores["tact"] for outcome in first.values() if isinstance(outcome, Judgement)]
     assert set(scores) == {1, 2, 3}

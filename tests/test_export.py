@@ -10,15 +10,14 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 import pytest
-from conftest import Cli, write_rows
+from conftest import Cli, read_lines, write_rows
 
 from localjudge import UsageError
 from localjudge.export.inspect_log import _file_names
 from localjudge.export.tabular import write_csv, write_jsonl, write_parquet
-from localjudge.line_format import to_line
+from localjudge.outcome_columns import to_bytes, to_line
 from localjudge.records import Judgement
-from localjudge.runs.journal import to_bytes
-from localjudge.runs.reader import read_lines, read_notices
+from localjudge.runs.reader import read_notices
 
 
 @pytest.fixture
@@ -172,12 +171,11 @@ def test_a_mistake_is_one_line(
     assert (end.code, end.out, words in end.err) == (2, "", True)
 
 
-def line_with(columns: dict[str, Any]) -> dict[str, Any]:
-    judgement = Judgement(
+def judgement_with(columns: dict[str, Any]) -> Judgement:
+    return Judgement(
         id="r7", key="k", source="mine.py:7", columns=columns, rationale="", scores={"wit": 1},
         rationale_cut=False, prompt_tokens=1, output_tokens=1,
     )  # fmt: skip
-    return to_line(judgement, ("wit",))
 
 
 def cycle() -> dict[str, Any]:
@@ -197,17 +195,18 @@ def deep() -> dict[str, Any]:
 def test_columns_that_json_cannot_hold_are_one_line_that_names_the_row(
     odd: dict[str, Any], tmp_path: Path
 ) -> None:
-    line = line_with(odd)
+    judgement = judgement_with(odd)
+    line = to_line(judgement, ("wit",))
     said = r"^mine.py:7: its columns cannot be written as JSON: [^\n]+$"
     with pytest.raises(UsageError, match=said):
-        to_bytes(line)
+        to_bytes(judgement, ("wit",))
     for write in (write_jsonl, write_csv, write_parquet):
         with pytest.raises(UsageError, match=said):
             write([line], list(line), ("wit",), tmp_path / "out", {})
 
 
 def test_a_line_without_a_column_of_its_table_is_named(tmp_path: Path) -> None:
-    line = line_with({})
+    line = to_line(judgement_with({}), ("wit",))
     odd = {name: value for name, value in line.items() if name != "wit"}
     for write in (write_jsonl, write_csv, write_parquet):
         with pytest.raises(UsageError, match=r"^mine.py:7: has no wit; every line of a table"):

@@ -80,6 +80,10 @@ def edit_manifest(run: Path, change: Callable[[dict[str, Any]], object]) -> None
         ({"wit_expected": float("inf")}, "jsonl:1: not a line of a run, or damaged"),
         ({"wit": True}, "jsonl:1: not a line of a run, or damaged"),
         ({"wit_probabilities": [0.5, None, 0.5]}, "jsonl:1: not a line of a run, or damaged"),
+        ({"rationale": None}, "jsonl:1: not a line of a run, or damaged"),
+        ({"candidate_cut": "x"}, "jsonl:1: not a line of a run, or damaged"),
+        ({"group": 1}, "jsonl:1: not a line of a run, or damaged"),
+        ({"row": None}, "jsonl:1: not a line of a run, or damaged"),
         ({"wit": 99}, "jsonl:1: a score off the scale 1 to 3"),
         ({"wit": -1}, "jsonl:1: a score off the scale 1 to 3"),
         ({"wit_expected": 1e308}, "jsonl:1: a score off the scale 1 to 3"),
@@ -141,7 +145,17 @@ def test_json_that_is_nested_without_end_is_one_line(cli: Cli, run: Path, file: 
     assert (end.code, "Traceback" in end.err) == (2 if file == "run.json" else 0, False)
 
 
-@pytest.mark.parametrize("part", [{"started": None}, {"max_row_bytes": "x"}, {"max_row_bytes": -1}])
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"started": None},
+        {"max_row_bytes": "x"},
+        {"max_row_bytes": -1},
+        {"engine": "vllm"},
+        {"config": {"engine": "fast"}},
+        {"note": "of another program"},
+    ],
+)
 def test_a_manifest_with_parts_of_other_types_is_none(cli: Cli, run: Path, part: dict[str, Any]) -> None:
     edit_manifest(run, lambda manifest: manifest["starts"][-1].update(part))
     end = cli("show", run, "--id", "r1")

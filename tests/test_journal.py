@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localjudge.errors import RunBrokenError, RunMismatchError
-from localjudge.line_format import to_line
+from localjudge.outcome_columns import from_bytes, to_bytes
 from localjudge.records import Failure
-from localjudge.runs.journal import Journal, KeyIndex, key_digest, read_journal, to_bytes
+from localjudge.runs.journal import Journal, KeyIndex, key_digest, read_journal
 from localjudge.system.line_store import LineStore
 
 
-def line(key: str, **more: Any) -> dict[str, Any]:
-    return to_line(Failure(id="", key=key, error="e"), (), 1) | more
+def failed(key: str, error: str = "e") -> Failure:
+    return Failure(id="", key=key, error=error, row=1)
 
 
-def journal_of(file: Path, *lines: dict[str, Any]) -> Journal:
-    return Journal(file, file.parent, ((each["key"], to_bytes(each)) for each in lines))
+def line(key: str, error: str = "e") -> tuple[str, bytes]:
+    return key, to_bytes(failed(key, error), ())
+
+
+def journal_of(file: Path, *lines: tuple[str, bytes]) -> Journal:
+    return Journal(file, file.parent, (each for each in lines))
 
 
 def test_what_is_appended_is_there_when_it_is_opened_again(tmp_path: Path) -> None:
@@ -31,19 +33,19 @@ def test_what_is_appended_is_there_when_it_is_opened_again(tmp_path: Path) -> No
     with journal_of(file, line("a", error="ü\u2028"), line("b")) as journal:
         journal.append([])
         journal.append([line("c")])
-    whole = [line("a", error="ü\u2028"), line("b"), line("c")]
+    whole = [failed("a", error="ü\u2028"), failed("b"), failed("c")]
     assert [each for _, each in read_journal(file, ())] == whole
-    pieces = ((each["key"], piece) for piece, each in read_journal(file, ()))
+    pieces = ((each.key, piece) for piece, each in read_journal(file, ()))
     with Journal(file, tmp_path, pieces) as journal:
         assert len(journal) == 3
         journal.append([line("a", error="later")])
         index = journal.index()
         found = {key: index.get(key) for key in "abcd"}
         assert found.pop("d") is None
-        assert [json.loads(journal.line_at(place or 0)) for place in found.values()] == [
-            line("a", error="later"), *whole[1:],
+        assert [from_bytes(journal.line_at(place or 0), ()) for place in found.values()] == [
+            failed("a", error="later"), *whole[1:],
         ], "of several lines with one key, the last"  # fmt: skip
-    assert [each for _, each in read_journal(file, ())] == [*whole, line("a", error="later")]
+    assert [each for _, each in read_journal(file, ())] == [*whole, failed("a", error="later")]
 
 
 def test_what_a_former_owner_appends_is_not_in_the_journal(tmp_path: Path) -> None:
@@ -52,17 +54,21 @@ def test_what_a_former_owner_appends_is_not_in_the_journal(tmp_path: Path) -> No
         journal.append([line("b")])
         with pytest.raises(RunBrokenError, match="another localjudge has taken this run over"):
             former.append([line("c")])
-        former._stream.write(to_bytes(line("d")))  # as if suspended right after its check
+        former._stream.write(line("d")[1])  # as if suspended right after its check
         journal.append([line("e")])
-        assert [each["key"] for _, each in read_journal(file, ())] == ["a", "b", "e"]
+        assert [each.key for _, each in read_journal(file, ())] == ["a", "b", "e"]
 
 
 def test_a_journal_that_cannot_be_begun_leaves_the_one_before_as_it_was(tmp_path: Path) -> None:
+    def broken_off() -> Iterator[tuple[str, bytes]]:
+        yield line("b")
+        raise KeyError
+
     file = tmp_path / "j.jsonl"
     journal_of(file, line("a")).__exit__()
     with pytest.raises(KeyError):
-        journal_of(file, line("b"), {})
-    assert [each["key"] for _, each in read_journal(file, ())] == ["a"]
+        Journal(file, tmp_path, broken_off())
+    assert [each.key for _, each in read_journal(file, ())] == ["a"]
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -81,7 +87,7 @@ def test_a_journal_that_cannot_be_begun_leaves_the_one_before_as_it_was(tmp_path
 )
 def test_a_damaged_line_is_named_by_its_place(tmp_path: Path, damaged: bytes) -> None:
     file = tmp_path / "j.jsonl"
-    file.write_bytes(to_bytes(line("a")) + damaged + to_bytes(line("b")))
+    file.write_bytes(line("a")[1] + damaged + line("b")[1])
     with pytest.raises(RunMismatchError, match=r"j.jsonl:2: not a line of a run, or damaged; delete this line"):
         list(read_journal(file, ()))
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pyarrow.parquet
 import pytest
-from conftest import Cli, Ended, write_rows
+from conftest import Cli, Ended, read_lines, write_rows
 
 from localjudge import Judge, Rubric, read_rows
 from localjudge.records import Outcome
 from localjudge.rubrics.rubric import Scale, Template
-from localjudge.runs.reader import read_lines, read_notices
+from localjudge.runs.reader import read_notices
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_rows
+from conftest import read_lines, write_rows
 
 from localjudge import Judge, read_rows
 from localjudge.runs.journal import Journal
-from localjudge.runs.reader import read_lines
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Judgement, Row
 from localjudge.prompts.tasks import Task
-from localjudge.records import RowError
+from localjudge.records import RowError, numbered
 from localjudge.runs.run_plan import RunPlan
 
 
@@ -31,7 +32,8 @@ def row(instruction: str, candidate: str = "Yes.", **fields: Any) -> Row:
 @given(st.lists(st.sampled_from("abcd")))
 def test_rows_that_share_an_instruction_come_together_each_once(judge: Judge, instructions: list[str]) -> None:
     with RunPlan(judge, [row(instruction) for instruction in instructions]) as plan:
-        order = [(number - 1, task.row.instruction) for number, task in plan if isinstance(task, Task)]
+        tasks = [task for task in plan if isinstance(task, Task)]
+    order = [((task.row.number or 0) - 1, task.row.instruction) for task in tasks]
     assert sorted(place for place, _ in order) == list(range(len(instructions)))
     assert [instructions[place] for place, _ in order] == [instruction for _, instruction in order]
     groups = [instruction for instruction, _ in groupby(order, key=lambda item: item[1])]
@@ -44,8 +46,8 @@ def test_rows_come_back_as_they_went_in_whatever_they_hold(judge: Judge) -> None
         Failure(id="b", key="k", source="s:2", error="s:2: broken"),
     ]
     with RunPlan(judge, rows) as plan:
-        assert dict(plan) == dict(enumerate(judge.task_builder.tasks(rows), 1))
-        assert dict(plan.in_order()) == dict(enumerate(rows, 1))
+        assert list(plan) == list(judge.task_builder.tasks(numbered(rows)))
+        assert list(plan.in_order()) == list(numbered(rows))
 
 
 def test_rows_that_repeat_an_id_of_their_system_are_counted(judge: Judge) -> None:
@@ -56,7 +58,7 @@ def test_rows_that_repeat_an_id_of_their_system_are_counted(judge: Judge) -> Non
     ]
     with RunPlan(judge, rows) as plan:
         assert plan.repeated_ids == 2
-        assert plan.repeated_id() == rows[3]
+        assert plan.repeated_id() == replace(rows[3], number=4)
     with RunPlan(judge, rows[:3]) as plan:
         assert plan.repeated_ids == 0
 

@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 import vl_convert
-from conftest import Cli, write_rows
+from conftest import Cli, read_lines, write_rows
 
 from localjudge import Judge, read_rows
 from localjudge.analysis.interval import Estimate
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.run_report import write_report
-from localjudge.runs.reader import read_lines
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, write_rows
+from conftest import Cli, read_lines, write_rows
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Row, UsageError, read_rows
 from localjudge.errors import EngineError
-from localjudge.runs.reader import read_lines
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 

@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, random_model, write_rows
+from conftest import Cli, random_model, read_lines, write_rows
 from jsonschema import Draft202012Validator
 
 from localjudge import Failure, Judge, Judgement, Response, Row, Rubric, UsageError, read_rows
 from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
-from localjudge.line_format import from_line
+from localjudge.outcome_columns import from_line
 from localjudge.records import Outcome
 from localjudge.runs.interruption import StoppedBySignal, StopSignal
-from localjudge.runs.reader import read_lines
 from localjudge.runs.repeat import repeat
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from conftest import Cli, write_rows
 from localjudge import Judge, JudgeConfig, Judgement, RowSource, SettingError, load_run, score_run
 from localjudge.errors import RunMismatchError
 from localjudge.runs.scoring import RunObserver
+from localjudge.runs.shard import Shard
 
 ROWS: list[dict[str, Any]] = [
     {"id": f"q{n}", "instruction": f"Question {n}?", "reference": "Yes.", "candidate": f"Answer {n}."}
@@ -48,6 +50,21 @@ def test_a_program_scores_rows_into_a_folder_and_reads_the_run_back(
     assert run.complete
     assert run.notices == result.notices
     assert run.notices[0].startswith("dry run")
+
+
+def test_an_outcome_has_the_number_of_its_row_in_the_whole_input(config: JudgeConfig, tmp_path: Path) -> None:
+    rows = [*ROWS, {"id": "no", "instruction": "Q"}, ROWS[0] | {"id": "the same again"}]
+    numbers = {str(row["id"]): number for number, row in enumerate(rows, 1)}
+    given = list(Judge(config).score(rows))
+    assert len(given) == len(rows)
+    assert all(outcome.row == numbers.get(outcome.id, 7) for outcome in given)
+    for index in (1, 2):
+        score_run(config, RowSource.of_rows(rows), tmp_path / str(index), shard=Shard(index, 2))
+    parts = [outcome for index in (1, 2) for outcome in load_run(tmp_path / str(index))]
+    assert sorted(outcome.row or 0 for outcome in parts) == list(range(1, 9))
+    assert sorted(given, key=lambda outcome: outcome.row or 0) == sorted(
+        parts, key=lambda outcome: outcome.row or 0
+    )
 
 
 def test_the_command_line_and_a_program_write_the_same_run(
@@ -88,7 +105,24 @@ def test_a_run_keeps_the_settings_that_it_was_made_with(config: JudgeConfig, tmp
     changed = config.with_(temperature=0.5, engine_args={"rate": 50})
     score_run(changed, RowSource.of_rows(ROWS), tmp_path / "run")
     manifest = read_manifest(tmp_path / "run")
-    assert JudgeConfig.of(**manifest["starts"][0]["config"], rubric=manifest["rubric"]) == changed
+    assert manifest.config_of(manifest.last_start) == changed
+
+
+def test_run_json_says_each_thing_once_and_is_written_again_as_it_was(
+    config: JudgeConfig, tmp_path: Path
+) -> None:
+    from localjudge.runs.run_manifest import read_manifest
+
+    score_run(config, RowSource.of_rows(ROWS[:3]), tmp_path / "run")
+    first = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert read_manifest(tmp_path / "run").as_dict() == first
+    settings, (start,) = first["settings"], first["starts"]
+    assert {"seed", "temperature", "top_p", "max_rationale_tokens", "on_overflow", "rubric"} <= set(settings)
+    assert set(start["config"]) == {"model", "engine", "engine_args", "thinking_budget", "keep_thoughts"}
+    score_run(config.with_(keep_thoughts=True), RowSource.of_rows(ROWS), tmp_path / "run")
+    again = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert again["starts"][1]["config"] == start["config"] | {"keep_thoughts": True}
+    assert again | {"starts": again["starts"][:1]} == first
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])

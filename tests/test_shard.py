@@ -7,12 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Cli, write_rows
+from conftest import Cli, read_lines, write_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localjudge import UsageError
-from localjudge.runs.reader import read_lines
 from localjudge.runs.shard import WHOLE, Shard
 
 ARRAY = {

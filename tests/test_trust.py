@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Cli, write_rows
+from conftest import Cli, read_lines, write_rows
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge import Failure, Judge, UsageError
-from localjudge.analysis import weighted
+from localjudge.analysis import resampled_statistics
 from localjudge.analysis.agreement import AspectAgreement, agree
 from localjudge.analysis.calibration import Calibration, fit
 from localjudge.analysis.imported_scores import import_scores
@@ -33,9 +33,8 @@ from localjudge.analysis.ppi import power_tuning, prediction_powered
 from localjudge.analysis.ranking import rank
 from localjudge.analysis.resampling import Contributions, averages, expanded_percentile, studentise
 from localjudge.analysis.scores import Scores, read_scores
-from localjudge.line_format import from_line
+from localjudge.outcome_columns import from_line
 from localjudge.rows.inputs import read_rows
-from localjudge.runs.reader import read_lines
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 
@@ -97,12 +96,19 @@ def test_weighted_statistics_are_those_of_the_repeated_rows() -> None:
     whole, human = (np.array(column, dtype=float) for column in noisy(40))
     weights = rng.multinomial(40, np.full(40, 1 / 40), size=20).astype(float)
     for x in (whole, whole + rng.random(40) * (rng.random(40) < 0.5)):
-        every = [each(x, human, weights) for each in (weighted.pearson, weighted.spearman, weighted.kendall)]
+        every = [
+            each(x, human, weights)
+            for each in (
+                resampled_statistics.pearson,
+                resampled_statistics.spearman,
+                resampled_statistics.kendall,
+            )
+        ]
         for drawn, *found in zip(weights, *every, strict=True):
             again = np.repeat(x, drawn.astype(int)), np.repeat(human, drawn.astype(int))
             expected = [each(*again).statistic for each in (stats.pearsonr, stats.spearmanr, stats.kendalltau)]
             assert found == pytest.approx(expected, **EXACT)
-    for drawn, kappa in zip(weights, weighted.kappa(whole, human, weights), strict=True):
+    for drawn, kappa in zip(weights, resampled_statistics.kappa(whole, human, weights), strict=True):
         again = np.repeat(whole, drawn.astype(int)), np.repeat(human, drawn.astype(int))
         direct = cohen_kappa_score(*again, labels=range(1, 6), weights="quadratic")
         assert kappa == pytest.approx(direct, **EXACT)
@@ -634,6 +640,11 @@ def test_the_jurys_scores_are_a_run_that_the_other_commands_read(
         assert (ended.code, ended.err) == (0, "")
     again = cli("jury", *jurors, "--out", out, "--resamples", FEW)
     assert (again.code, "holds something already" in again.err) == (2, True)
+
+
+def test_a_run_that_no_judge_has_made_cannot_be_repeated(jurors: list[Path], cli: Cli) -> None:
+    end = cli("repeat", jurors[0])
+    assert (end.code, "its scores are a jury's, or were imported" in end.err) == (2, True)
 
 
 def test_a_row_that_one_juror_failed_is_a_failure_of_the_jury(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis import weighted
+from localjudge.analysis import resampled_statistics
 from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.analysis.krippendorff import alphas
 from localjudge.analysis.labels import Labels, Marks
@@ -202,7 +202,7 @@ class _Statistics:
         bias = self._studentised(estimates, -width, width, symmetric=True)[3]
         return replace(
             correlations,
-            kappa=self._resampled(_kappa(x, y, self), weighted.kappa, x, y, against.single_group)
+            kappa=self._resampled(_kappa(x, y, self), resampled_statistics.kappa, x, y, against.single_group)
             if are_whole
             else UNDEFINED,
             exact=_at_most_one(exact) if are_whole else UNDEFINED,
@@ -224,9 +224,9 @@ class _Statistics:
         found = {
             name: self._resampled(correlation(name, x, y), statistic, x, y, group)
             for name, statistic in (
-                ("pearson", weighted.pearson),
-                ("spearman", weighted.spearman),
-                ("kendall", weighted.kendall),
+                ("pearson", resampled_statistics.pearson),
+                ("spearman", resampled_statistics.spearman),
+                ("kendall", resampled_statistics.kendall),
             )
         }
         return Comparison(**found)

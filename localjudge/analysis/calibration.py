@@ -7,12 +7,12 @@ Since that fits noise too, what it gains is measured by cross-validation that le
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -23,9 +23,8 @@ from localjudge.analysis.resampling import RESAMPLES, averages, studentise
 from localjudge.analysis.scores import Floats, Integers, Of, Scores
 from localjudge.errors import UsageError
 from localjudge.runs.notices import kinds
+from localjudge.runs.run_manifest import RunManifest
 from localjudge.system.durable import replacing
-
-_DECISIVE = ("rubric", "model")
 
 
 class _CalibrationRecord(BaseModel):
@@ -135,7 +134,7 @@ class Calibration(_CalibrationRecord):
         for folder, manifest in zip(scores.folders, scores.manifests, strict=True):
             if judge_of(manifest) != self.judge:
                 raise UsageError(
-                    f"--calibration: fitted for {self.model}, and {folder} is by {manifest['model']['name']} "
+                    f"--calibration: fitted for {self.model}, and {folder} is by {manifest.model.name} "
                     "or another rubric; fit one with localjudge calibrate"
                 )
         if unknown := set(without_gain) - set(self.aspects):
@@ -169,9 +168,9 @@ class Calibration(_CalibrationRecord):
         )
 
 
-def judge_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+def judge_of(manifest: RunManifest) -> dict[str, str]:
     """Return the digests of the rubric and the model to which a calibration belongs."""
-    return {name: str(manifest["settings"].get(name)) for name in _DECISIVE}
+    return {"rubric": manifest.settings.rubric, "model": manifest.settings.model}
 
 
 FOLDS = 5
@@ -203,7 +202,7 @@ def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 
     manifest = scores.manifests[0]
     return Calibration(
         judge=judge_of(manifest),
-        model=str(manifest["model"]["name"]),
+        model=manifest.model.name,
         of=of,
         labels=labels.digests,
         aspects=maps,

@@ -11,11 +11,13 @@ from typing import Any
 from localjudge.analysis.labels import columns_of, label_values
 from localjudge.analysis.run_writer import write_run
 from localjudge.errors import UsageError
+from localjudge.outcome_columns import RATIONALE
 from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
 from localjudge.rows.columns import Columns, as_row
 from localjudge.rows.inputs import find_inputs, read_records
 from localjudge.rubrics.rubric import Rubric, Scale, Template
 from localjudge.runs.notices import exported
+from localjudge.runs.run_manifest import RunSettings
 from localjudge.runs.summary import Summary
 
 
@@ -58,11 +60,9 @@ def import_scores(
         )
     except ValueError as error:
         raise UsageError(f"--aspect {', '.join(aspects)}: {error}") from None
-    settings = {
-        "engine": "elsewhere",
-        "rubric": rubric.digest,
-        "model": hashlib.sha256(judge.encode()).hexdigest(),
-    }
+    settings = RunSettings(
+        engine="elsewhere", rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
+    )
     records = (record for name in names for _, record in read_records(name) if not isinstance(record, str))
     found = tuple(dict.fromkeys(notice for record in records for notice in exported(record)))
     return write_run(
@@ -74,18 +74,18 @@ def import_scores(
         inputs=[str(Path(name).resolve()) for name in names],
         columns=columns or {},
         dry_run=any(notice.startswith("dry run") for notice in found),
-        inherited_notices=found,
+        inherited_notices=list(found),
     )
 
 
 def _outcomes(
     names: Sequence[str],
     rubric: Rubric,
-    settings: Mapping[str, Any],
+    settings: RunSettings,
     wanted: Sequence[tuple[str, str]],
     columns: Columns,
 ) -> Iterator[Outcome]:
-    digest = settings_digest(settings)
+    digest = settings_digest(settings.as_dict())
     fractions = any(
         value is not None and value != round(value)
         for name in names
@@ -134,7 +134,7 @@ def _outcome(
                 f"{row.source}: {aspect} is {value:g}, off the scale {rubric.scale.lowest} to "
                 f"{rubric.scale.highest}; give --scale LOWEST-HIGHEST"
             )
-    rationale = record.get("rationale")
+    rationale = record.get(RATIONALE)
     return Judgement(
         **common,
         rationale=rationale if isinstance(rationale, str) else json.dumps(rationale) if rationale else "",

@@ -24,6 +24,7 @@ from localjudge.analysis.resampling import (
 )
 from localjudge.analysis.scores import Floats, Integers, read_scores, run_names
 from localjudge.errors import UsageError
+from localjudge.runs.run_manifest import RunManifest
 
 SPLIT = 2
 """Smallest difference between the highest and the lowest score of an aspect that makes a row a split row."""
@@ -219,7 +220,7 @@ def _jurors(
     table: Integers,
     without: Mapping[str, list[float | None]],
     folders: Sequence[Path],
-    manifests: Sequence[Mapping[str, Any]],
+    manifests: Sequence[RunManifest],
 ) -> tuple[Juror, ...]:
     jurors = []
     for number, name in enumerate(run_names(folders)):
@@ -228,7 +229,7 @@ def _jurors(
         jurors.append(
             Juror(
                 name=name,
-                model=str(manifests[number]["model"]["name"]),
+                model=manifests[number].model.name,
                 mean={aspect: float(own[:, place].mean()) for place, aspect in enumerate(aspects)},
                 bias={
                     aspect: float((own[:, place] - rest[:, place]).mean())

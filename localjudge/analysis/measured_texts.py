@@ -43,7 +43,7 @@ def judged_rows(scores: Scores, inputs: Sequence[str] = ()) -> Iterator[tuple[in
     """
     find_inputs(inputs)
     for number, manifest in enumerate(scores.manifests):
-        places: dict[str, list[int]] = defaultdict(list)
+        places: dict[str | None, list[int]] = defaultdict(list)
         for place in np.flatnonzero(scores.run == number).tolist():
             places[scores.digests[place]].append(place)
         for row in rows_again(manifest, inputs, problems=[]):

@@ -341,10 +341,10 @@ def _cliques(joined: NDArray[np.bool_]) -> list[set[int]]:
 
 def _one_judge(scores: Scores) -> None:
     """Check that all scores are by one judge; otherwise the judges would be compared, too."""
-    first = scores.manifests[0]["settings"]
+    first = scores.manifests[0].settings
     for folder, manifest in zip(scores.folders[1:], scores.manifests[1:], strict=True):
         for name in ("model", "rubric"):
-            if manifest["settings"].get(name) != first.get(name):
+            if getattr(manifest.settings, name) != getattr(first, name):
                 raise UsageError(
                     f"{folder}: judged by another {name} than {scores.folders[0]}; rank the runs of one judge, "
                     "or let localjudge jury put several judges together first"

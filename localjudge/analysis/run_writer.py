@@ -7,13 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.line_format import to_line
+from localjudge.outcome_columns import to_bytes
 from localjudge.records import Outcome
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.journal import to_bytes
-from localjudge.runs.notices import notices
 from localjudge.runs.reader import JUDGEMENTS, SUMMARY
-from localjudge.runs.run_manifest import FORMAT, MANIFEST, as_json, new_start
+from localjudge.runs.run_manifest import (
+    FORMAT,
+    MANIFEST,
+    ModelRecord,
+    RunManifest,
+    RunSettings,
+    StartRecord,
+    as_json,
+)
 from localjudge.runs.summary import Summary
 from localjudge.system.durable import replacing
 
@@ -23,7 +29,7 @@ def write_run(
     outcomes: Iterable[Outcome],
     *,
     rubric: Rubric,
-    settings: Mapping[str, Any],
+    settings: RunSettings,
     model: str,
     inputs: Sequence[str],
     columns: Mapping[str, str],
@@ -33,9 +39,9 @@ def write_run(
 
     Args:
         folder: the directory to create; it must be missing or empty.
-        outcomes: in the order of the lines.
+        outcomes: in the order of the lines, which are numbered from 1.
         rubric: the aspects and the scale.
-        settings: what two such runs must share to be one; `rubric` and `model` are digests.
+        settings: what two such runs must share to be one.
         model: a name for the judge.
         inputs: where the rows are.
         columns: the columns of fields that go by names of their own there.
@@ -46,38 +52,31 @@ def write_run(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"--out {folder}: holds something already; choose another folder")
-    start = new_start(list(inputs), columns) | {"engine": {"name": settings["engine"]}, "engine_args": {}}
-    manifest = {
-        "format": FORMAT,
-        "settings": dict(settings),
-        "rubric": rubric.model_dump(mode="json"),
-        "prompt_sha256": rubric.template_digest,
-        "model": {"name": model, "path": None, "files": {}},
-        "max_tokens": None,
-        "notice": None,
-        "shard": None,
+    manifest = RunManifest(
+        format=FORMAT,
+        settings=settings,
+        rubric=rubric,
+        prompt_sha256=rubric.template_digest,
+        model=ModelRecord(name=model, path=None, files={}),
+        max_tokens=None,
+        notice=None,
+        shard=None,
         **told,
-        "starts": [start],
-    }
+        starts=[StartRecord.now(inputs, columns)],
+    )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing(folder) as scratch:
         scratch.mkdir()
         summary = Summary(rubric.aspects)
-        lines = (to_line(outcome, rubric.aspects, number) for number, outcome in enumerate(outcomes, 1))
         with (scratch / JUDGEMENTS).open("xb") as stream:
-            stream.writelines(_counted(lines, summary))
-        counted = {
-            "complete": True,
-            "notices": notices(manifest, True, summary.rows, summary.truncated),
-            "planned": summary.rows,
-            **summary.as_dict(),
-        }
+            stream.writelines(_lines(outcomes, summary))
+        counted = summary.as_dict(manifest, complete=True, planned=summary.rows)
         (scratch / SUMMARY).write_bytes(as_json(counted))
-        (scratch / MANIFEST).write_bytes(as_json(manifest))
+        (scratch / MANIFEST).write_bytes(as_json(manifest.as_dict()))
     return summary
 
 
-def _counted(lines: Iterable[dict[str, Any]], summary: Summary) -> Iterator[bytes]:
-    for line in lines:
-        summary.add(line)
-        yield to_bytes(line)
+def _lines(outcomes: Iterable[Outcome], summary: Summary) -> Iterator[bytes]:
+    for number, outcome in enumerate(outcomes, 1):
+        summary.add(outcome)
+        yield to_bytes(outcome.model_copy(update={"row": number}), summary.aspects)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.errors import UsageError
+from localjudge.records import Failure, Outcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
-from localjudge.runs.reader import read_lines, read_notices
-from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.reader import read_notices, read_outcomes
+from localjudge.runs.run_manifest import RunManifest, read_manifest
 
 Integers = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
@@ -40,9 +41,9 @@ class Scores:
     lowest: int
     highest: int
     folders: tuple[Path, ...]
-    manifests: tuple[Mapping[str, Any], ...]
+    manifests: tuple[RunManifest, ...]
     ids: list[str]
-    digests: list[str]  # of the rows' texts
+    digests: list[str | None]  # of the rows' texts
     run: Integers  # [n]: the place of its run in `folders`
     systems: tuple[str, ...]
     system: Integers  # [n]: the place of its system in `systems`
@@ -126,21 +127,21 @@ def read_scores(folders: Sequence[Path], by_run: bool = True) -> Scores:
     reading = _Reading(rubric.aspects)
     names = run_names(folders)
     for number, (folder, name) in enumerate(zip(folders, names, strict=True)):
-        for line in read_lines(folder):
-            reading.add(line, number, name if by_run and len(folders) > 1 else UNNAMED)
+        for outcome in read_outcomes(folder):
+            reading.add(outcome, number, name if by_run and len(folders) > 1 else UNNAMED)
     if not reading.ids:
         raise UsageError(f"{', '.join(map(str, folders))}: no row was judged")
     found = together(names, [read_notices(folder) for folder in folders])
     return replace(reading.scores(folders, manifests, rubric), notices=found)
 
 
-def common_rubric(folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]]) -> Rubric:
+def common_rubric(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> Rubric:
     """Return the rubric of the first run.
 
     Raises:
         UsageError: another run's has other aspects or another scale.
     """
-    rubrics = [Rubric.model_validate(manifest["rubric"]) for manifest in manifests]
+    rubrics = [manifest.rubric for manifest in manifests]
     first = rubrics[0]
     for folder, rubric in zip(folders, rubrics, strict=True):
         if (rubric.aspects, rubric.scale) != (first.aspects, first.scale):
@@ -162,36 +163,34 @@ def run_names(folders: Sequence[Path]) -> list[str]:
 
 
 class _Reading:
-    """Collects lines as plain arrays."""
+    """Collects outcomes as plain arrays."""
 
     def __init__(self, aspects: tuple[str, ...]) -> None:
         self._aspects = aspects
-        self._expected_names = [f"{aspect}_expected" for aspect in aspects]
         self.ids: list[str] = []
-        self._digests: list[str] = []
+        self._digests: list[str | None] = []
         self._runs, self._systems, self._groups = array("i"), array("i"), array("i")
         self._names: dict[str, int] = {}
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[str | None, int] = {}
         self._integer, self._expected = array("i"), array("d")
         self._all_expected = True
         self._failed = 0
 
-    def add(self, line: Mapping[str, Any], run: int, unnamed: str) -> None:
-        if line["status"] == "failed":
+    def add(self, outcome: Outcome, run: int, unnamed: str) -> None:
+        if isinstance(outcome, Failure):
             self._failed += 1
             return
-        self.ids.append(line["id"])
-        self._digests.append(line["digest"])
+        self.ids.append(outcome.id)
+        self._digests.append(outcome.digest)
         self._runs.append(run)
-        self._systems.append(self._names.setdefault(line["system"] or unnamed, len(self._names)))
-        self._groups.append(self._numbers.setdefault(line["group"], len(self._numbers)))
-        self._integer.extend(line[aspect] for aspect in self._aspects)
-        expected = [value for name in self._expected_names if (value := line.get(name)) is not None]
-        self._all_expected = self._all_expected and len(expected) == len(self._aspects)
-        if self._all_expected:
-            self._expected.extend(expected)
+        self._systems.append(self._names.setdefault(outcome.system or unnamed, len(self._names)))
+        self._groups.append(self._numbers.setdefault(outcome.group, len(self._numbers)))
+        self._integer.extend(outcome.scores.values())
+        self._all_expected = self._all_expected and outcome.expected is not None
+        if self._all_expected and outcome.expected is not None:
+            self._expected.extend(outcome.expected.values())
 
-    def scores(self, folders: Sequence[Path], manifests: Sequence[Mapping[str, Any]], rubric: Rubric) -> Scores:
+    def scores(self, folders: Sequence[Path], manifests: Sequence[RunManifest], rubric: Rubric) -> Scores:
         shape = (len(self.ids), len(self._aspects))
         order = sorted(self._names, key=lambda name: (name == UNNAMED, name))
         place = np.empty(len(order), dtype=np.int32)

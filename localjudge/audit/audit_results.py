@@ -16,8 +16,9 @@ from localjudge.audit.audit_run import RUNS, Sample, sampled_row
 from localjudge.audit.findings import NOISE, AspectReading, Audit, AuditCheck
 from localjudge.audit.perturbations import ORIGINAL, PERTURBATIONS, Direction, Perturbation
 from localjudge.errors import UsageError
+from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.rubric import Scale
-from localjudge.runs.reader import read_lines, read_notices
+from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import read_manifest
 
 Floats = NDArray[np.float64]
@@ -40,28 +41,30 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
         UsageError: the judge could not judge any unperturbed row.
     """
     manifest = read_manifest(out / RUNS[0])
-    aspects, scale = list(manifest["rubric"]["aspects"]), Scale.model_validate(manifest["rubric"]["scale"])
-    lines: dict[str, dict[int, Mapping[str, Any]]] = {}
+    aspects, scale = list(manifest.rubric.aspects), manifest.rubric.scale
+    outcomes: dict[str, dict[int, Outcome]] = {}
     for run in RUNS:
         if (out / run).is_dir():
-            for line in read_lines(out / run):
-                name = line["system"] if run == RUNS[0] else run
-                lines.setdefault(name, {})[sampled_row(line)] = line
-    judged = [line for by_row in lines.values() for line in by_row.values() if line["status"] == "judged"]
-    of = "expected" if all(line[f"{aspects[0]}_expected"] is not None for line in judged) else "integer"
+            for outcome in read_outcomes(out / run):
+                name = str(outcome.system) if run == RUNS[0] else run
+                outcomes.setdefault(name, {})[sampled_row(outcome)] = outcome
+    every = [outcome for by_row in outcomes.values() for outcome in by_row.values()]
+    has_expected = all(each.expected is not None for each in every if isinstance(each, Judgement))
+    of = "expected" if has_expected else "integer"
     reader = _AuditReader(aspects, scale, of, _groups(sample), seed)
-    original = reader.scores(lines[ORIGINAL])
+    original = reader.scores(outcomes[ORIGINAL])
     if not original:
-        raise UsageError(f"no row of the sample could be judged: {lines[ORIGINAL][0]['error']}")
+        reasons = [each.error for each in outcomes[ORIGINAL].values() if isinstance(each, Failure)]
+        raise UsageError(f"no row of the sample could be judged: {reasons[0]}")
     checks = [
         reader.check(
-            each, original, lines.get(each.name, {}), sample.skipped[each.name], thresholds.get(each.name)
+            each, original, outcomes.get(each.name, {}), sample.skipped[each.name], thresholds.get(each.name)
         )
         for each in PERTURBATIONS
     ]
     return Audit(
-        model=manifest["model"]["name"],
-        rubric=manifest["rubric"]["name"],
+        model=manifest.model.name,
+        rubric=manifest.rubric.name,
         rows=len(sample.rows),
         instructions=len(set(reader.groups.tolist())),
         seed=seed,
@@ -82,24 +85,24 @@ class _AuditReader:
         self._range = scale.highest - scale.lowest
         self.groups = groups
 
-    def scores(self, lines: Mapping[int, Mapping[str, Any]]) -> dict[int, Floats]:
-        """Return the scores (A,) of each sampled row that was judged."""
-        names = [f"{aspect}_expected" if self._of == "expected" else aspect for aspect in self._aspects]
-        return {
-            row: np.array([line[name] for name in names], dtype=np.float64)
-            for row, line in sorted(lines.items())
-            if line["status"] == "judged"
-        }
+    def scores(self, outcomes: Mapping[int, Outcome]) -> dict[int, Floats]:
+        """Return the scores (A,) of each sampled row that was judged, in the order of the aspects."""
+        found = {}
+        for row, outcome in sorted(outcomes.items()):
+            if isinstance(outcome, Judgement):
+                given = outcome.expected if self._of == "expected" and outcome.expected else outcome.scores
+                found[row] = np.array([given[aspect] for aspect in self._aspects], dtype=np.float64)
+        return found
 
     def check(
         self,
         perturbation: Perturbation,
         original: Mapping[int, Floats],
-        lines: Mapping[int, Mapping[str, Any]],
+        outcomes: Mapping[int, Outcome],
         skipped: Counter[str],
         threshold: float | None,
     ) -> AuditCheck:
-        perturbed = self.scores(lines)
+        perturbed = self.scores(outcomes)
         rows = np.array([row for row in perturbed if row in original], dtype=np.int64)
         before = np.array([original[row] for row in rows]).reshape(-1, len(self._aspects))
         after = np.array([perturbed[row] for row in rows]).reshape(-1, len(self._aspects))
@@ -121,7 +124,7 @@ class _AuditReader:
             name=perturbation.name,
             does=perturbation.does,
             rows=len(rows),
-            failed=len(lines) - len(perturbed),
+            failed=len(outcomes) - len(perturbed),
             skipped=dict(skipped.most_common()),
             aspects=readings,
             decisive=decisive,

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any
 
 from localjudge.audit.perturbations import (
     AGAIN,
@@ -29,7 +28,7 @@ from localjudge.audit.perturbations import (
 )
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
-from localjudge.records import Failure, Response, Row
+from localjudge.records import Failure, Outcome, Response, Row
 from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import read_rows
 from localjudge.rubrics.rubric import Rubric
@@ -162,7 +161,7 @@ def _refuse_another(judge: Judge, out: Path) -> None:
             f"--out {out}: its {ROWS} is missing, or no audit has written it; choose another folder"
         )
     for folder in runs:
-        inputs = [Path(name).name for start in read_manifest(folder)["starts"] for name in start["inputs"]]
+        inputs = [Path(name).name for start in read_manifest(folder).starts for name in start.inputs]
         if set(inputs) != {ROWS}:
             raise UsageError(f"--out {folder}: holds a run that is no audit's; choose another folder")
     if runs:
@@ -179,9 +178,9 @@ def _is_of_audit(file: Path) -> bool:
     return isinstance(first, dict) and _SAMPLED in first
 
 
-def sampled_row(line: Mapping[str, Any]) -> int:
+def sampled_row(outcome: Outcome) -> int:
     """Return the number of the sampled row behind a judged row."""
-    return int(line["columns"][_SAMPLED])
+    return int(outcome.columns[_SAMPLED])
 
 
 def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from shutil import get_terminal_size
 from textwrap import fill, indent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.live import Live
 from rich.text import Text as Styled
 
-from localjudge.records import Judgement, Outcome
+from localjudge.records import Failure, Judgement, Outcome
 from localjudge.runs.scoring import RunObserver
 from localjudge.runs.summary import bars
 from localjudge.system.quantities import duration
@@ -92,30 +92,28 @@ class Progress(RunObserver):
         return Styled(" · ".join(parts))
 
 
-def judgement_text(line: Mapping[str, Any], aspects: Iterable[str], text: Text | None = None) -> str:
-    """Return one line of a run as text for a terminal.
+def judgement_text(outcome: Outcome, text: Text | None = None) -> str:
+    """Return an outcome as text for a terminal.
 
     Args:
-        line: the line of the run.
-        aspects: the aspects of the run's rubric.
+        outcome: a judgement or a failure.
         text: the texts of the row, if they were found.
     """
-    system = f" · {line['system']}" if line["system"] else ""
-    parts = [f"{line['id']}{system} · {line['source']}"]
+    system = f" · {outcome.system}" if outcome.system else ""
+    parts = [f"{outcome.id}{system} · {outcome.source}"]
     if text:
         parts.append(_passage("instruction", text.instruction))
         if text.reference is not None:
             parts.append(_passage("reference", text.reference))
         parts.append(_passage("candidate", text.candidate))
-    if line["status"] == "failed":
-        return "\n".join([*parts, f"failed: {line['error']}", ""])
-    cut = " [cut at its limit]" if line["rationale_cut"] else ""
-    parts.append(_passage("rationale", line["rationale"] + cut))
-    for aspect in aspects:
-        probabilities = line[f"{aspect}_probabilities"]
-        row = f"  {aspect:<14} {line[aspect]:>3}"
-        if probabilities:
-            row += f"   expected {line[f'{aspect}_expected']:.2f}   {bars(probabilities)}"
+    if isinstance(outcome, Failure):
+        return "\n".join([*parts, f"failed: {outcome.error}", ""])
+    cut = " [cut at its limit]" if outcome.rationale_cut else ""
+    parts.append(_passage("rationale", outcome.rationale + cut))
+    for aspect, score in outcome.scores.items():
+        row = f"  {aspect:<14} {score:>3}"
+        if outcome.expected and outcome.probabilities:
+            row += f"   expected {outcome.expected[aspect]:.2f}   {bars(outcome.probabilities[aspect])}"
         parts.append(row)
     return "\n".join([*parts, ""])
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.runs.reader import read_lines
+from localjudge.records import Failure, Outcome
+from localjudge.runs.reader import read_outcomes
 from localjudge.system.terminal import printable
 
 _NO_SYSTEM = "(none)"
@@ -34,12 +34,12 @@ class RowSelection:
     descending: bool = False
     limit: int | None = None
 
-    def takes(self, line: Mapping[str, Any]) -> bool:
-        """Return whether the row of this line is to be listed, the limit aside."""
-        is_failure = line["status"] == "failed"
+    def takes(self, outcome: Outcome) -> bool:
+        """Return whether this row is to be listed, the limit aside."""
+        is_failure = isinstance(outcome, Failure)
         if is_failure if self.sort else self.failed and not is_failure:
             return False
-        return self.system is None or self.system == _system(line)
+        return self.system is None or self.system == _system(outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,13 @@ class RowList:
         systems: set[str] = set()
         rows: list[ListedRow] = []
         matching = 0
-        for line in read_lines(run):
-            systems.add(_system(line))
-            if not selection.takes(line):
+        for outcome in read_outcomes(run):
+            systems.add(_system(outcome))
+            if not selection.takes(outcome):
                 continue
             matching += 1
             if selection.sort or selection.limit is None or matching <= selection.limit:
-                rows.append(_listed(line, aspects, selection.sort))
+                rows.append(_listed(outcome, selection.sort))
         if selection.system is not None and selection.system not in systems:
             there = ", ".join(sorted(systems)) or "none"
             raise UsageError(f"--system {selection.system}: {run} has no row of it; its systems are {there}")
@@ -99,18 +99,18 @@ class RowList:
             yield f"{row.id:<{ids}}  {row.system:<{systems}}  {row.says}"
 
 
-def _listed(line: Mapping[str, Any], aspects: Sequence[str], sort: str | None) -> ListedRow:
-    if line["status"] == "failed":
-        says, score = "failed: " + _flat(line["error"]), 0.0
+def _listed(outcome: Outcome, sort: str | None) -> ListedRow:
+    if isinstance(outcome, Failure):
+        says, score = "failed: " + _flat(outcome.error), 0.0
     else:
-        says = "  ".join(f"{line[aspect]:>{max(4, len(aspect))}}" for aspect in aspects)  # 1000 at most
-        expected = line[f"{sort}_expected"] if sort else None
-        score = line[sort] if sort and expected is None else expected or 0.0
-    return ListedRow(_flat(line["id"]), _flat(_system(line)), says, score)
+        scores = outcome.scores.items()
+        says = "  ".join(f"{given:>{max(4, len(aspect))}}" for aspect, given in scores)  # 1000 at most
+        score = (outcome.expected or outcome.scores)[sort] if sort else 0.0
+    return ListedRow(_flat(outcome.id), _flat(_system(outcome)), says, score)
 
 
-def _system(line: Mapping[str, Any]) -> str:
-    return line["system"] or _NO_SYSTEM
+def _system(outcome: Outcome) -> str:
+    return outcome.system or _NO_SYSTEM
 
 
 def _flat(text: str) -> str:

@@ -39,9 +39,8 @@ def show(
 
     Any of --system, --failed, --sort and --limit gives the list: id, system and scores, or a failure's reason.
     """
-    from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.notices import headed, kinds
-    from localjudge.runs.reader import read_lines, read_notices
+    from localjudge.runs.reader import read_notices, read_outcomes
     from localjudge.runs.run_manifest import read_manifest
     from localjudge.runs.summary import Summary
 
@@ -53,9 +52,7 @@ def show(
     if row_id:
         _show_judgements(run, row_id)
         return
-    manifest = read_manifest(run)
-    rubric = Rubric.model_validate(manifest["rubric"])
-    notices = read_notices(run)
+    rubric, notices = read_manifest(run).rubric, read_notices(run)
     if lists_rows:
         from localjudge.cli.row_list import RowList, RowSelection
 
@@ -67,8 +64,8 @@ def show(
         print(f"{len(found.rows)} of {found.matching} rows", file=sys.stderr)
         return
     summary = Summary(rubric.aspects)
-    for line in read_lines(run):
-        summary.add(line)
+    for outcome in read_outcomes(run):
+        summary.add(outcome)
     print_table(headed(notices, summary.table()))
     print_table(headed([kinds(notices)] if notices else (), summary.chart(rubric.scale.values)))
     for reason, count in summary.reasons.most_common(10):
@@ -78,21 +75,21 @@ def show(
 def _show_judgements(run: Path, ids: list[str]) -> None:
     from localjudge.cli.progress import judgement_text
     from localjudge.runs.notices import headed
-    from localjudge.runs.reader import read_lines, read_notices
+    from localjudge.runs.reader import read_notices, read_outcomes
     from localjudge.runs.row_texts import Texts
     from localjudge.runs.run_manifest import read_manifest
 
     manifest = read_manifest(run)
     wanted = set(ids)
-    lines = [line for line in read_lines(run) if line["id"] in wanted]
+    outcomes = [outcome for outcome in read_outcomes(run) if outcome.id in wanted]
     if notices := read_notices(run):
         print_table(headed(notices))
-    with Texts(manifest, lines) as texts:
-        for line in lines:
-            print(judgement_text(line, manifest["rubric"]["aspects"], texts.get(line)))
+    with Texts(manifest, outcomes) as texts:
+        for outcome in outcomes:
+            print(judgement_text(outcome, texts.get(outcome)))
         for problem in texts.problems:
             print(f"the row's texts are missing: {problem}", file=sys.stderr)
-    if missing := wanted - {line["id"] for line in lines}:
+    if missing := wanted - {outcome.id for outcome in outcomes}:
         raise UsageError(f"{run}: no row with the id {', '.join(sorted(missing))}")
 
 

@@ -7,42 +7,44 @@ computed from the means over all aspects of the expected scores, or of the integ
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
-
-Line = Mapping[str, Any]
+from localjudge.records import Judgement, Outcome
+from localjudge.runs.row_texts import Text
+from localjudge.runs.run_manifest import RunManifest
 
 
 def write_annotations(
-    lines: Callable[[], Iterable[Line]],
-    manifest: Mapping[str, Any],
-    aspects: Sequence[str],
+    read: Callable[[], Iterable[tuple[Outcome, Text | None]]],
+    manifest: RunManifest,
     file: Path,
     baseline: str | None,
     origin: Mapping[str, Any],
 ) -> int:
     """Write the annotations and return their number. A failed row or one without a counterpart has none."""
-    first = {line["group"]: line for line in lines() if line["system"] == baseline is not None}
+    first = {
+        outcome.group: (outcome, text) for outcome, text in read() if outcome.system == baseline is not None
+    }
     if not first:
-        systems = sorted({str(line["system"]) for line in lines()})
+        systems = sorted({str(outcome.system) for outcome, _ in read()})
         raise UsageError(f"--baseline {baseline}: give one of the systems {', '.join(systems)}")
-    annotator = f"localjudge {manifest['model']['name']} {manifest['rubric']['name']}"
+    annotator = f"localjudge {manifest.model.name} {manifest.rubric.name}"
     annotations = []
-    for line in lines():
-        other = first.get(line["group"])
-        if line["system"] == baseline or other is None or "failed" in (line["status"], other["status"]):
+    for outcome, text in read():
+        other, other_text = first.get(outcome.group, (None, None))
+        if outcome.system == baseline or not (isinstance(outcome, Judgement) and isinstance(other, Judgement)):
             continue
-        ours, theirs = _mean(line, aspects), _mean(other, aspects)
+        ours, theirs = _mean(outcome), _mean(other)
         annotations.append(
             {
-                "instruction": line["instruction"],
-                "output_1": other["candidate"],
+                "instruction": text and text.instruction,
+                "output_1": other_text and other_text.candidate,
                 "generator_1": baseline,
-                "output_2": line["candidate"],
-                "generator_2": line["system"],
+                "output_2": text and text.candidate,
+                "generator_2": outcome.system,
                 "annotator": annotator,
                 "preference": 1.5 if ours == theirs else 2.0 if ours > theirs else 1.0,
                 **origin,
@@ -52,7 +54,6 @@ def write_annotations(
     return len(annotations)
 
 
-def _mean(line: Line, aspects: Sequence[str]) -> float:
-    expected = [line[f"{aspect}_expected"] for aspect in aspects]
-    scores = [line[aspect] for aspect in aspects] if None in expected else expected
+def _mean(judgement: Judgement) -> float:
+    scores = (judgement.expected or judgement.scores).values()
     return float(sum(scores)) / len(scores)

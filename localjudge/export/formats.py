@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +11,16 @@ from localjudge.errors import UsageError
 from localjudge.export import alpaca_eval
 from localjudge.export import inspect_log as inspect
 from localjudge.export import tabular as tables
-from localjudge.line_format import to_line
-from localjudge.records import Failure
-from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.reader import read_lines, read_notices
-from localjudge.runs.row_texts import Texts
+from localjudge.outcome_columns import MODEL, NOTICE, TEXTS, column_names, to_line
+from localjudge.records import Outcome
+from localjudge.runs.reader import read_notices, read_outcomes
+from localjudge.runs.row_texts import Text, Texts
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require
 
 TABLES = {"jsonl": tables.write_jsonl, "csv": tables.write_csv, "parquet": tables.write_parquet}
 FORMS = (*TABLES, "alpaca-eval", "inspect")
-TEXTS = ("instruction", "reference", "candidate")
-MODEL, NOTICE = "model", "notice"
-"""Fields that an export adds to each line: the judge, and the notices of the run or null."""
 
 
 def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline: str | None = None) -> int:
@@ -51,23 +47,23 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
     if to == "inspect":
         refuse_other_files(out)
     manifest = read_manifest(folder)
-    if any(same_file(name, out) for start in manifest["starts"] for name in start["inputs"]):
+    if any(same_file(name, out) for start in manifest.starts for name in start.inputs):
         raise UsageError(f"--out {out}: is an input of this run; choose another name")
-    aspects = Rubric.model_validate(manifest["rubric"]).aspects
+    aspects = manifest.rubric.aspects
     notices = read_notices(folder)
-    origin = {MODEL: manifest["model"]["name"], NOTICE: "\n".join(notices) or None}
+    origin = {MODEL: manifest.model.name, NOTICE: "\n".join(notices) or None}
     try:
         with replacing(out) as scratch:
             if to in TABLES:
-                lines = lines_with_texts(folder) if with_texts else read_lines(folder)
-                names = [*to_line(Failure(id="", key="", error=""), aspects), *(TEXTS if with_texts else ())]
+                lines = _lines(folder, aspects, with_texts)
+                names = [*column_names(aspects), *(TEXTS if with_texts else ())]
                 rows = TABLES[to](lines, names, aspects, scratch, origin)
             elif to == "alpaca-eval":
                 rows = alpaca_eval.write_annotations(
-                    lambda: lines_with_texts(folder), manifest, aspects, scratch, baseline, origin
+                    lambda: outcomes_with_texts(folder), manifest, scratch, baseline, origin
                 )
             else:
-                rows = inspect.write_logs(lines_with_texts(folder), manifest, aspects, scratch, notices)
+                rows = inspect.write_logs(outcomes_with_texts(folder), manifest, scratch, notices)
             if to == "inspect" and out.is_dir():
                 refuse_other_files(out)
                 for log in out.iterdir():
@@ -105,17 +101,26 @@ def _is_log(file: Path) -> bool:
     return file.suffix == ".eval" and file.is_file() and not file.is_symlink()
 
 
-def lines_with_texts(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a run, each with the texts of its row (null for a row that could not be read).
+def outcomes_with_texts(folder: Path) -> Iterator[tuple[Outcome, Text | None]]:
+    """Yield the outcomes of a run, each with the texts of its row (None for a row that could not be read).
 
     Raises:
         UsageError: the inputs are missing, or a row has changed.
     """
-    with Texts(read_manifest(folder), read_lines(folder)) as texts:
+    with Texts(read_manifest(folder), read_outcomes(folder)) as texts:
         if texts.problems:
             raise UsageError(f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}")
-        for line in read_lines(folder):
-            text = texts.get(line)
-            if text is None and line["digest"]:
-                raise UsageError(f"{folder}: {line['source']} has changed since it was judged; restore it")
-            yield line | {name: getattr(text, name, None) for name in TEXTS}
+        for outcome in read_outcomes(folder):
+            text = texts.get(outcome)
+            if text is None and outcome.digest:
+                raise UsageError(f"{folder}: {outcome.source} has changed since it was judged; restore it")
+            yield outcome, text
+
+
+def _lines(folder: Path, aspects: Sequence[str], with_texts: bool) -> Iterator[dict[str, Any]]:
+    if not with_texts:
+        return (to_line(outcome, aspects) for outcome in read_outcomes(folder))
+    return (
+        to_line(outcome, aspects) | {name: getattr(text, name, None) for name in TEXTS}
+        for outcome, text in outcomes_with_texts(folder)
+    )

@@ -4,44 +4,45 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from localjudge.records import Failure, Judgement, Outcome
 from localjudge.runs.notices import kinds
+from localjudge.runs.row_texts import Text
+from localjudge.runs.run_manifest import RunManifest
 
-Line = Mapping[str, Any]
 _LONGEST_STEM = 100
 
 
 def write_logs(
-    lines: Iterable[Line],
-    manifest: Mapping[str, Any],
-    aspects: Sequence[str],
+    outcomes: Iterable[tuple[Outcome, Text | None]],
+    manifest: RunManifest,
     folder: Path,
     notices: Sequence[str],
 ) -> int:
     """Write a log for each system and return the number of samples. All texts are held in memory."""
     from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalSpec, write_eval_log
 
-    start = manifest["starts"][-1]
+    start = manifest.last_start
     samples = defaultdict(list)
-    for line in lines:
-        samples[line["system"] or "unnamed"].append(_sample(line, aspects))
+    for outcome, text in outcomes:
+        samples[_system(outcome)].append(_sample(outcome, text))
     folder.mkdir()
     names = _file_names(samples)
     for system, theirs in samples.items():
         spec = EvalSpec(
-            created=start["started"],
-            task=f"localjudge/{manifest['rubric']['name']}",
-            dataset=EvalDataset(name=", ".join(start["inputs"]), samples=len(theirs)),
+            created=start.started,
+            task=f"localjudge/{manifest.rubric.name}",
+            dataset=EvalDataset(name=", ".join(start.inputs), samples=len(theirs)),
             model=system,
             config=EvalConfig(),
             tags=kinds(notices).split(", ") if notices else None,
             metadata={
-                "judge": manifest["model"]["name"],
+                "judge": manifest.model.name,
                 "notices": list(notices),
-                "settings": manifest["settings"],
+                "settings": manifest.settings.as_dict(),
             },
         )
         log = EvalLog(status="success", eval=spec, samples=theirs)
@@ -64,28 +65,43 @@ def _file_names(systems: Iterable[str]) -> dict[str, str]:
     return names
 
 
-def _sample(line: Line, aspects: Sequence[str]) -> Any:
+def _system(outcome: Outcome) -> str:
+    return outcome.system or "unnamed"
+
+
+def _sample(outcome: Outcome, text: Text | None) -> Any:
     from inspect_ai.log import EvalError, EvalSample
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import Score
 
-    scores = {
-        aspect: Score(
-            value=line[aspect],
-            explanation=line["rationale"],
-            metadata={name: line[f"{aspect}_{name}"] for name in ("expected", "probabilities")},
-        )
-        for aspect in aspects
-        if line["status"] == "judged"
-    }
-    error = line["error"]
+    judged = outcome if isinstance(outcome, Judgement) else None
+    scores = (
+        {
+            aspect: Score(
+                value=score,
+                explanation=judged.rationale,
+                metadata={
+                    "expected": judged.expected and judged.expected[aspect],
+                    "probabilities": judged.probabilities and judged.probabilities[aspect],
+                },
+            )
+            for aspect, score in judged.scores.items()
+        }
+        if judged
+        else {}
+    )
+    error = outcome.error if isinstance(outcome, Failure) else None
     return EvalSample(
-        id=f"{line['row']}-{line['id']}",
+        id=f"{outcome.row}-{outcome.id}",
         epoch=1,
-        input=line["instruction"] or "",
-        target=line["reference"] or "",
-        output=ModelOutput.from_content(line["system"] or "unnamed", line["candidate"] or ""),
+        input=text.instruction if text else "",
+        target=(text.reference if text else None) or "",
+        output=ModelOutput.from_content(_system(outcome), text.candidate if text else ""),
         scores=scores,
-        metadata={"source": line["source"], "rationale_cut": line["rationale_cut"], **line["columns"]},
+        metadata={
+            "source": outcome.source,
+            "rationale_cut": judged and judged.rationale_cut,
+            **outcome.columns,
+        },
         error=EvalError(message=error, traceback="", traceback_ansi="") if error else None,
     )

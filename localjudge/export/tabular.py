@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.line_format import arrow_schema, to_json
+from localjudge.outcome_columns import arrow_schema, place_of, to_json, without_objects
 
 Line = Mapping[str, Any]
 Origin = Mapping[str, str | None]
@@ -74,15 +74,10 @@ def write_parquet(
     schema = arrow_schema(aspects, (*columns, *origin)).with_metadata(known)
     rows, waiting = 0, iter(lines)
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
-        while some := [_flat(line, columns, origin) for line in islice(waiting, _AT_ONCE)]:
+        while some := [without_objects(_fields(line, columns, origin)) for line in islice(waiting, _AT_ONCE)]:
             writer.write_table(pyarrow.Table.from_pylist(some, schema))
             rows += len(some)
     return rows
-
-
-def _flat(line: Line, columns: Sequence[str], origin: Origin) -> dict[str, Any]:
-    own = _fields(line, columns, origin)
-    return own | {"columns": to_json(own["columns"], line)}
 
 
 def _fields(line: Line, columns: Sequence[str], origin: Origin) -> dict[str, Any]:
@@ -92,6 +87,7 @@ def _fields(line: Line, columns: Sequence[str], origin: Origin) -> dict[str, Any
         UsageError: the line lacks a column.
     """
     if lacking := [name for name in columns if name not in line]:
-        where = line.get("source") or f"row {line.get('id')}"
-        raise UsageError(f"{where}: has no {', '.join(lacking)}; every line of a table has the same columns")
+        raise UsageError(
+            f"{place_of(line)}: has no {', '.join(lacking)}; every line of a table has the same columns"
+        )
     return {name: line[name] for name in columns} | dict(origin)

@@ -69,7 +69,7 @@ def head(
         "about": _about(judgements),
         "notices": _notices(judgements, rankings),
         "foot": f"Made by localjudge {version('localjudge')} on {time.strftime('%Y-%m-%d')}. "
-        f"Prompt {', '.join({str(each.get('prompt_sha256'))[:12] for each in judgements.manifests})}. "
+        f"Prompt {', '.join({each.prompt_sha256[:12] for each in judgements.manifests})}. "
         "This file fetches nothing and sends nothing.",
         "aspects": rubric.aspects,
         "scale": [rubric.scale.lowest, rubric.scale.highest],
@@ -87,9 +87,9 @@ def head(
 
 
 def _about(judgements: Judgements) -> str:
-    models = dict.fromkeys(manifest["model"]["name"] for manifest in judgements.manifests)
-    rubrics = dict.fromkeys(manifest["rubric"]["name"] for manifest in judgements.manifests)
-    days = sorted(start["started"][:10] for manifest in judgements.manifests for start in manifest["starts"])
+    models = dict.fromkeys(manifest.model.name for manifest in judgements.manifests)
+    rubrics = dict.fromkeys(manifest.rubric.name for manifest in judgements.manifests)
+    days = sorted(start.started[:10] for manifest in judgements.manifests for start in manifest.starts)
     return " · ".join(
         [
             f"{_counted(len(judgements), 'judgement')} of {_counted(len(judgements.series), 'system')} "

@@ -6,21 +6,22 @@ kept in memory; a judgement's line and its row's text are read again when it is 
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis.scores import common_rubric, run_names
+from localjudge.outcome_columns import from_bytes
+from localjudge.records import Judgement, Outcome
 from localjudge.runs.journal import journal_lines
-from localjudge.runs.reader import JUDGEMENTS, read_lines
+from localjudge.runs.reader import JUDGEMENTS, read_outcomes
 from localjudge.runs.row_texts import Text, Texts
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.line_store import LineStore
@@ -100,7 +101,7 @@ class Judgements(AbstractContextManager["Judgements"]):
         self._files: list[IO[bytes]] = []
         self.problems: list[str] = []
         for folder, manifest in zip(self.folders, self.manifests, strict=True):
-            texts = Texts(manifest, read_lines(folder), moved)
+            texts = Texts(manifest, read_outcomes(folder), moved)
             self._texts.append(self._stack.enter_context(texts))
             self._files.append(self._stack.enter_context((folder / JUDGEMENTS).open("rb")))
         self._lines = [LineStore(file) for file in self._files]
@@ -112,11 +113,11 @@ class Judgements(AbstractContextManager["Judgements"]):
     def __len__(self) -> int:
         return len(self.ids)
 
-    def __iter__(self) -> Iterator[tuple[dict[str, Any], Text | None]]:
-        """Each line with the text of its row, in the order of the columns."""
+    def __iter__(self) -> Iterator[tuple[Outcome, Text | None]]:
+        """Yield each outcome with the texts of its row, in the order of the columns."""
         for run, place in zip(self._runs, self._places, strict=True):
-            line = json.loads(self._lines[run][place])
-            yield line, self._texts[run].get(line)
+            outcome = from_bytes(self._lines[run][place], self.rubric.aspects)
+            yield outcome, self._texts[run].get(outcome)
 
     @property
     def found(self) -> int:
@@ -131,33 +132,37 @@ class Judgements(AbstractContextManager["Judgements"]):
         runs, places, series, group = array("h"), array("q"), array("h"), array("i")
         scores, expected, confidence = array("h"), array("d"), array("d")
         length, flags = array("i"), array("B")
-        lowest = self.rubric.scale.lowest
+        lowest, unknown = self.rubric.scale.lowest, [np.nan] * len(aspects)
         for run, folder in enumerate(self.folders):
-            for place, (piece, line) in enumerate(journal_lines(self._files[run], aspects)):
+            for place, (piece, outcome) in enumerate(journal_lines(self._files[run], aspects)):
                 self._lines[run].add(len(piece))
-                text = self._texts[run].get(line)
-                same = line["group"] or f"{folder}\0{line['source']}"
+                text = self._texts[run].get(outcome)
+                same = outcome.group or f"{folder}\0{outcome.source}"
                 if same not in groups:
                     groups[same] = len(groups)
-                    snippets.append(text.instruction[:SNIPPET] if text else line["id"])
+                    snippets.append(text.instruction[:SNIPPET] if text else outcome.id)
                 runs.append(run)
                 places.append(place)
-                ids.append(line["id"])
-                series.append(names.setdefault((run, line["system"]), len(names)))
+                ids.append(outcome.id)
+                series.append(names.setdefault((run, outcome.system), len(names)))
                 group.append(groups[same])
                 length.append(len(text.candidate) if text else -1)
-                failed = line["status"] == "failed"
+                if not isinstance(outcome, Judgement):
+                    flags.append(FAILED)
+                    scores.extend([-1] * len(aspects))
+                    expected.extend(unknown)
+                    confidence.extend(unknown)
+                    continue
                 flags.append(
-                    FAILED
-                    if failed
-                    else RATIONALE_CUT * line["rationale_cut"] + CANDIDATE_CUT * bool(line["candidate_cut"])
+                    RATIONALE_CUT * outcome.rationale_cut + CANDIDATE_CUT * (outcome.candidate_cut > 0)
                 )
-                for aspect in aspects:
-                    score, mean = line[aspect], line[f"{aspect}_expected"]
-                    weights = line[f"{aspect}_probabilities"]
-                    scores.append(-1 if failed else score)
-                    expected.append(np.nan if mean is None else mean)
-                    confidence.append(weights[score - lowest] if weights else np.nan)
+                given = outcome.scores
+                scores.extend(given.values())
+                expected.extend(outcome.expected.values() if outcome.expected else unknown)
+                shares = outcome.probabilities
+                confidence.extend(
+                    [shares[aspect][given[aspect] - lowest] for aspect in aspects] if shares else unknown
+                )
         order = np.argsort(np.asarray(group), kind="stable") if ids else np.array([], np.int64)
         rank, self.series = _by_name(names, run_names(self.folders))
         wide = (-1, len(aspects))

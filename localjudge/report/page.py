@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from localjudge.errors import UsageError
+from localjudge.records import Judgement, Outcome
 from localjudge.report.judgements import Judgements
 from localjudge.runs.row_texts import Text
 from localjudge.system.durable import replacing
@@ -97,10 +98,11 @@ class _Chunks:
                 yield self._close(instructions, rows)
                 instructions, rows, size = [], [], 0
             known: Text | None = None
-            for _, (line, text) in together:
+            for _, (outcome, text) in together:
                 known = known or text
-                rows.append(self._row(line, text))
-                size += len(line["rationale"] or "") + len(text.candidate if text else "")
+                rows.append(_row(outcome, text))
+                rationale = outcome.rationale if isinstance(outcome, Judgement) else ""
+                size += len(rationale) + len(text.candidate if text else "")
             instructions.append([known.instruction, known.reference] if known else [None, None])
             size += len(known.instruction) + len(known.reference or "") if known else 0
         if rows:
@@ -110,19 +112,20 @@ class _Chunks:
         self.sizes.append([len(instructions), len(rows)])
         return json.dumps({"instructions": instructions, "rows": rows}).encode()
 
-    def _row(self, line: dict[str, Any], text: Text | None) -> list[Any]:
-        aspects = self._judgements.rubric.aspects
-        weights = [line[f"{aspect}_probabilities"] for aspect in aspects]
-        return [
-            text.candidate if text else None,
-            line["rationale"],
-            line["error"],
-            line["thoughts"],
-            None if None in weights else [[round(share, 4) for share in each] for each in weights],
-            line["source"],
-            line["candidate_cut"] or 0,
-            line["columns"],
-        ]
+
+def _row(outcome: Outcome, text: Text | None) -> list[Any]:
+    judged = outcome if isinstance(outcome, Judgement) else None
+    shares = judged and judged.probabilities
+    return [
+        text.candidate if text else None,
+        judged and judged.rationale,
+        None if isinstance(outcome, Judgement) else outcome.error,
+        judged and judged.thoughts,
+        shares and [[round(share, 4) for share in own] for own in shares.values()],
+        outcome.source,
+        judged.candidate_cut if judged else 0,
+        outcome.columns,
+    ]
 
 
 def _numbers(judgements: Judgements) -> dict[str, bytes]:

@@ -38,7 +38,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from localjudge.errors import RubricError
-from localjudge.line_format import RESERVED_COLUMNS
+from localjudge.outcome_columns import is_reserved
 from localjudge.records import Row, RowError
 from localjudge.rubrics.answer import Answer, AnswerLayout, FreeText, IntegerScale
 from localjudge.rubrics.guard import guarded, unfenced
@@ -147,7 +147,7 @@ class Rubric(_RubricPart):
                 )
             if not _ASPECT.fullmatch(aspect):
                 raise ValueError(f"aspects: {aspect!r} is not a column name; use a-z, 0-9, _, a letter first")
-            if aspect in RESERVED_COLUMNS or aspect.endswith(("_expected", "_probabilities")):
+            if is_reserved(aspect):
                 raise ValueError(f"aspects: {aspect!r} is the name of another column; choose another")
         if not self.scale.lowest < self.scale.highest:
             raise ValueError(

@@ -7,19 +7,19 @@ fixed interval, and a full disk leaves no incomplete line. The index takes 24 by
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
 from localjudge.errors import RunBrokenError, RunMismatchError
-from localjudge.line_format import is_line, to_json
+from localjudge.outcome_columns import from_bytes
+from localjudge.records import Outcome
 from localjudge.system.durable import replacing
 from localjudge.system.line_store import LineStore
 
@@ -28,7 +28,7 @@ SYNC_EVERY = 5.0
 
 
 class Journal(AbstractContextManager["Journal"]):
-    """A file of JSON lines, each with a `key`, open for appending by the owner of the run.
+    """A file of lines, each with a key, open for appending by the owner of the run.
 
     The first lines are copied into a new file, which replaces the old file. A former owner that has the old
     file open appends to a file without a name, and its next append raises an error.
@@ -65,19 +65,19 @@ class Journal(AbstractContextManager["Journal"]):
     def __len__(self) -> int:
         return len(self._lines)
 
-    def append(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Write lines, all or none.
+    def append(self, pieces: Iterable[tuple[str, bytes]]) -> None:
+        """Write lines, each given with its key, all or none.
 
         Raises:
             RunBrokenError: the file was removed, or another owner has replaced it.
             OSError: the lines cannot be written; none of them was written.
         """
         self._check()
-        keys, pieces = bytearray(), []
-        for line in lines:
-            keys += key_digest(line["key"])
-            pieces.append(to_bytes(line))
-        block = b"".join(pieces)
+        keys, lines = bytearray(), []
+        for key, piece in pieces:
+            keys += key_digest(key)
+            lines.append(piece)
+        block = b"".join(lines)
         try:
             written = 0
             while written < len(block):
@@ -86,7 +86,7 @@ class Journal(AbstractContextManager["Journal"]):
             os.ftruncate(self._stream.fileno(), self._lines.size)
             raise
         self._keys += keys
-        for piece in pieces:
+        for piece in lines:
             self._lines.add(len(piece))
         if time.monotonic() - self._synced >= SYNC_EVERY:
             self.sync()
@@ -150,17 +150,8 @@ class KeyIndex:
         return int(np.isin(self._keys, other._keys).sum())
 
 
-def to_bytes(line: dict[str, Any]) -> bytes:
-    """Return the bytes of a line in the file.
-
-    Raises:
-        UsageError: the line cannot be written as JSON.
-    """
-    return to_json(line, line).encode() + b"\n"
-
-
-def read_journal(file: Path, aspects: Sequence[str]) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yield the lines of a journal, each as bytes and parsed, without an incomplete last line.
+def read_journal(file: Path, aspects: Sequence[str]) -> Iterator[tuple[bytes, Outcome]]:
+    """Yield the lines of a journal, each as its bytes and its outcome, without an incomplete last line.
 
     Args:
         file: the journal; a missing file has no lines.
@@ -176,8 +167,8 @@ def read_journal(file: Path, aspects: Sequence[str]) -> Iterator[tuple[bytes, di
             yield from journal_lines(stream, aspects)
 
 
-def journal_lines(stream: IO[bytes], aspects: Sequence[str]) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Yield the lines of an open journal: the bytes and the parsed line of each. An incomplete last line is left out.
+def journal_lines(stream: IO[bytes], aspects: Sequence[str]) -> Iterator[tuple[bytes, Outcome]]:
+    """Yield the lines of an open journal, each as its bytes and its outcome, without an incomplete last line.
 
     Raises:
         RunMismatchError: a line does not belong to a run with these aspects.
@@ -185,15 +176,13 @@ def journal_lines(stream: IO[bytes], aspects: Sequence[str]) -> Iterator[tuple[b
     for number, piece in enumerate(stream, 1):
         if piece.endswith(b"\n"):
             try:
-                line = json.loads(piece)
-            except (ValueError, RecursionError):
-                line = None
-            if not is_line(line, aspects):
+                outcome = from_bytes(piece, aspects)
+            except ValueError:
                 raise RunMismatchError(
                     f"{stream.name}:{number}: not a line of a run, or damaged; delete this line, and the same "
                     "score command judges its row again"
-                )
-            yield piece, line
+                ) from None
+            yield piece, outcome
 
 
 def key_digest(key: str) -> bytes:

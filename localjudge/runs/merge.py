@@ -6,17 +6,22 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import itemgetter
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
-from localjudge.rubrics.rubric import Rubric
+from localjudge.records import Outcome
 from localjudge.runs.journal import read_journal
-from localjudge.runs.notices import notices
 from localjudge.runs.reader import JUDGEMENTS, SUMMARY, is_marked_complete
 from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_manifest import MANIFEST, changes, read_manifest
+from localjudge.runs.run_manifest import (
+    MANIFEST,
+    ModelRecord,
+    RunManifest,
+    StartRecord,
+    changes,
+    read_manifest,
+)
 from localjudge.runs.shard import Shard
 from localjudge.runs.summary import Summary
 
@@ -26,13 +31,13 @@ class _ShardRun:
     """The run directory of one shard."""
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: RunManifest
     shard: Shard
     complete: bool
 
     @property
-    def start(self) -> dict[str, Any]:
-        return dict(self.manifest["starts"][-1])
+    def start(self) -> StartRecord:
+        return self.manifest.last_start
 
 
 def merge(folders: Sequence[Path], out: Path) -> Summary:
@@ -56,50 +61,43 @@ def merge(folders: Sequence[Path], out: Path) -> Summary:
     with RunDirectory(out) as run:
         if (out / MANIFEST).exists() or (out / JUDGEMENTS).exists():
             raise RunMismatchError(f"--out {out}: holds a run already; choose another folder")
-        summary = Summary(Rubric.model_validate(first.manifest["rubric"]).aspects)
+        summary = Summary(first.manifest.rubric.aspects)
         with run.writing(JUDGEMENTS) as scratch, scratch.open("xb") as stream:
             stream.writelines(_in_order(parts, summary))
-        starts = sorted(
-            (start for part in parts for start in part.manifest["starts"]), key=itemgetter("started")
-        )
-        manifest = {**first.manifest, "model": _model(parts), "shard": None, "starts": starts}
-        counted = {
-            "complete": True,
-            "notices": notices(manifest, True, summary.rows, summary.truncated),
-            "planned": first.start["input_rows"],
-            **summary.as_dict(),
-        }
-        run.write_json(SUMMARY, counted)
-        run.write_json(MANIFEST, manifest)
+        starts = sorted((start for part in parts for start in part.manifest.starts), key=attrgetter("started"))
+        whole = {"model": _model(parts), "shard": None, "starts": starts}
+        manifest = first.manifest.model_copy(update=whole)
+        run.write_json(SUMMARY, summary.as_dict(manifest, complete=True, planned=first.start.input_rows))
+        run.write_json(MANIFEST, manifest.as_dict())
         run.complete = True
     return summary
 
 
 def _read(folder: Path) -> _ShardRun:
     manifest = read_manifest(folder)
-    if manifest["shard"] is None:
+    if manifest.shard is None:
         raise UsageError(f"{folder}: is no shard; it holds the whole input")
-    start = manifest["starts"][-1]
-    if missing := {"input_digest", "input_rows"} - start.keys():
-        raise UsageError(f"{folder}: its run.json lacks {min(missing)}; run its score command again")
-    return _ShardRun(folder, manifest, Shard.parse(manifest["shard"], {}), is_marked_complete(folder))
+    for name in ("input_digest", "input_rows"):
+        if getattr(manifest.last_start, name) is None:
+            raise UsageError(f"{folder}: its run.json lacks {name}; run its score command again")
+    return _ShardRun(folder, manifest, Shard.parse(manifest.shard, {}), is_marked_complete(folder))
 
 
-def _model(parts: Sequence[_ShardRun]) -> Any:
+def _model(parts: Sequence[_ShardRun]) -> ModelRecord:
     """Return the description of the model; prefer a shard whose model has changed since it was verified."""
-    models = [part.manifest["model"] for part in parts]
-    return next((model for model in models if model.get("changed_since_verified")), models[0])
+    models = [part.manifest.model for part in parts]
+    return next((model for model in models if model.changed_since_verified), models[0])
 
 
 def _refuse_others(parts: Sequence[_ShardRun]) -> None:
     """Refuse a shard of another run or another input than the first, and a shard that is given twice."""
     first = parts[0]
     for before, part in pairwise(parts):
-        found = changes(first.manifest, {**part.manifest, "shard": first.manifest["shard"]})
+        found = changes(first.manifest, part.manifest.as_dict() | {"shard": first.manifest.shard})
         if part.shard.count != first.shard.count:
             found.append(f"shards: {first.shard.count} there, {part.shard.count} here")
-        if part.start["input_digest"] != first.start["input_digest"]:
-            rows = f"{first.start['input_rows']} rows there, {part.start['input_rows']} here"
+        if part.start.input_digest != first.start.input_digest:
+            rows = f"{first.start.input_rows} rows there, {part.start.input_rows} here"
             found.append(f"input: other rows, or in another order ({rows})")
         if found:
             raise RunMismatchError(f"{part.folder}: not of one run with {first.folder}: {'; '.join(found)}")
@@ -118,22 +116,27 @@ def _refuse_gaps(parts: Sequence[_ShardRun]) -> None:
 
 def _in_order(parts: Sequence[_ShardRun], summary: Summary) -> Iterator[bytes]:
     """Yield the lines of all shards in ascending order of row numbers, which each shard has already."""
-    lines = heapq.merge(*map(_lines, parts), key=lambda each: each[1]["row"])
-    for number, (piece, line) in enumerate(lines, 1):
-        if line["row"] != number:
+    lines = heapq.merge(*map(_lines, parts), key=_row_number)
+    for number, line in enumerate(lines, 1):
+        piece, outcome = line
+        if _row_number(line) != number:
             raise RunMismatchError(
-                f"shards: row {min(line['row'], number)} of the input has no line, or two; "
+                f"shards: row {min(_row_number(line), number)} of the input has no line, or two; "
                 "run their score commands again and then merge"
             )
-        summary.add(line)
+        summary.add(outcome)
         yield piece
 
 
-def _lines(part: _ShardRun) -> Iterator[tuple[bytes, dict[str, Any]]]:
+def _row_number(line: tuple[bytes, Outcome]) -> int:
+    return line[1].row or 0
+
+
+def _lines(part: _ShardRun) -> Iterator[tuple[bytes, Outcome]]:
     file, end, count = part.folder / JUDGEMENTS, 0, 0
-    for piece, line in read_journal(file, part.manifest["rubric"]["aspects"]):
+    for piece, outcome in read_journal(file, part.manifest.rubric.aspects):
         end, count = end + len(piece), count + 1
-        yield piece, line
+        yield piece, outcome
     if end < file.stat().st_size:
         raise RunMismatchError(
             f"{file}:{count + 1}: the line is torn; run this shard's score command again and then merge"

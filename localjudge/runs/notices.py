@@ -13,6 +13,8 @@ from rich.text import Text
 
 from localjudge.errors import UsageError
 from localjudge.models.model_manifest import in_words
+from localjudge.outcome_columns import NOTICE
+from localjudge.runs.run_manifest import RunManifest
 
 DRY_RUN = "dry-run"
 KINDS = (
@@ -21,36 +23,37 @@ KINDS = (
 """The kinds of notices."""
 
 
-def notices(manifest: Mapping[str, Any], complete: bool, rows: int, truncated: int) -> tuple[str, ...]:
+def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) -> tuple[str, ...]:
     """Return the notices of a run, most serious first.
 
     Args:
-        manifest: the `run.json` of the run.
+        manifest: the manifest of the run.
         complete: whether every row has its line.
         rows: number of lines of the run; used only if the run is not complete.
         truncated: number of candidates that were cut to fit the model's context.
     """
     found = []
-    if manifest["settings"].get("engine") == DRY_RUN:
+    if manifest.settings.engine == DRY_RUN:
         found.append("dry run: no model was asked, and the scores mean nothing")
-    elif manifest.get("notice"):
+    elif manifest.notice:
         found.append("bundled model: it compares words with the reference's; it errs, and knows nothing")
-    if changed := manifest["model"].get("changed_since_verified"):
+    if changed := manifest.model.changed_since_verified:
         found.append(f"changed model: not the files that were verified ({in_words(changed)})")
     if not complete:
-        planned = _planned(manifest)
+        start = manifest.last_start
+        planned = start.rows if manifest.shard else start.input_rows
         there = f"{rows} of {planned} rows" if planned and rows < planned else f"{rows} rows, stopped early"
         found.append(f"incomplete: {there}; means are over the rows that are there")
-    if manifest.get("shard"):
-        found.append(f"part: shard {manifest['shard']} of the input")
-    if manifest["rubric"]["prompt"].get("guard"):
+    if manifest.shard:
+        found.append(f"part: shard {manifest.shard} of the input")
+    if manifest.rubric.prompt.guard:
         found.append("guarded: made with --guard; not to be compared with scores made without it")
     if truncated:
         found.append(
             f"truncated: {truncated} candidate{'s' * (truncated > 1)} did not fit the model's context; the "
             "judge saw only the beginning"
         )
-    return tuple(dict.fromkeys([*found, *manifest.get("inherited_notices", ())]))
+    return tuple(dict.fromkeys([*found, *manifest.inherited_notices]))
 
 
 def together(names: Sequence[str], each: Sequence[Sequence[str]]) -> tuple[str, ...]:
@@ -78,7 +81,7 @@ def kinds(found: Iterable[str]) -> str:
 
 def exported(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the notices in a record of an exported run; none for any other record."""
-    told = record.get("notice")
+    told = record.get(NOTICE)
     return tuple(line for line in told.split("\n") if line.startswith(KINDS)) if isinstance(told, str) else ()
 
 
@@ -87,12 +90,12 @@ def headed(found: Iterable[str], *tables: RenderableType) -> Group:
     return Group(*(Text(notice, style="yellow") for notice in found), *tables)
 
 
-def is_dry_run(manifest: Mapping[str, Any]) -> bool:
+def is_dry_run(manifest: RunManifest) -> bool:
     """Return whether a run, or one that it was made from, is a dry run."""
-    return manifest["settings"].get("engine") == DRY_RUN or manifest.get("dry_run") is True
+    return manifest.settings.engine == DRY_RUN or manifest.dry_run
 
 
-def refuse_dry_run(manifest: Mapping[str, Any], folder: object) -> None:
+def refuse_dry_run(manifest: RunManifest, folder: object) -> None:
     """Refuse a dry run for a command that interprets scores.
 
     Raises:
@@ -103,10 +106,3 @@ def refuse_dry_run(manifest: Mapping[str, Any], folder: object) -> None:
             f"{folder}: a dry run: no model was asked, and the scores mean nothing; judge it with a model, or "
             "give --allow-dry-run to try the command"
         )
-
-
-def _planned(manifest: Mapping[str, Any]) -> int | None:
-    """Return the number of rows of a complete run; None if `run.json` does not contain it."""
-    start = manifest["starts"][-1]
-    planned = start.get("rows" if manifest.get("shard") else "input_rows")
-    return planned if isinstance(planned, int) else None

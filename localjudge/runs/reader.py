@@ -1,21 +1,21 @@
-"""Reading a run directory: its files, its lines, whether it is complete, and its notices."""
+"""Reading a run directory: its outcomes, whether it is complete, and its notices."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
-from localjudge.line_format import arrow_schema, from_line, to_json
-from localjudge.records import Outcome, row_key, settings_digest
-from localjudge.rubrics.rubric import Rubric
+from localjudge.outcome_columns import arrow_schema, to_line, without_objects
+from localjudge.records import Judgement, Outcome, row_key, settings_digest
+from localjudge.rubrics.rubric import Rubric, Scale
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices
-from localjudge.runs.run_manifest import MANIFEST, read_manifest
+from localjudge.runs.run_manifest import MANIFEST, RunManifest, read_manifest
 
 JUDGEMENTS = "judgements.jsonl"
 SET_ASIDE = "set-aside.jsonl"
@@ -44,7 +44,7 @@ class RecordedRun:
     complete: bool
 
     def __iter__(self) -> Iterator[Outcome]:
-        return (from_line(line, self.rubric.aspects) for line in read_lines(self.folder))
+        return read_outcomes(self.folder)
 
     def to_pandas(self) -> Any:
         """Return a pandas DataFrame with a row for each line; what the input had besides is under `columns`.
@@ -52,7 +52,7 @@ class RecordedRun:
         Raises:
             UsageError: pandas is not installed.
         """
-        return _library("pandas").DataFrame.from_records(list(read_lines(self.folder)))
+        return _library("pandas").DataFrame.from_records(list(self._lines()))
 
     def to_polars(self) -> Any:
         """Return a Polars DataFrame with a row for each line; `columns` is JSON text.
@@ -70,8 +70,11 @@ class RecordedRun:
         """
         return _library("pyarrow").Table.from_pylist(list(self._flat()), arrow_schema(self.rubric.aspects))
 
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        return (to_line(outcome, self.rubric.aspects) for outcome in self)
+
     def _flat(self) -> Iterator[dict[str, Any]]:
-        return (line | {"columns": to_json(line["columns"], line)} for line in read_lines(self.folder))
+        return map(without_objects, self._lines())
 
 
 def load_run(folder: str | Path) -> RecordedRun:
@@ -81,8 +84,7 @@ def load_run(folder: str | Path) -> RecordedRun:
         RunMismatchError: the folder holds no run that this version can read.
     """
     folder = Path(folder)
-    rubric = Rubric.model_validate(read_manifest(folder)["rubric"])
-    return RecordedRun(folder, rubric, read_notices(folder), is_complete(folder))
+    return RecordedRun(folder, read_manifest(folder).rubric, read_notices(folder), is_complete(folder))
 
 
 def _library(name: str) -> Any:
@@ -92,48 +94,52 @@ def _library(name: str) -> Any:
         raise UsageError(f"{name} is not installed: pip install {name}") from None
 
 
-def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a run, a torn last one left out.
+def read_outcomes(folder: Path) -> Iterator[Outcome]:
+    """Return the outcomes of a run, in the order of its lines; a torn last line is left out.
 
     Raises:
-        RunMismatchError: the folder holds no run, or there is a line that is none of this run: damaged, off the
+        RunMismatchError: the folder holds no run, or a line does not belong to it: it is damaged, off the
             scale, or made with other settings than those in `run.json`.
     """
     manifest = read_manifest(folder)
-    return _own_lines(folder / JUDGEMENTS, manifest)
+    return _own_outcomes(folder / JUDGEMENTS, manifest)
 
 
-def _own_lines(file: Path, manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    aspects, scale = manifest["rubric"]["aspects"], manifest["rubric"]["scale"]
-    settings = settings_digest(manifest["settings"])
-    has_row_keys = "jury" not in manifest  # a jury's keys follow from its jurors'
-    for number, (_, line) in enumerate(read_journal(file, aspects), 1):
-        if has_row_keys and line["digest"] and line["key"] != _key(settings, line["digest"]):
+def _own_outcomes(file: Path, manifest: RunManifest) -> Iterator[Outcome]:
+    scale = manifest.rubric.scale
+    settings = settings_digest(manifest.settings.as_dict())
+    has_row_keys = manifest.jury is None  # a jury's keys follow from its jurors'
+    for number, (_, outcome) in enumerate(read_journal(file, manifest.rubric.aspects), 1):
+        if has_row_keys and outcome.digest and outcome.key != _key(settings, outcome.digest):
             raise RunMismatchError(
                 f"{file}:{number}: not made with the settings in {MANIFEST}: one of the two is another "
                 "run's, or was edited; where it is this line, delete it, and the same score command judges its "
                 "row again"
             )
-        if line["status"] == "judged" and not all(_is_on(scale, line, aspect) for aspect in aspects):
+        if isinstance(outcome, Judgement) and not _is_on(scale, outcome):
             raise RunMismatchError(
-                f"{file}:{number}: a score off the scale {scale['lowest']} to {scale['highest']}; delete this "
+                f"{file}:{number}: a score off the scale {scale.lowest} to {scale.highest}; delete this "
                 "line, and the same score command judges its row again"
             )
-        yield line
+        yield outcome
 
 
-def _key(settings: bytes, digest: Any) -> str | None:
+def _key(settings: bytes, digest: str) -> str | None:
     try:
         return row_key(settings, bytes.fromhex(digest))
-    except (TypeError, ValueError):
+    except ValueError:
         return None
 
 
-def _is_on(scale: Mapping[str, int], line: Mapping[str, Any], aspect: str) -> bool:
-    """Return whether an aspect's score, and the expected one but for rounding, are on the scale."""
-    lowest, highest, expected = scale["lowest"], scale["highest"], line[f"{aspect}_expected"]
-    on = bool(lowest <= line[aspect] <= highest)
-    return on and (expected is None or lowest - _ROUNDING <= expected <= highest + _ROUNDING)
+def _is_on(scale: Scale, judgement: Judgement) -> bool:
+    """Return whether the scores, and the expected ones but for rounding, are on the scale."""
+    scores, expected = judgement.scores.values(), (judgement.expected or judgement.scores).values()
+    return (
+        scale.lowest <= min(scores)
+        and max(scores) <= scale.highest
+        and scale.lowest - _ROUNDING <= min(expected)
+        and max(expected) <= scale.highest + _ROUNDING
+    )
 
 
 def is_marked_complete(folder: Path) -> bool:
@@ -174,8 +180,8 @@ def read_notices(folder: Path) -> tuple[str, ...]:
     """
     manifest, complete = read_manifest(folder), is_complete(folder)
     rows = truncated = 0
-    if not complete or manifest["settings"].get("on_overflow") == "truncate-candidate":
-        for line in read_lines(folder):
+    if not complete or manifest.settings.on_overflow == "truncate-candidate":
+        for outcome in read_outcomes(folder):
             rows += 1
-            truncated += bool(line["candidate_cut"])
+            truncated += isinstance(outcome, Judgement) and outcome.candidate_cut > 0
     return notices(manifest, complete, rows, truncated)

@@ -19,11 +19,10 @@ from localjudge.errors import RunMismatchError, UsageError
 from localjudge.judge import Judge
 from localjudge.models.model import BUNDLED
 from localjudge.records import Judgement, Row
-from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import STDIN, find_inputs, read_rows
 from localjudge.runs.notices import headed
-from localjudge.runs.reader import read_lines, read_notices
-from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.reader import read_notices, read_outcomes
+from localjudge.runs.run_manifest import RunManifest, read_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,52 +75,49 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
         RunMismatchError: the settings of the judge differ from those of the run.
     """
     manifest = read_manifest(folder)
-    start = manifest["starts"][-1]
-    if STDIN in start["inputs"]:
+    start = manifest.last_start
+    if STDIN in start.inputs:
         raise UsageError(f"{folder}: its rows came from stdin, so they cannot be read again")
-    judge = _judge(manifest, start)
-    if judge.settings != manifest["settings"]:
-        different = [name for name, value in judge.settings.items() if manifest["settings"].get(name) != value]
+    config = manifest.config_of(start)
+    if config is None or start.engine is None:
+        raise UsageError(f"{folder}: its scores are a jury's, or were imported; repeat a run of a judge")
+    judge = _judge(manifest, start.engine, config)
+    if judge.settings != (recorded := manifest.settings.as_dict()):
+        different = [name for name, value in judge.settings.items() if recorded.get(name) != value]
         raise RunMismatchError(f"{folder}: cannot be repeated here; it differs in {', '.join(different)}")
-    lines = {line["key"]: line for line in read_lines(folder) if line["status"] == "judged"}
+    judged = {outcome.key: outcome for outcome in read_outcomes(folder) if isinstance(outcome, Judgement)}
     rows = [
         row
-        for row in read_rows(
-            find_inputs(start["inputs"]), start["columns"], start.get("max_row_bytes", MAX_ROW_BYTES)
-        )
-        if isinstance(row, Row) and judge.key(row) in lines
+        for row in read_rows(find_inputs(start.inputs), start.columns, start.max_row_bytes)
+        if isinstance(row, Row) and judge.key(row) in judged
     ]
     if not rows:
-        raise UsageError(
-            f"{folder}: none of its judgements' rows stand in {', '.join(start['inputs'])} any more"
-        )
+        raise UsageError(f"{folder}: none of its judgements' rows stand in {', '.join(start.inputs)} any more")
     chosen = random.Random(seed).sample(rows, min(sample, len(rows)))
-    return _compare(judge, chosen, lines, read_notices(folder))
+    return _compare(judge, chosen, judged, read_notices(folder))
 
 
-def _judge(manifest: Mapping[str, Any], start: Mapping[str, Any]) -> Judge:
+def _judge(manifest: RunManifest, engine: EngineInfo, was: JudgeConfig) -> Judge:
     """Return the judge of a run, with batches of about half the size."""
-    engine = EngineInfo.model_validate(start["engine"])
     size = "batch_size" if engine.batch_size else "max_num_seqs"
     rows_at_once = engine.batch_size or engine.max_num_seqs or 1
     smaller = {size: str(max(1, rows_at_once // 2 - 1)), "dtype": engine.dtype}
-    was = JudgeConfig.of(**start["config"], rubric=manifest["rubric"])
-    path = None if manifest["model"]["name"] == BUNDLED else manifest["model"]["path"]
+    path = None if manifest.model.name == BUNDLED else manifest.model.path
     config = was.with_(model=path, engine=engine.name, engine_args={**was.engine_args, **smaller})
     return Judge(config, allow_changed_model=True)  # `repeat` compares the digest of the model with the run's
 
 
 def _compare(
-    judge: Judge, rows: Iterable[Row], lines: Mapping[str, Mapping[str, Any]], found: tuple[str, ...]
+    judge: Judge, rows: Iterable[Row], recorded: Mapping[str, Judgement], found: tuple[str, ...]
 ) -> Repetition:
     changed = Counter(dict.fromkeys(judge.rubric.aspects, 0))
     judged = changed_rows = changed_rationales = 0
     for outcome in judge.score(rows):
-        before = lines[outcome.key]
+        before = recorded[outcome.key]
         judged += 1
         after = outcome.scores if isinstance(outcome, Judgement) else {}
-        moved = [aspect for aspect in judge.rubric.aspects if after.get(aspect) != before[aspect]]
+        moved = [aspect for aspect in judge.rubric.aspects if after.get(aspect) != before.scores[aspect]]
         changed.update(moved)
         changed_rows += bool(moved)
-        changed_rationales += not isinstance(outcome, Judgement) or outcome.rationale != before["rationale"]
+        changed_rationales += not isinstance(outcome, Judgement) or outcome.rationale != before.rationale
     return Repetition(found, judged, dict(changed), changed_rows, changed_rationales)

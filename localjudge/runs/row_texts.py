@@ -7,16 +7,15 @@ the texts that are found are exactly those that were judged; a row that has chan
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.records import Row
-from localjudge.rows.formats import MAX_ROW_BYTES
+from localjudge.records import Outcome, Row
 from localjudge.rows.inputs import EXAMPLES, STDIN, find_inputs, read_rows
+from localjudge.runs.run_manifest import RunManifest
 from localjudge.system.line_store import LineStore
 
 
@@ -33,21 +32,19 @@ class Texts(AbstractContextManager["Texts"]):
     """The texts of a run's rows, in a scratch file; memory grows by a few numbers for each row.
 
     Args:
-        manifest: the `run.json` of the run.
-        lines: the lines whose texts are needed.
+        manifest: the manifest of the run.
+        outcomes: the outcomes whose texts are needed.
         moved: the files to read, if the inputs were moved or renamed after the run.
 
     Attributes:
         problems: a message for each input that could not be read.
     """
 
-    def __init__(
-        self, manifest: Mapping[str, Any], lines: Iterable[Mapping[str, Any]], moved: Iterable[str] = ()
-    ) -> None:
+    def __init__(self, manifest: RunManifest, outcomes: Iterable[Outcome], moved: Iterable[str] = ()) -> None:
         self._stored = LineStore.scratch()
         self._places: dict[str, int] = {}
         self.problems: list[str] = []
-        wanted = {line["digest"] for line in lines} - {None}
+        wanted = {outcome.digest for outcome in outcomes} - {None}
         for row in rows_again(manifest, moved, self.problems):
             digest = row.digest.hex()
             if digest in wanted:
@@ -60,25 +57,25 @@ class Texts(AbstractContextManager["Texts"]):
     def __exit__(self, *exception: object) -> None:
         self._stored.__exit__(*exception)
 
-    def get(self, line: Mapping[str, Any]) -> Text | None:
-        """Return the texts of a line's row; None if they were not found."""
-        place = self._places.get(line["digest"])
+    def get(self, outcome: Outcome) -> Text | None:
+        """Return the texts of an outcome's row; None if they were not found."""
+        place = None if outcome.digest is None else self._places.get(outcome.digest)
         return None if place is None else Text(*json.loads(self._stored[place]))
 
 
-def rows_again(manifest: Mapping[str, Any], moved: Iterable[str], problems: list[str]) -> Iterator[Row]:
+def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str]) -> Iterator[Row]:
     """Yield the rows of all inputs of all starts of a run; inputs that cannot be read are skipped.
 
     Args:
-        manifest: the `run.json` of the run.
+        manifest: the manifest of the run.
         moved: the files to read, if the inputs were moved or renamed after the run.
         problems: receives a message for each input that cannot be read.
     """
     moved = list(moved)
     inputs = {
-        (name, tuple(sorted(start["columns"].items())), start.get("max_row_bytes", MAX_ROW_BYTES))
-        for start in manifest["starts"]
-        for name in (moved or start["inputs"])
+        (name, tuple(sorted(start.columns.items())), start.max_row_bytes)
+        for start in manifest.starts
+        for name in (moved or start.inputs)
     }
     for name, columns, max_row_bytes in sorted(inputs):
         if name == STDIN:

@@ -12,7 +12,6 @@ whatever it is called now, and rows that are the same work are judged once and g
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -24,18 +23,26 @@ from typing import Any, Self
 from localjudge.config import JudgeConfig
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.judge import Judge
-from localjudge.line_format import given_to, to_line
+from localjudge.outcome_columns import from_bytes, to_bytes
 from localjudge.prompts.prompt import StopSubmitting
 from localjudge.prompts.tasks import Task
 from localjudge.records import Failure, Outcome, Row
 from localjudge.rows.columns import Columns
 from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import EXAMPLES, STDIN
-from localjudge.runs.journal import Journal, KeyIndex, key_digest, read_journal, to_bytes
-from localjudge.runs.notices import notices
+from localjudge.runs.journal import Journal, KeyIndex, key_digest, read_journal
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY
-from localjudge.runs.run_manifest import FORMAT, MANIFEST, as_json, changes, new_start, read_manifest
+from localjudge.runs.run_manifest import (
+    FORMAT,
+    MANIFEST,
+    ModelFilesRead,
+    RunManifest,
+    StartRecord,
+    as_json,
+    changes,
+    read_manifest,
+)
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
@@ -127,21 +134,26 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """
         self._judge, self._plan = judge, plan
         described = judge.describe(judge.settings) | {"shard": _shard(plan.shard)}
-        manifest = self._compare(described) or {"format": FORMAT, **described, "starts": []}
-        now = {
-            **new_start([_absolute(name) for name in inputs], columns or {}, max_row_bytes),
-            "input_rows": plan.input_rows,
-            "input_digest": plan.input_digest,
-            "rows": plan.rows,
-            "engine": judge.engine.info.model_dump(mode="json"),
-            "config": judge.config.model_dump(mode="json", exclude={"rubric"}),
-            "model_files": {
-                "read": sorted(judge.model.files.keys() - judge.model.digests.remembered),
-                "remembered": sorted(judge.model.digests.remembered),
-            },
-        }
-        self._manifest = {**manifest, "starts": [*manifest["starts"], now]}
-        self.write_json(MANIFEST, self._manifest)
+        before = self._compare(described)
+        remembered = judge.model.digests.remembered
+        now = StartRecord.now(
+            [_absolute(name) for name in inputs],
+            columns or {},
+            engine=judge.engine.info,
+            max_row_bytes=max_row_bytes,
+            input_rows=plan.input_rows,
+            input_digest=plan.input_digest,
+            rows=plan.rows,
+            config=judge.config.own,
+            model_files=ModelFilesRead(
+                read=sorted(judge.model.files.keys() - remembered), remembered=sorted(remembered)
+            ),
+        )
+        if before is None:
+            self._manifest = RunManifest.model_validate({"format": FORMAT, **described, "starts": [now]})
+        else:
+            self._manifest = before.model_copy(update={"starts": [*before.starts, now]})
+        self.write_json(MANIFEST, self._manifest.as_dict())
         # Without its summary a run counts as incomplete, which it is from here on.
         self._ownership.remove(SUMMARY)
         self._begin_journal(retry_failed)
@@ -163,7 +175,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             come to, which then stand as they finished.
         """
         self._stopped = False
-        waiting: dict[str, list[tuple[int, Row | Failure]]] = defaultdict(list)
+        waiting: dict[str, list[Row | Failure]] = defaultdict(list)
         told = self.done
         try:
             for outcomes in self._judge.outcomes(self._undone(waiting, stop)):
@@ -198,12 +210,12 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             scratch.write_bytes(as_json(content))
 
     def _undone(
-        self, waiting: dict[str, list[tuple[int, Row | Failure]]], stop: Callable[[], bool]
+        self, waiting: dict[str, list[Row | Failure]], stop: Callable[[], bool]
     ) -> Iterator[Task | Failure]:
         """The work that no line accounts for. Notes which rows wait for it."""
         done = self._journal.index()
         last = None
-        for number, task in self._plan:
+        for task in self._plan:
             if stop():
                 self._stopped = True
                 raise StopSubmitting
@@ -211,41 +223,39 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             key = self._key(row)
             # Equal rows come one after the other: the others wait with the first, or find it done at the end.
             if key in waiting:
-                waiting[key].append((number, row))
+                waiting[key].append(row)
             elif key == last:
                 self.done += 1
             elif key not in done:
-                waiting[key].append((number, row))
+                waiting[key].append(row)
                 last = key
                 yield task
 
-    def _append(self, outcomes: list[Outcome], waiting: dict[str, list[tuple[int, Row | Failure]]]) -> None:
+    def _append(self, outcomes: list[Outcome], waiting: dict[str, list[Row | Failure]]) -> None:
         """Write a line for each row that waits for these outcomes."""
         self._ownership.check()
-        lines = []
-        for outcome in outcomes:
-            line = to_line(outcome, self._judge.rubric.aspects)
-            lines += [given_to(line, row, number) for number, row in waiting.pop(outcome.key)]
-        self._journal.append(lines)
-        self.done += len(lines)
-        for line in lines:
-            self._so_far.add(line)
+        aspects = self._judge.rubric.aspects
+        given = [outcome.given_to(row) for outcome in outcomes for row in waiting.pop(outcome.key)]
+        self._journal.append((outcome.key, to_bytes(outcome, aspects)) for outcome in given)
+        self.done += len(given)
+        for outcome in given:
+            self._so_far.add(outcome)
 
     def _put_in_order(self) -> Summary:
         """Rewrite the lines in the input's order."""
-        index = self._journal.index()
-        summary = Summary(self._judge.rubric.aspects)
+        index, aspects = self._journal.index(), self._judge.rubric.aspects
+        summary = Summary(aspects)
 
         def in_order() -> Iterator[bytes]:
-            for number, row in self._plan.in_order():
+            for row in self._plan.in_order():
                 place = index.get(self._key(row))
                 if place is None:
                     raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is gone")
                 piece = self._journal.line_at(place)
-                line = json.loads(piece)
-                own = given_to(line, row, number)
+                outcome = from_bytes(piece, aspects)
+                own = outcome.given_to(row)
                 summary.add(own)
-                yield piece if own is line else to_bytes(own)
+                yield piece if own is outcome else to_bytes(own, aspects)
 
         self._write_lines(JUDGEMENTS, in_order())
         return summary
@@ -260,24 +270,24 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self._so_far = Summary(aspects)
         rows, there = KeyIndex(b""), bytearray()
         if journal.exists() or aside.exists():
-            rows = KeyIndex(b"".join(key_digest(self._key(row)) for _, row in self._plan.in_order()))
-        for _, line in read_journal(journal, aspects):
-            if line["key"] in rows:
-                there += key_digest(line["key"])
+            rows = KeyIndex(b"".join(key_digest(self._key(row)) for row in self._plan.in_order()))
+        for _, outcome in read_journal(journal, aspects):
+            if outcome.key in rows:
+                there += key_digest(outcome.key)
             else:
                 self.set_aside += 1
 
         def left(file: Path) -> Iterator[bytes]:
-            return (piece for piece, line in read_journal(file, aspects) if line["key"] not in rows)
+            return (piece for piece, outcome in read_journal(file, aspects) if outcome.key not in rows)
 
         def kept() -> Iterator[tuple[str, bytes]]:
             present = KeyIndex(there)
-            back = (each for each in read_journal(aside, aspects) if each[1]["key"] not in present)
-            for piece, line in chain(read_journal(journal, aspects), back):
-                again = retry_failed and line["status"] == "failed"
-                if not again and rows.take(line["key"]):  # not more lines than the input has such rows
-                    self._so_far.add(line)
-                    yield line["key"], piece
+            back = (each for each in read_journal(aside, aspects) if each[1].key not in present)
+            for piece, outcome in chain(read_journal(journal, aspects), back):
+                again = retry_failed and isinstance(outcome, Failure)
+                if not again and rows.take(outcome.key):  # not more lines than the input has such rows
+                    self._so_far.add(outcome)
+                    yield outcome.key, piece
 
         if self.set_aside:
             self._write_lines(
@@ -298,7 +308,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     def _key(self, row: Row | Failure) -> str:
         return row.key if isinstance(row, Failure) else self._judge.key(row)
 
-    def _compare(self, described: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _compare(self, described: Mapping[str, Any]) -> RunManifest | None:
         """What `run.json` says, None where there is none yet."""
         if not (self.folder / MANIFEST).exists():
             if (self.folder / JUDGEMENTS).exists():
@@ -321,12 +331,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
                 self._ownership.remove(name)
 
     def _write_summary(self, summary: Summary) -> None:
-        counted = {
-            "complete": self.complete,
-            "notices": notices(self._manifest, self.complete, summary.rows, summary.truncated),
-            "planned": self._plan.rows,
-            **summary.as_dict(),
-        }
+        counted = summary.as_dict(self._manifest, complete=self.complete, planned=self._plan.rows)
         self.write_json(SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})
 
 

@@ -1,4 +1,9 @@
-"""What a run is, as `run.json` says it: its settings, its model and rubric, and each start of it."""
+"""What a run is, as `run.json` records it: its settings, its rubric and model, and each start of it.
+
+Each thing stands there once: what decides a judgement in `settings`, the rubric in `rubric`, and what may
+differ from start to start in `starts`. A field that was not given is not written, so a manifest that was read
+is written as it was.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +11,190 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
 
-from pydantic import ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from localjudge.errors import RunMismatchError
+from localjudge.config import SHARED_SETTINGS, JudgeConfig
+from localjudge.engines.protocol import EngineInfo
+from localjudge.errors import RunMismatchError, UsageError
 from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
 
 MANIFEST = "run.json"
-FORMAT = 3
+FORMAT: Literal[3] = 3
 
 
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """What `run.json` says.
+class _ManifestPart(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields that were given, as they stand in the file."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class RunSettings(_ManifestPart):
+    """Everything that decides a judgement besides the row: what two starts must share to be one run.
+
+    `rubric`, `model`, `chat_template` and `vocabulary` are digests. A jury and imported scores have no settings
+    but the first three.
+    """
+
+    engine: str
+    rubric: str
+    model: str
+    dtype: str | None = None
+    chat_template: str | None = None
+    vocabulary: str | None = None
+    max_rationale_tokens: int | None = None
+    thinking_budget: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    on_overflow: str | None = None
+
+
+class ModelRecord(_ManifestPart):
+    """The model: its name, its directory, and the SHA-256 of each file.
+
+    `changed_since_verified` has a phrase for each file that is not the verified one.
+    """
+
+    name: str
+    path: str | None
+    files: dict[str, str]
+    verified: bool = False
+    changed_since_verified: list[str] = Field(default_factory=list)
+
+
+class ModelFilesRead(_ManifestPart):
+    """The model's files that this start read, and those that it remembered because they are unchanged."""
+
+    read: list[str]
+    remembered: list[str]
+
+
+class StartRecord(_ManifestPart):
+    """A start of a run: when, where, by which versions, on which rows, with which engine.
+
+    Attributes:
+        started: local time with the offset from UTC.
+        inputs: absolute paths of the input files; empty for rows of a program.
+        columns: the column of each field whose column has a name of its own.
+        max_row_bytes: the largest row that was read.
+        input_rows: number of rows in the whole input.
+        input_digest: digest of the whole input's rows, in their order.
+        rows: number of rows in this shard.
+        engine: what the engine says of itself; None without a judge.
+        config: the settings of a `JudgeConfig` that stand neither in `settings` nor in `rubric`; None without a
+            judge.
+    """
+
+    started: str
+    inputs: list[str]
+    columns: dict[str, str]
+    max_row_bytes: PositiveInt = MAX_ROW_BYTES
+    localjudge: str
+    outlines_core: str
+    python: str
+    platform: str
+    input_rows: int | None = None
+    input_digest: str | None = None
+    rows: int | None = None
+    engine: EngineInfo | None = None
+    config: dict[str, Any] | None = None
+    model_files: ModelFilesRead | None = None
+
+    @classmethod
+    def now(cls, inputs: Sequence[str], columns: Mapping[str, str], **known: Any) -> Self:
+        """Return a start at this moment on this machine; `known` are the other fields."""
+        return cls(
+            started=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            inputs=list(inputs),
+            columns=dict(columns),
+            localjudge=version("localjudge"),
+            outlines_core=version("outlines-core"),
+            python=platform.python_version(),
+            platform=platform.platform(),
+            **known,
+        )
+
+
+class JurorRecord(_ManifestPart):
+    """A juror of a jury's run: its name, its run directory, its model's name and its settings."""
+
+    name: str
+    run: str
+    model: str
+    settings: RunSettings
+
+
+class RunManifest(_ManifestPart):
+    """The content of `run.json`.
+
+    Attributes:
+        prompt_sha256: SHA-256 of the template's bytes.
+        max_tokens: the most tokens of an answer; None without an engine.
+        notice: what a reader of the scores must know of the judge, if anything.
+        shard: the part of the input, such as "3/16"; None for the whole.
+        jury: the jurors, if the scores are those of a jury.
+        dry_run: whether a run that this one was made from is a dry run.
+        inherited_notices: the notices of the runs that this one was made from.
+    """
+
+    format: Literal[3]
+    settings: RunSettings
+    rubric: Rubric
+    prompt_sha256: str
+    model: ModelRecord
+    max_tokens: int | None
+    notice: str | None
+    shard: str | None
+    jury: list[JurorRecord] | None = None
+    dry_run: bool = False
+    inherited_notices: list[str] = Field(default_factory=list)
+    starts: list[StartRecord] = Field(min_length=1)
+
+    @field_validator("rubric", mode="before")
+    @classmethod
+    def _with_defaults(cls, rubric: Any) -> Any:
+        """Take a rubric with all of its fields, so that all are written."""
+        return rubric.model_dump(mode="json") if isinstance(rubric, Rubric) else rubric
+
+    @model_validator(mode="after")
+    def _check_configs(self) -> Self:
+        try:
+            for start in self.starts:
+                self.config_of(start)
+        except (UsageError, TypeError) as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def last_start(self) -> StartRecord:
+        return self.starts[-1]
+
+    def config_of(self, start: StartRecord) -> JudgeConfig | None:
+        """Return the settings that a start was given; None if it was made without a judge."""
+        if start.config is None:
+            return None
+        shared = {name: getattr(self.settings, name) for name in SHARED_SETTINGS}
+        return JudgeConfig.of(**start.config, **shared, rubric=self.rubric)
+
+
+def read_manifest(folder: Path) -> RunManifest:
+    """Return the content of `run.json`.
 
     Raises:
         RunMismatchError: the folder holds no run that this version can read.
@@ -31,95 +203,62 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     if file.exists() and not file.is_file():
         raise RunMismatchError(f"{file}: is no file")
     try:
-        manifest: Any = json.loads(file.read_text(encoding="utf-8"))
+        document: Any = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise RunMismatchError(f"{folder}: no run directory, it has no {MANIFEST}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise RunMismatchError(f"{file}: cannot be read: {error}") from None
-    found = manifest.get("format") if isinstance(manifest, dict) else None
+    found = document.get("format") if isinstance(document, dict) else None
     if isinstance(found, int) and found != FORMAT:
         raise RunMismatchError(
             f"{file}: has run format {found}, and this version of localjudge reads format {FORMAT}; "
             "read it with the version that wrote it, or start a new run in another directory"
         )
-    if not _is_whole(manifest):
+    try:
+        manifest = RunManifest.model_validate(document)
+    except ValidationError:
         raise RunMismatchError(
             f"{file}: not a manifest of run format {FORMAT}, or damaged; "
             "restore the file, or start a new run in another directory"
-        )
-    if manifest["settings"].get("rubric") != _rubric_digest(manifest["rubric"]):
+        ) from None
+    if manifest.settings.rubric != _rubric_digest(manifest.rubric):
         raise RunMismatchError(
             f"{file}: its rubric is not the one of its settings, which the lines were made with; it was edited"
         )
-    return dict(manifest)
+    return manifest
 
 
-def _is_whole(manifest: Any) -> bool:
-    """Whether a document has the parts of a manifest, each of its type."""
-    if not isinstance(manifest, dict) or not {"format", "settings", "shard"} <= set(manifest):
-        return False
-    try:
-        Rubric.model_validate(manifest["rubric"])
-        names = [manifest["model"]["name"], *(name for start in manifest["starts"] for name in start["inputs"])]
-        columns = [start["columns"] for start in manifest["starts"]]
-        started = [start["started"] for start in manifest["starts"]]
-        limits = [start.get("max_row_bytes", MAX_ROW_BYTES) for start in manifest["starts"]]
-    except (ValidationError, KeyError, TypeError):
-        return False
-    parts = [manifest["settings"], *columns]
-    return (
-        bool(columns)
-        and all(isinstance(part, dict) for part in parts)
-        and all(isinstance(text, str) for text in [*names, *started])
-        and all(type(limit) is int and limit > 0 for limit in limits)
-    )
-
-
-def _rubric_digest(rubric: Mapping[str, Any]) -> str:
+def _rubric_digest(rubric: Rubric) -> str:
     """Digest of a rubric as `run.json` holds it, by the fields that it had then: see `Rubric.digest`."""
-    decisive = {name: value for name, value in rubric.items() if name not in ("name", "description")}
+    decisive = rubric.model_dump(mode="json", exclude={"name", "description"}, exclude_unset=True)
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
 def as_json(content: Mapping[str, Any]) -> bytes:
-    """A file of the run directory, indented to be read."""
+    """Return a file of the run directory, indented to be read."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     # A file's name that is not UTF-8 has lone surrogates, which JSON, too, spells with a backslash.
     return text.encode(errors="backslashreplace")
 
 
-def new_start(
-    inputs: list[str], columns: Mapping[str, str], max_row_bytes: int = MAX_ROW_BYTES
-) -> dict[str, Any]:
-    """What is known of a start from the beginning: when, where, of what."""
-    return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "inputs": inputs,
-        "columns": dict(columns),
-        "max_row_bytes": max_row_bytes,
-        "localjudge": version("localjudge"),
-        "outlines_core": version("outlines-core"),
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-    }
-
-
-def changes(manifest: Mapping[str, Any], described: Mapping[str, Any]) -> list[str]:
-    """What of the settings differs, in words.
+def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
+    """Return how the settings differ, in words.
 
     Args:
-        manifest: what `run.json` says.
-        described: the same of a judge; of its settings, only those that are known.
+        manifest: that of the run.
+        described: the same fields of a judge, by their names; of its settings, only those that are known.
     """
     found = []
+    names = {"rubric": manifest.rubric.name, "model": manifest.model.name}
+    recorded = manifest.settings.as_dict()
     for name, now in described["settings"].items():
-        was = manifest["settings"].get(name)
+        was = recorded.get(name)
         if was != now:
-            if name in ("rubric", "model"):
-                was = f"{manifest[name]['name']} ({str(was)[:8]})"
+            if name in names:
+                was = f"{names[name]} ({str(was)[:8]})"
                 now = f"{described[name]['name']} ({str(now)[:8]})"
             found.append(f"{name}: {was} there, {now} now")
-    was, now = manifest.get("shard"), described.get("shard")
+    was, now = manifest.shard, described.get("shard")
     if was != now:
         found.append(f"shard: {was or 'the whole input'} there, {now or 'the whole input'} now")
     return found

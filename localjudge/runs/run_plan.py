@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from localjudge.judge import Judge
 from localjudge.prompts.tasks import Task
-from localjudge.records import Failure, Response, Row
+from localjudge.records import Failure, Response, Row, numbered
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.system.line_store import LineStore
 
@@ -62,7 +62,6 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         self.input_rows = self.too_long = self.prompt_tokens = self.longest = 0
         self._input_digest = hashlib.sha256()
         self.shard = shard
-        self._numbers = array("q")
         self._groups, self._digests, self._ids = array("Q"), bytearray(), array("Q")
         self._tasks = LineStore.scratch(scratch)
         try:
@@ -83,15 +82,15 @@ class RunPlan(AbstractContextManager["RunPlan"]):
     def __exit__(self, *exception: object) -> None:
         self._tasks.__exit__(*exception)
 
-    def __iter__(self) -> Iterator[tuple[int, Task | Failure]]:
-        """Yield each task with the number of its row in the input, group by group."""
+    def __iter__(self) -> Iterator[Task | Failure]:
+        """Yield each task, group by group; its row has its number in the whole input."""
         for place in self._order:
-            yield self._numbers[place], _task(self._tasks[place])
+            yield _task(self._tasks[place])
 
-    def in_order(self) -> Iterator[tuple[int, Row | Failure]]:
-        """Yield each row with its number in the input, in the order of the input."""
-        for place, number in enumerate(self._numbers):
-            yield number, _row(_load(self._tasks[place])[0])
+    def in_order(self) -> Iterator[Row | Failure]:
+        """Yield each row, with its number in the whole input, in the order of the input."""
+        for place in range(self.rows):
+            yield _row(_load(self._tasks[place])[0])
 
     def repeated_id(self) -> Row | Failure:
         """Return the first row with the id and the system of an earlier row.
@@ -106,13 +105,12 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         return self._input_digest.hexdigest()
 
     def _part(self, rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
-        for row in rows:
+        for row in numbered(rows):
             self.input_rows += 1
             digest, group = _digest(row), _group(row)
             identity = json.dumps([row.id, row.system]).encode()
             self._input_digest.update(identity + digest)
             if self.shard.holds(group):
-                self._numbers.append(self.input_rows)
                 self._groups.append(group)
                 self._digests += digest
                 self._ids.append(int.from_bytes(hashlib.sha256(identity).digest()[:8]))

@@ -10,6 +10,10 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from localjudge.records import Failure, Outcome
+from localjudge.runs.notices import notices
+from localjudge.runs.run_manifest import RunManifest
+
 _MOST_BARS = 10
 """Largest number of bars for one aspect; a scale with more values is divided into this many intervals."""
 
@@ -27,28 +31,28 @@ class _System:
 
 
 class Summary:
-    """Counts and means of each system, from the lines of `judgements.jsonl`."""
+    """Counts and means of each system, from the outcomes of a run."""
 
     def __init__(self, aspects: Iterable[str]) -> None:
         self.aspects = tuple(aspects)
         self._systems: dict[str | None, _System] = {}
         self.reasons: Counter[str] = Counter()
 
-    def add(self, line: Mapping[str, Any]) -> None:
-        system = self._systems.setdefault(line["system"], _System())
-        if line["status"] == "failed":
+    def add(self, outcome: Outcome) -> None:
+        system = self._systems.setdefault(outcome.system, _System())
+        if isinstance(outcome, Failure):
             system.failed += 1
-            self.reasons[_reason(line)] += 1
+            self.reasons[outcome.reason] += 1
             return
         system.judged += 1
-        system.cut += line["rationale_cut"]
-        system.truncated += bool(line["candidate_cut"])
-        for aspect in self.aspects:
-            system.sums[aspect] += line[aspect]
-            system.counts[aspect, line[aspect]] += 1
-        if line[f"{self.aspects[0]}_expected"] is not None:
+        system.cut += outcome.rationale_cut
+        system.truncated += outcome.candidate_cut > 0
+        for aspect, score in outcome.scores.items():
+            system.sums[aspect] += score
+            system.counts[aspect, score] += 1
+        if outcome.expected is not None:
             system.expected += 1
-            system.expected_sums.update({aspect: line[f"{aspect}_expected"] for aspect in self.aspects})
+            system.expected_sums.update(outcome.expected)
 
     @property
     def judged(self) -> int:
@@ -67,9 +71,18 @@ class Summary:
         """Number of candidates that were cut to fit the model's context."""
         return sum(system.truncated for system in self._systems.values())
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the counts and means for `summary.json`; the mean of no judgements is None."""
+    def as_dict(self, manifest: RunManifest, *, complete: bool, planned: int | None) -> dict[str, Any]:
+        """Return the counts and means for `summary.json`; the mean of no judgements is None.
+
+        Args:
+            manifest: the manifest of the run.
+            complete: whether every row has its line.
+            planned: number of rows of the complete run.
+        """
         return {
+            "complete": complete,
+            "notices": notices(manifest, complete, self.rows, self.truncated),
+            "planned": planned,
             "rows": self.rows,
             "judged": self.judged,
             "failed": self.failed,
@@ -134,8 +147,3 @@ class Summary:
 def bars(shares: Iterable[float]) -> str:
     """Return one bar character for each share from 0 to 1; a share below 0.005 is a dot."""
     return "".join("·" if share < 0.005 else "▁▂▃▄▅▆▇█"[min(7, int(share * 8))] for share in shares)
-
-
-def _reason(line: Mapping[str, Any]) -> str:
-    """Return the error without its file and line, so that equal reasons are counted together."""
-    return str(line["error"]).removeprefix(f"{line['source']}: ")

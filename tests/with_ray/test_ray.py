@@ -17,7 +17,7 @@ import pytest
 
 from localjudge import Judge, Judgement, ModelError, Rubric, UsageError
 from localjudge.engines.cluster import Cluster
-from localjudge.line_format import from_line
+from localjudge.outcome_columns import from_line
 from localjudge.records import Outcome
 
 pytest.importorskip("ray")

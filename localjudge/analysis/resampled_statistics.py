@@ -1,4 +1,4 @@
-"""The statistics of agreement under weights: thousands of resamples of the same pairs at once.
+"""Statistics of agreement on thousands of resamples of the same pairs at once.
 
 A resample of rows is a weight for each row, how often it was drawn. Each function takes pairs `x`, `y` [m] and
 weights [B, m], whole numbers of 0 or more, and gives [B] numbers: what SciPy's (for kappa, scikit-learn's)

@@ -1,0 +1,189 @@
+"""The columns of an outcome: its names and types as one flat JSON object, a line of `judgements.jsonl`.
+
+Only this module knows the names of the columns. A reader takes an `Outcome`; a table takes whole objects.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from localjudge.errors import UsageError
+from localjudge.records import Failure, Judgement, Outcome
+
+MODEL, NOTICE = "model", "notice"
+"""Columns that an export adds to each line: the judge, and the notices of the run or null."""
+TEXTS = ("instruction", "reference", "candidate")
+"""Columns that an export adds on request: the texts of the row."""
+RATIONALE = "rationale"
+"""The column of the rationale, which an import looks for, too."""
+_EXPECTED, _PROBABILITIES = "_expected", "_probabilities"
+"""What follows an aspect's name in its other columns."""
+
+
+def to_line(outcome: Outcome, aspects: Sequence[str]) -> dict[str, Any]:
+    """Return an outcome as one flat JSON object; judgements and failures have the same columns.
+
+    Args:
+        outcome: a judgement or a failure.
+        aspects: the aspects of its rubric.
+    """
+    judged = outcome if isinstance(outcome, Judgement) else None
+    line: dict[str, Any] = {
+        "id": outcome.id,
+        "system": outcome.system,
+        "status": outcome.status,
+        "error": outcome.error if isinstance(outcome, Failure) else None,
+        RATIONALE: judged and judged.rationale,
+    }
+    for aspect in aspects:
+        line[aspect] = judged and judged.scores[aspect]
+    for aspect in aspects:
+        line[aspect + _EXPECTED] = judged and judged.expected and judged.expected[aspect]
+    for aspect in aspects:
+        line[aspect + _PROBABILITIES] = judged and judged.probabilities and judged.probabilities[aspect]
+    line["rationale_cut"] = judged and judged.rationale_cut
+    line["candidate_cut"] = judged and judged.candidate_cut
+    line["thoughts"] = judged and judged.thoughts
+    line["prompt_tokens"] = outcome.prompt_tokens
+    line["output_tokens"] = judged and judged.output_tokens
+    line["key"] = outcome.key
+    line["group"] = outcome.group
+    line["digest"] = outcome.digest
+    line["row"] = outcome.row
+    line["source"] = outcome.source
+    line["columns"] = outcome.columns
+    return line
+
+
+def from_line(line: Mapping[str, Any], aspects: Sequence[str]) -> Outcome:
+    """Return the outcome of a line: the inverse of `to_line`.
+
+    Raises:
+        ValueError: the line does not belong to a run with these aspects, or is damaged.
+    """
+    if not line.keys() >= COMMON_COLUMNS:
+        raise ValueError("columns are missing")
+    common = {
+        "id": line["id"],
+        "system": line["system"],
+        "key": line["key"],
+        "group": line["group"],
+        "digest": line["digest"],
+        "row": line["row"],
+        "source": line["source"],
+        "columns": line["columns"],
+        "prompt_tokens": line["prompt_tokens"],
+    }
+    if line["status"] == "failed":
+        return Failure.model_validate({**common, "error": line["error"]})
+    if line["status"] != "judged":
+        raise ValueError("the status is neither judged nor failed")
+    try:
+        scores = {aspect: line[aspect] for aspect in aspects}
+        expected = {aspect: line[aspect + _EXPECTED] for aspect in aspects}
+        probabilities = {aspect: line[aspect + _PROBABILITIES] for aspect in aspects}
+    except KeyError as error:
+        raise ValueError(f"no column {error}") from None
+    return Judgement.model_validate(
+        {
+            **common,
+            "rationale": line[RATIONALE],
+            "scores": scores,
+            "expected": None if None in expected.values() else expected,
+            "probabilities": None if None in probabilities.values() else probabilities,
+            "rationale_cut": line["rationale_cut"],
+            "candidate_cut": line["candidate_cut"],
+            "thoughts": line["thoughts"],
+            "output_tokens": line["output_tokens"],
+        }
+    )
+
+
+def to_bytes(outcome: Outcome, aspects: Sequence[str]) -> bytes:
+    """Return an outcome's line as it stands in the file.
+
+    Raises:
+        UsageError: its columns cannot be written as JSON.
+    """
+    line = to_line(outcome, aspects)
+    return to_json(line, line).encode() + b"\n"
+
+
+def from_bytes(piece: bytes, aspects: Sequence[str]) -> Outcome:
+    """Return the outcome of a line as it stands in the file: the inverse of `to_bytes`.
+
+    Raises:
+        ValueError: this is no line of a run with these aspects, or it is damaged.
+    """
+    try:
+        line = json.loads(piece)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(line, dict):
+        raise ValueError("not an object")
+    outcome = from_line(line, aspects)
+    if outcome.row is None:
+        raise ValueError("the row has no number")
+    return outcome
+
+
+COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), ()))
+"""Columns that every line has, for any rubric."""
+
+
+def is_reserved(name: str) -> bool:
+    """Return whether an aspect of this name would take another column's name."""
+    taken = COMMON_COLUMNS | {MODEL, NOTICE, *TEXTS}
+    return name in taken or name.endswith((_EXPECTED, _PROBABILITIES))
+
+
+def column_names(aspects: Sequence[str]) -> list[str]:
+    """Return the columns of a line, in their order."""
+    return list(to_line(Failure(id="", key="", error=""), aspects))
+
+
+def to_json(value: Any, line: Mapping[str, Any]) -> str:
+    """Return a value of a line, or the whole line, as JSON.
+
+    Raises:
+        UsageError: JSON cannot hold the value, for example a cycle; the message names the row.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"{place_of(line)}: its columns cannot be written as JSON: {error}") from None
+
+
+def without_objects(line: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line with the input's other columns as JSON text, for tables that cannot hold objects.
+
+    Raises:
+        UsageError: JSON cannot hold them; the message names the row.
+    """
+    return {**line, "columns": to_json(line["columns"], line)}
+
+
+def place_of(line: Mapping[str, Any]) -> str:
+    """Return where the row of a line stands, for a message."""
+    return line.get("source") or f"row {line.get('id')}"
+
+
+def arrow_schema(aspects: Sequence[str], columns: Sequence[str] | None = None) -> Any:
+    """Return the Arrow schema of lines; a column that is none of a line's is text.
+
+    Args:
+        aspects: the aspects of the run's rubric.
+        columns: the columns in their order; None for those of a line.
+    """
+    import pyarrow
+
+    number, real, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
+    types = dict.fromkeys(columns or column_names(aspects), text) | {
+        "rationale_cut": pyarrow.bool_(), "candidate_cut": number, "prompt_tokens": number,
+        "output_tokens": number, "row": number,
+    }  # fmt: skip
+    for aspect in aspects:
+        types |= {aspect: number, aspect + _EXPECTED: real, aspect + _PROBABILITIES: pyarrow.list_(real)}
+    return pyarrow.schema(list(types.items()))
