@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from conftest import Cli, write_rows
 
 from localjudge import Judge, JudgeConfig, Judgement, RowSource, SettingError, load_run, score_run
 from localjudge.errors import RunMismatchError
+from localjudge.runs.run_manifest import read_manifest
 from localjudge.runs.scoring import RunObserver
 from localjudge.runs.shard import Shard
 
@@ -100,8 +102,6 @@ def test_a_judge_that_is_made_already_keeps_its_engine_until_it_is_closed(
 
 
 def test_a_run_keeps_the_settings_that_it_was_made_with(config: JudgeConfig, tmp_path: Path) -> None:
-    from localjudge.runs.run_manifest import read_manifest
-
     changed = config.with_(temperature=0.5, engine_args={"rate": 50})
     score_run(changed, RowSource.of_rows(ROWS), tmp_path / "run")
     manifest = read_manifest(tmp_path / "run")
@@ -111,8 +111,6 @@ def test_a_run_keeps_the_settings_that_it_was_made_with(config: JudgeConfig, tmp
 def test_run_json_says_each_thing_once_and_is_written_again_as_it_was(
     config: JudgeConfig, tmp_path: Path
 ) -> None:
-    from localjudge.runs.run_manifest import read_manifest
-
     score_run(config, RowSource.of_rows(ROWS[:3]), tmp_path / "run")
     first = json.loads((tmp_path / "run" / "run.json").read_text())
     assert read_manifest(tmp_path / "run").as_dict() == first
@@ -123,6 +121,25 @@ def test_run_json_says_each_thing_once_and_is_written_again_as_it_was(
     again = json.loads((tmp_path / "run" / "run.json").read_text())
     assert again["starts"][1]["config"] == start["config"] | {"keep_thoughts": True}
     assert again | {"starts": again["starts"][:1]} == first
+
+
+def test_a_run_whose_rubric_had_fewer_fields_is_read_and_written_as_it_was(
+    config: JudgeConfig, tmp_path: Path
+) -> None:
+    score_run(config, RowSource.of_rows(ROWS), tmp_path / "run")
+    file = tmp_path / "run" / "run.json"
+    document = json.loads(file.read_text())
+    del document["rubric"]["prompt"]["guard"]
+    file.write_text(json.dumps(document))
+    with pytest.raises(RunMismatchError, match="its rubric is not the one of its settings"):
+        read_manifest(tmp_path / "run")
+    decisive = {
+        name: value for name, value in document["rubric"].items() if name not in ("name", "description")
+    }
+    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+    document["settings"]["rubric"] = digest
+    file.write_text(json.dumps(document))
+    assert read_manifest(tmp_path / "run").as_dict() == document
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])
