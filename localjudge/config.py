@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Self, TypedDict
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from localjudge.errors import SettingError, UsageError
+from localjudge.rubrics.answer import AnswerSpelling
 from localjudge.rubrics.rubric import Rubric
 
 EngineName = Literal["auto", "transformers", "vllm", "dry-run"]
@@ -20,6 +21,7 @@ OnOverflow = Literal["fail", "truncate-candidate"]
 
 _ADVICE = {
     "engine": "give one of auto, transformers, vllm, dry-run",
+    "answer_spelling": "give compact, spaced or indented",
     "max_rationale_tokens": "the smallest that works is 1",
     "temperature": "give 0 or more",
     "top_p": "give a share above 0 and up to 1",
@@ -34,6 +36,7 @@ class JudgeSettings(TypedDict, total=False):
     rubric: Rubric | str | Path
     engine: str
     engine_args: Mapping[str, object]
+    answer_spelling: str
     max_rationale_tokens: int
     temperature: float
     top_p: float
@@ -52,6 +55,8 @@ class JudgeConfig(BaseModel):
             or its file.
         engine: what runs the model; `auto` is vLLM where it is installed and there is a GPU.
         engine_args: the engine's own options, by vLLM's names with underscores; each value as text.
+        answer_spelling: the white space of an answer: `compact` has none, `spaced` has a space after each colon
+            and comma, and `indented` is inside a Markdown fence, with a line for each key.
         max_rationale_tokens: the most tokens of a rationale, 1 or more.
         temperature: 0 takes the likeliest token; above 0, tokens are sampled.
         top_p: the share of the probability to sample from, above 0 and up to 1.
@@ -70,6 +75,7 @@ class JudgeConfig(BaseModel):
     rubric: Rubric = Field(default_factory=Rubric.load)
     engine: EngineName = "auto"
     engine_args: dict[str, str] = Field(default_factory=dict)
+    answer_spelling: AnswerSpelling = "compact"
     max_rationale_tokens: Annotated[int, Field(ge=1, strict=True)] = 256
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -107,7 +113,15 @@ class JudgeConfig(BaseModel):
     def decisive(self) -> dict[str, Any]:
         """The settings that two starts of one run must share, as far as they are known without the model."""
         shared = self.model_dump(
-            include={"max_rationale_tokens", "temperature", "top_p", "seed", "on_overflow"}, mode="json"
+            include={
+                "answer_spelling",
+                "max_rationale_tokens",
+                "temperature",
+                "top_p",
+                "seed",
+                "on_overflow",
+            },
+            mode="json",
         )
         # A model that always thinks has a budget of its own.
         budget = {} if self.thinking_budget is None else {"thinking_budget": self.thinking_budget}

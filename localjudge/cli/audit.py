@@ -10,6 +10,7 @@ import typer
 from localjudge.cli.options import (
     AllowChangedModel,
     AllowDownload,
+    AnswerSpelling,
     AsJson,
     ColumnNames,
     Deterministic,
@@ -68,6 +69,7 @@ def audit(
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
+    answer_spelling: AnswerSpelling = "compact",
     max_rationale_tokens: RationaleTokens = 256,
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,
@@ -117,6 +119,7 @@ def audit(
         rubric=Rubric.load(rubric, guard=guard),
         engine=engine,
         engine_args=engine_args(named, engine_arg),
+        answer_spelling=answer_spelling,
         max_rationale_tokens=max_rationale_tokens,
         temperature=temperature,
         top_p=top_p,

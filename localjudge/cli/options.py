@@ -72,6 +72,9 @@ Limit = Annotated[
 EngineName = Annotated[
     str, typer.Option("--engine", metavar="auto|vllm|transformers|dry-run", help="What runs the model.")
 ]
+AnswerSpelling = Annotated[
+    str, typer.Option(metavar="compact|spaced|indented", help="The white space of an answer.")
+]
 RationaleTokens = Annotated[
     int, typer.Option("--max-rationale-tokens", metavar="N", help="The most tokens of a rationale.")
 ]

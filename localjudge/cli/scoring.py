@@ -14,6 +14,7 @@ from localjudge.cli.options import (
     FAILED_ROWS,
     AllowChangedModel,
     AllowDownload,
+    AnswerSpelling,
     AsJson,
     ColumnNames,
     Deterministic,
@@ -67,6 +68,7 @@ def score(
     ] = None,
     limit: Limit = None,
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
+    answer_spelling: AnswerSpelling = "compact",
     max_rationale_tokens: RationaleTokens = 256,
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,
@@ -127,6 +129,7 @@ def score(
         rubric=Rubric.load(rubric, guard=guard),
         engine=engine,
         engine_args=engine_args(named, engine_arg),
+        answer_spelling=answer_spelling,
         max_rationale_tokens=max_rationale_tokens,
         temperature=temperature,
         top_p=top_p,
@@ -188,6 +191,7 @@ def prompt(
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
     model: ModelName = None,
     allow_download: AllowDownload = False,
+    answer_spelling: AnswerSpelling = "compact",
     tokens: Annotated[bool, typer.Option("--tokens", help="With the token ids that the engine gets.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line a row: id, text, tokens.")] = False,
 ) -> None:
@@ -205,12 +209,10 @@ def prompt(
     settle_environment(allow_download=allow_download)
     encode = None
     if tokens:
-        from localjudge.models.model import Model
-        from localjudge.models.model_manifest import changes_since_verified
+        from localjudge.judge import Judge
 
-        found = Model.find(model, allow_download=allow_download)
-        changes_since_verified(found)
-        encode = found.prompts.encode
+        judge = Judge(model, rubric=judged_by, answer_spelling=answer_spelling, allow_download=allow_download)
+        encode = judge.prompts.encode
     # A terminal shows what it can safely; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     failed = False

@@ -18,7 +18,8 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
 from localjudge.constraint.vocabulary import is_byte
 from localjudge.errors import ModelError
@@ -47,6 +48,7 @@ _INSIDE_BYTE_NAMES = {
 _NO_PREFIX = {"prepend_scheme": "never", "prepend": "", "add_prefix_space": False}
 # White space, and the character that SentencePiece writes for a space.
 _SPACES = " \t\n\r▁"
+_MISREAD = "the tokenizer reads a part of the text as a token of its own"
 # In OpenAI's harmony format the model opens a channel itself; the answer belongs in the final channel.
 HARMONY, FINAL_CHANNEL = "<|start|>assistant", "<|channel|>final<|message|>"
 
@@ -68,7 +70,7 @@ class PromptEncoder:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ModelError("the tokenizer has no form that the tokenizers library can read")
-        layout: dict[str, Any] = json.loads(backend.to_str())
+        layout: str = backend.to_str()
         self.has_template = bool(tokenizer.chat_template)
         around = _around(tokenizer, thinking) if self.has_template else _STAND_IN
         template = tokenizer.get_chat_template() if self.has_template else ""
@@ -82,7 +84,7 @@ class PromptEncoder:
         added = markers(backend)
         own = added | _undeclared(backend, controls, around + template)
         # A tokenizer without bytes writes this token for an unknown character, so it is text.
-        self._never = own - {_unknown(layout, backend)}
+        self._never = own - {_unknown(json.loads(layout), backend)}
         marks = [rank for rank, token in enumerate(whole.ids) if token in own]
         # Ids before the content end with a marker, ids after it begin with one; the plain text in
         # between is encoded in one piece with the content, because tokenizers merge across that border.
@@ -92,10 +94,21 @@ class PromptEncoder:
         self.tail: list[int] = whole.ids[last:]
         self.before = around[whole.offsets[first - 1][1] if first else 0 : begin]
         self.after = around[end : whole.offsets[last][0] if last < len(whole.ids) else len(around)]
-        follows = "nothing" if not first else "added" if whole.ids[first - 1] in added else "piece"
-        self._twin = type(backend).from_str(text_only_twin(layout, own, follows=follows))
+        # What follows the last marker of the tail is plain text, which an answer's opening merges with.
+        plain = marks[-1] + 1 if self.tail else len(whole.ids)
+        self._tail_markers = whole.ids[last:plain]
+        self._tail_text = around[whole.offsets[plain - 1][1] :] if self.tail else ""
+        before, after = (
+            "nothing" if not rank else "added" if whole.ids[rank - 1] in added else "piece"
+            for rank in (first, plain if self.tail else first)
+        )
+        twins = {
+            follows: type(backend).from_str(text_only_twin(json.loads(layout), own, follows=follows))
+            for follows in {before, after}
+        }
+        self._twin, self._tail_twin = twins[before], twins[after]
         try:
-            safe = self.encode(_STAND_IN) == whole.ids
+            safe = self.encode(_STAND_IN) == whole.ids and self.spell(self._tail_text) == whole.ids[plain:]
         except ValueError:
             safe = False
         if not safe:
@@ -123,11 +136,37 @@ class PromptEncoder:
                 return [RowError(str(error))]
             return [each for text in texts for each in self.encode_all([text])]  # one of them has no ids
         return [
-            [*self.head, *each.ids, *self.tail]
-            if self._never.isdisjoint(each.ids)
-            else RowError("the tokenizer reads a part of the text as a token of its own")
+            [*self.head, *each.ids, *self.tail] if self._never.isdisjoint(each.ids) else RowError(_MISREAD)
             for each in encoded
         ]
+
+    def spell(self, text: str) -> list[int]:
+        """Return the token ids of text after the chat template's last marker, such as an answer.
+
+        Raises:
+            ValueError: the tokenizer cannot read the text, or would read a part of it as a control token.
+        """
+        with _panics_as_errors():
+            ids: list[int] = self._tail_twin.encode(text, add_special_tokens=False).ids
+        if not self._never.isdisjoint(ids):
+            raise ValueError(_MISREAD)
+        return ids
+
+    def with_opening(self, opening: str) -> Self:
+        """Return an encoder whose prompts end with the opening of an answer.
+
+        Raises:
+            ModelError: the tokenizer cannot read the opening.
+        """
+        encoder = copy(self)
+        if not self.tail:
+            encoder.after += opening
+            return encoder
+        try:
+            encoder.tail = [*self._tail_markers, *self.spell(self._tail_text + opening)]
+        except ValueError as error:
+            raise ModelError(f"the opening of an answer, {opening!r}: {error}") from None
+        return encoder
 
     @property
     def digest(self) -> str:
