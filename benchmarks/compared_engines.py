@@ -76,7 +76,9 @@ class LocaljudgeEngine:
                 return params
 
         self.model = Model(folder.name, folder)
-        self.table = token_table(Rubric.load(), self.model.vocabulary)
+        self.table = token_table(
+            Rubric.load().answer_layout, self.model.vocabulary, self.model.prompts.spell, decodes_opening=True
+        )
         table = self.table
         if not probabilities:
             table = replace(table, score_token=np.full_like(table.score_token, -1))

@@ -212,14 +212,14 @@ def _table_cost(folder: Path) -> tuple[dict[str, float], Any]:
     from localjudge.models.model import Model
 
     model, rubric = Model(folder.name, folder), Rubric.load()
-    _ = model.tokenizer, model.end_tokens
+    _ = model.tokenizer, model.end_tokens, model.prompts
     begin = time.perf_counter()
     vocabulary = model.vocabulary
     read = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:
-        token_table(rubric, vocabulary, Path(cache))
+        token_table(rubric.answer_layout, vocabulary, model.prompts.spell, cache=Path(cache))
         built = time.perf_counter()
-        table = token_table(rubric, vocabulary, Path(cache))
+        table = token_table(rubric.answer_layout, vocabulary, model.prompts.spell, cache=Path(cache))
         loaded = time.perf_counter()
         size = sum(file.stat().st_size for file in Path(cache).rglob("*.npz"))
     expression = build_regex_from_schema(json.dumps(rubric.answer_layout.schema), whitespace_pattern="")

@@ -110,7 +110,9 @@ def with_transformers(options: argparse.Namespace, folder: Path) -> dict[str, An
             model = Model(path.name, path)
             if table is None:
                 vocabulary = model.vocabulary
-                table = token_table(Rubric.load(), vocabulary)
+                table = token_table(
+                    Rubric.load().answer_layout, vocabulary, model.prompts.spell, decodes_opening=True
+                )
             for temperature, rationale in settings:
                 rows = next(shares)
                 decoding = Decoding(table, table.limit(rationale), closing_margin_for(rationale), temperature)

@@ -14,16 +14,18 @@ from typing import Annotated, Any, Literal, Self, TypedDict, get_args
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from localjudge.errors import SettingError, UsageError
+from localjudge.rubrics.answer import AnswerSpelling
 from localjudge.rubrics.rubric import Rubric
 
 EngineName = Literal["auto", "transformers", "vllm", "dry-run"]
 OnOverflow = Literal["fail", "truncate-candidate"]
 
-SHARED_SETTINGS = ("max_rationale_tokens", "temperature", "top_p", "seed", "on_overflow")
+SHARED_SETTINGS = ("answer_spelling", "max_rationale_tokens", "temperature", "top_p", "seed", "on_overflow")
 """Settings that two starts of one run share, as they are given."""
 
 _ADVICE = {
     "engine": f"give one of {', '.join(get_args(EngineName))}",
+    "answer_spelling": "give compact, spaced or indented",
     "max_rationale_tokens": "the smallest that works is 1",
     "temperature": "give 0 or more",
     "top_p": "give a share above 0 and up to 1",
@@ -38,6 +40,7 @@ class JudgeSettings(TypedDict, total=False):
     rubric: Rubric | str | Path
     engine: str
     engine_args: Mapping[str, object]
+    answer_spelling: str
     max_rationale_tokens: int
     temperature: float
     top_p: float
@@ -56,6 +59,8 @@ class JudgeConfig(BaseModel):
             or its file.
         engine: what runs the model; `auto` is vLLM where it is installed and there is a GPU.
         engine_args: the engine's own options, by vLLM's names with underscores; each value as text.
+        answer_spelling: the white space of an answer: `compact` has none, `spaced` has a space after each colon
+            and comma, and `indented` is inside a Markdown fence, with a line for each key.
         max_rationale_tokens: the most tokens of a rationale, 1 or more.
         temperature: 0 takes the likeliest token; above 0, tokens are sampled.
         top_p: the share of the probability to sample from, above 0 and up to 1.
@@ -74,6 +79,7 @@ class JudgeConfig(BaseModel):
     rubric: Rubric = Field(default_factory=Rubric.load)
     engine: EngineName = "auto"
     engine_args: dict[str, str] = Field(default_factory=dict)
+    answer_spelling: AnswerSpelling = "compact"
     max_rationale_tokens: Annotated[int, Field(ge=1, strict=True)] = 256
     temperature: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0

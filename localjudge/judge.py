@@ -6,6 +6,7 @@ rows → prompts → (token table) → engine → judgements
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -65,13 +66,23 @@ class Judge:
         self.model_changes = changes_since_verified(self.model, allow_changed_model)
         self._cluster = cluster
         self._vocabulary = self.model.vocabulary
+        layout = replace(self.rubric.answer_layout, spelling=config.answer_spelling)
+        budget = self._thinking_budget(config.thinking_budget)
+        prompts = self.model.prompts if budget is None else self.model.thinking_prompts
+        # A model that thinks first decodes the opening after its thoughts.
+        self._opening = layout.opening if budget is None else ""
         try:
-            table = token_table(self.rubric, self._vocabulary, cache_folder())
+            self.prompts = prompts.with_opening(self._opening)
+            table = token_table(
+                layout,
+                self._vocabulary,
+                prompts.spell,
+                decodes_opening=budget is not None,
+                cache=cache_folder(),
+            )
         except ModelError as error:
             raise ModelError(f"model {self.model.name}: {error}") from None
         limit = table.limit(config.max_rationale_tokens)
-        budget = self._thinking_budget(config.thinking_budget)
-        self.prompts = self.model.prompts if budget is None else self.model.thinking_prompts
         if budget is not None and self.model.thinking_tokens is not None:
             try:
                 table = table.after_thinking(self._vocabulary, *self.model.thinking_tokens, limit)
@@ -229,7 +240,7 @@ class Judge:
         decoding = self.decoding
         try:
             thoughts, tokens = decoding.table.split(completion.tokens)
-            answer = self.rubric.parse(self._vocabulary.decode(tokens))
+            answer = self.rubric.parse(self._opening + self._vocabulary.decode(tokens))
             cut = decoding.table.was_cut(tokens, decoding.limit, decoding.closing_margin)
         except (ValueError, LookupError) as error:
             # The table excludes this case; an engine that does not apply the table is reported here.

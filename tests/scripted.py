@@ -59,14 +59,14 @@ class ScriptedEngine:
             yield [Completion(prompt.tag, self._tokens(scores), probabilities)]
 
     def _tokens(self, scores: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the tokens of an answer; each is the longest token that the table allows at its place."""
+        """Return the tokens of an answer after its opening; each is the longest that the table allows."""
         if scores not in self._answers:
             given = ",".join(
                 f'"{key}":"{score}"'
                 for key, score in zip(self._rubric.aspect_keys.values(), scores, strict=True)
             )
             left, state, tokens = (
-                f'{{"rationale":"Seen.","scores":{{{given}}}}}'.encode(),
+                f'Seen.","scores":{{{given}}}}}'.encode(),
                 self._table.entry,
                 [],
             )

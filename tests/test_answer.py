@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from localjudge import Rubric
-from localjudge.rubrics.answer import AnswerLayout, FreeText, IntegerScale
+from localjudge.rubrics.answer import AnswerLayout, AnswerSpelling, FreeText, IntegerScale
 
 LAYOUT = AnswerLayout(
     {
@@ -20,15 +21,26 @@ LAYOUT = AnswerLayout(
 )
 
 
-def written(values: dict[str, str]) -> str:
-    """Return the text of an answer with these values, written from the parts of the layout."""
-    return "".join(part if isinstance(part, str) else values[part.name] for part in LAYOUT.parts)
+VALUES = {"rationale": "Kind.", "warmth": "10", "more": "No."}
+DOCUMENT = {"why": "Kind.", "marks": {"Wärme": "10"}, "more": "No."}
 
 
-def test_the_parts_of_an_answer_spell_what_its_schema_accepts_and_its_reader_reads() -> None:
-    document = json.loads(written({"rationale": "Kind.", "warmth": "10", "more": "No."}))
-    Draft202012Validator(LAYOUT.schema).validate(document)
-    answer = LAYOUT.read(document)
+@pytest.mark.parametrize(
+    ("spelling", "text"),
+    [
+        ("compact", json.dumps(DOCUMENT, ensure_ascii=False, separators=(",", ":"))),
+        ("spaced", json.dumps(DOCUMENT, ensure_ascii=False)),
+        ("indented", "```json\n" + json.dumps(DOCUMENT, ensure_ascii=False, indent=2)),
+    ],
+)
+def test_the_parts_of_an_answer_spell_what_its_schema_accepts_and_its_reader_reads(
+    spelling: AnswerSpelling, text: str
+) -> None:
+    layout = replace(LAYOUT, spelling=spelling)
+    assert "".join(part if isinstance(part, str) else VALUES[part.name] for part in layout.parts) == text
+    assert text.startswith(layout.opening + "Kind.")
+    Draft202012Validator(layout.schema).validate(DOCUMENT)
+    answer = layout.parse(text)
     assert answer.texts == {"rationale": "Kind.", "more": "No."}
     assert answer.scores == {"warmth": 10}
 

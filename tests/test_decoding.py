@@ -18,7 +18,9 @@ WORDS = [b"The", b" answer", b" is", b" right.", b'."', b'","', b'":"', "评".en
 VOCABULARY = Vocabulary(
     dict(enumerate([bytes([byte]) for byte in range(256)] + WORDS)), frozenset({256 + len(WORDS)}), 270
 )
-TABLE: TokenTable = token_table(Rubric.load(), VOCABULARY)
+TABLE: TokenTable = token_table(
+    Rubric.load().answer_layout, VOCABULARY, lambda text: list(text.encode()), decodes_opening=True
+)
 LIMIT = TABLE.limit(40)
 
 

@@ -259,16 +259,18 @@ def test_a_number_that_python_cannot_write_fails_its_own_row(model: Path, short_
 def test_a_table_that_others_can_write_decides_no_score(
     model: Path, short_rubric: Path, tmp_path: Path
 ) -> None:
-    rubric, vocabulary = Rubric.load(short_rubric), Model.find(model).vocabulary
-    own = token_table(rubric, vocabulary, tmp_path)
+    layout, vocabulary = Rubric.load(short_rubric).answer_layout, Model.find(model).vocabulary
+    own = token_table(layout, vocabulary, cache=tmp_path)
     (file,) = (tmp_path / "tables").iterdir()
     forged = TokenTable.load(file, _key_in(file))
     forged.score_token[:, 0] = forged.score_token[:, 2]
     key = _key_in(file)
     forged.save(file, key)
-    assert (token_table(rubric, vocabulary, tmp_path).score_token != own.score_token).any(), "one's own is read"
+    assert (token_table(layout, vocabulary, cache=tmp_path).score_token != own.score_token).any(), (
+        "one's own is read"
+    )
     file.chmod(0o666)
-    assert (token_table(rubric, vocabulary, tmp_path).score_token == own.score_token).all()
+    assert (token_table(layout, vocabulary, cache=tmp_path).score_token == own.score_token).all()
 
 
 def _key_in(file: Path) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.token_table import UNREACHABLE, TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError
+from localjudge.rubrics.answer import AnswerLayout, AnswerSpelling
 from localjudge.rubrics.rubric import Rubric
 
 WORDS = [
@@ -57,6 +61,29 @@ def vocabulary_of(pieces: list[bytes], ends: int = 1, padding: int = 3) -> Vocab
     return Vocabulary(dict(enumerate(texts)), ends_at, first_end + ends + padding)
 
 
+Encode = Callable[[str], list[int]]
+
+
+def byte_by_byte(text: str) -> list[int]:
+    """A tokenizer without merges, for `vocabulary_of`."""
+    return list(text.encode())
+
+
+def at_random(vocabulary: Vocabulary, seed: int) -> Encode:
+    """A tokenizer that splits a text in any way that its vocabulary can, always in the same."""
+
+    def encode(text: str) -> list[int]:
+        random, rest, tokens = Random(seed), text.encode(), []
+        while rest:
+            tokens.append(
+                random.choice([t for t, piece in vocabulary.pieces.items() if rest.startswith(piece)])
+            )
+            rest = rest[len(vocabulary.pieces[tokens[-1]]) :]
+        return tokens
+
+    return encode
+
+
 @st.composite
 def rubrics(draw: st.DrawFn) -> Rubric:
     aspects = draw(
@@ -74,17 +101,31 @@ def rubrics(draw: st.DrawFn) -> Rubric:
 
 
 @st.composite
-def vocabularies(draw: st.DrawFn, rubric: Rubric) -> Vocabulary:
-    """Tokens cut out of answers to this rubric, at any place, some of them twice, some of them foreign."""
-    scores = {key: str(rubric.scale.highest) for key in rubric.aspect_keys.values()}
-    answer = json.dumps(
-        {"rationale": "Good. 评", "scores": scores}, ensure_ascii=False, separators=(",", ":")
-    ).encode()
+def layouts(draw: st.DrawFn, rubric: Rubric) -> AnswerLayout:
+    return replace(rubric.answer_layout, spelling=draw(st.sampled_from(get_args(AnswerSpelling))))
+
+
+@st.composite
+def vocabularies(draw: st.DrawFn, layout: AnswerLayout) -> Vocabulary:
+    """Tokens cut out of answers of this layout, at any place, some of them twice, some of them foreign."""
+    values = layout.scales[0].texts
+    answer = written(layout, "Good. 评", values[-1]).encode()
     cuts = st.tuples(st.integers(0, len(answer) - 1), st.integers(2, 9))
     pieces = [answer[begin : begin + length] for begin, length in draw(st.lists(cuts, max_size=40))]
     pieces += [word.encode() for word in draw(st.lists(st.sampled_from(WORDS)))]
-    pieces += [str(value).encode() for value in draw(st.lists(st.sampled_from(rubric.scale.values)))]
+    pieces += [value.encode() for value in draw(st.lists(st.sampled_from(values)))]
     return vocabulary_of(pieces, ends=draw(st.integers(1, 3)))
+
+
+@st.composite
+def encoders(draw: st.DrawFn, vocabulary: Vocabulary) -> Encode | None:
+    return draw(st.none() | st.just(byte_by_byte) | st.integers(0, 99).map(lambda n: at_random(vocabulary, n)))
+
+
+def written(layout: AnswerLayout, rationale: str, score: str) -> str:
+    """An answer with the same score for every aspect."""
+    values = {"rationale": rationale}
+    return "".join(part if isinstance(part, str) else values.get(part.name, score) for part in layout.parts)
 
 
 def answer_at_random(table: TokenTable, limit: int, closing_margin: int, random: Random) -> list[int]:
@@ -106,23 +147,27 @@ def answer_at_random(table: TokenTable, limit: int, closing_margin: int, random:
 @given(st.data())
 def test_every_answer_is_whole_within_any_limit_that_can_hold_one(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
-    vocabulary = data.draw(vocabularies(rubric))
-    table = token_table(rubric, vocabulary)
-    validator = Draft202012Validator(rubric.answer_layout.schema)
+    layout = data.draw(layouts(rubric))
+    vocabulary = data.draw(vocabularies(layout))
+    decodes_opening = data.draw(st.booleans())
+    encode = data.draw(encoders(vocabulary))
+    table = token_table(layout, vocabulary, encode, decodes_opening=decodes_opening)
+    validator = Draft202012Validator(layout.schema)
     random = Random(data.draw(st.integers(0, 2**32)))
     for rationale_tokens in (1, 2, data.draw(st.integers(3, 60))):
         limit, closing_margin = table.limit(rationale_tokens), closing_margin_for(rationale_tokens)
         tokens = answer_at_random(table, limit, closing_margin, random)
-        text = vocabulary.decode(tokens)
+        text = ("" if decodes_opening else layout.opening) + vocabulary.decode(tokens)
         assert len(tokens) <= limit
-        validator.validate(json.loads(text))
-        assert set(rubric.parse(text).scores) == set(rubric.aspects)
+        answer = rubric.parse(text)
+        validator.validate(json.loads(text.removeprefix("```json\n")))
+        assert set(answer.scores) == set(rubric.aspects)
 
 
 def test_a_sentence_that_ends_at_the_limit_closes_even_if_another_word_would_close_sooner() -> None:
     rubric = rubric_of(["a"], 0, 1, {"a": "key"})
     vocabulary = vocabulary_of([b'word","scores":{"key":"'])
-    table = token_table(rubric, vocabulary)
+    table = token_table(rubric.answer_layout, vocabulary)
     closing_margin = closing_margin_for(52)
     for limit in range(table.limit(1), table.limit(60)):
         for seed in range(5):
@@ -139,7 +184,7 @@ def test_a_vocabulary_that_cannot_give_every_score_is_refused_by_the_score(data:
     whole = vocabulary_of([f'"{key}"'.encode() for key in rubric.aspect_keys.values()])
     pieces = {token: piece for token, piece in whole.pieces.items() if piece != digit.encode()}
     with pytest.raises(ModelError, match=r"cannot spell") as refusal:
-        token_table(rubric, Vocabulary(pieces, whole.ends, whole.size))
+        token_table(rubric.answer_layout, Vocabulary(pieces, whole.ends, whole.size))
     assert digit in str(refusal.value)
 
 
@@ -147,15 +192,14 @@ def test_a_vocabulary_that_cannot_give_every_score_is_refused_by_the_score(data:
 @given(st.data())
 def test_a_limit_never_forbids_a_score(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
-    vocabulary = data.draw(vocabularies(rubric))
-    table = token_table(rubric, vocabulary)
+    layout = data.draw(layouts(rubric))
+    vocabulary = data.draw(vocabularies(layout))
+    table = token_table(layout, vocabulary, data.draw(encoders(vocabulary)), decodes_opening=True)
     for state in table.score_state:
         tightest = table.allowed(int(state), int(table.distance[state]))
         assert (tightest == table.allowed(int(state), UNREACHABLE)).all()
     for value in rubric.scale.values:
-        scores = dict.fromkeys(rubric.aspect_keys.values(), str(value))
-        answer = {"rationale": "x", "scores": scores}
-        spell(table, vocabulary, json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode())
+        spell(table, vocabulary, written(layout, "x", str(value)).encode())
 
 
 def spell(table: TokenTable, vocabulary: Vocabulary, text: bytes) -> None:
@@ -175,8 +219,9 @@ def spell(table: TokenTable, vocabulary: Vocabulary, text: bytes) -> None:
 @given(st.data())
 def test_one_token_decides_a_score_and_each_score_has_one(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
-    vocabulary = data.draw(vocabularies(rubric))
-    table = token_table(rubric, vocabulary)
+    layout = data.draw(layouts(rubric))
+    vocabulary = data.draw(vocabularies(layout))
+    table = token_table(layout, vocabulary, data.draw(encoders(vocabulary)))
     own = set(vocabulary.pieces.values()) >= {str(v).encode() for v in rubric.scale.values}
     assert table.has_probabilities == own
     if not own:
@@ -190,10 +235,65 @@ def test_one_token_decides_a_score_and_each_score_has_one(data: st.DataObject) -
             assert not any(vocabulary.pieces[t][:1].isdigit() for t in np.flatnonzero(after))
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_each_state_of_fixed_text_allows_one_token(data: st.DataObject) -> None:
+    rubric = data.draw(rubrics())
+    layout = data.draw(layouts(rubric))
+    vocabulary = data.draw(vocabularies(layout))
+    table = token_table(layout, vocabulary, data.draw(encoders(vocabulary)), decodes_opening=True)
+    allowed = [np.flatnonzero(table.allowed(state, UNREACHABLE)) for state in range(len(table.distance))]
+    picking = {int(state) for state in table.score_state}
+    while (
+        more := {
+            int(table.next_state[state, token])
+            for state in picking
+            for token in allowed[state]
+            if vocabulary.pieces[token].isdigit()
+            and any(vocabulary.pieces[t].isdigit() for t in allowed[table.next_state[state, token]])
+        }
+        - picking
+    ):
+        picking |= more  # a score of several tokens
+    for state in np.flatnonzero(~table.in_rationale & (table.distance > 0)).tolist():
+        assert state in picking or len(allowed[state]) == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_fixed_text_is_spelled_with_the_tokenizers_own_tokens_where_they_keep_to_it(
+    data: st.DataObject,
+) -> None:
+    rubric = data.draw(rubrics())
+    layout = data.draw(layouts(rubric))
+    vocabulary = data.draw(vocabularies(layout))
+    encode = at_random(vocabulary, data.draw(st.integers(0, 99)))
+    table = token_table(layout, vocabulary, encode, decodes_opening=True)
+    own, place = dict[int, int](), 0
+    for token in encode(written(layout, "x", layout.scales[0].texts[0])):
+        own[place] = token
+        place += len(vocabulary.pieces[token])
+    state, place = table.start, 0
+    for part in layout.parts:
+        if not isinstance(part, str):
+            value = b"x" if part.name == "rationale" else layout.scales[0].texts[0].encode()
+            state, place = int(table.next_state[state, ord(value)]), place + len(value)
+            continue
+        end = place + len(part.encode())
+        while place < end:
+            allowed = np.flatnonzero(table.next_state[state] >= 0).tolist()
+            kept = own.get(place, -1)
+            if place + len(vocabulary.pieces.get(kept, b"")) > end:
+                kept = -1
+            token = kept if kept in allowed else ord('"') if table.in_rationale[state] else allowed[0]
+            assert token == kept or kept < 0
+            state, place = int(table.next_state[state, token]), place + len(vocabulary.pieces[token])
+
+
 @pytest.fixture
 def just_eval() -> tuple[Rubric, Vocabulary, TokenTable]:
     rubric, vocabulary = Rubric.load(), vocabulary_of([word.encode() for word in WORDS], ends=2)
-    return rubric, vocabulary, token_table(rubric, vocabulary)
+    return rubric, vocabulary, token_table(rubric.answer_layout, vocabulary, byte_by_byte, decodes_opening=True)
 
 
 def test_tokens_that_are_no_text_are_never_allowed(just_eval: tuple[Rubric, Vocabulary, TokenTable]) -> None:
@@ -278,20 +378,23 @@ def test_a_limit_that_holds_no_answer_is_refused_with_the_smallest_that_does(
 def test_a_vocabulary_that_cannot_spell_an_answer_is_refused() -> None:
     letters = {token: bytes([byte]) for token, byte in enumerate(b"abc")}
     with pytest.raises(ModelError, match="cannot spell"):
-        token_table(Rubric.load(), Vocabulary(letters, frozenset({3}), 4))
+        token_table(Rubric.load().answer_layout, Vocabulary(letters, frozenset({3}), 4))
 
 
 def test_a_table_from_the_cache_equals_the_one_that_was_built(tmp_path: Path) -> None:
-    rubric, vocabulary = Rubric.load(), vocabulary_of([b"The"])
-    built, stored = token_table(rubric, vocabulary, tmp_path), token_table(rubric, vocabulary, tmp_path)
+    layout, vocabulary = Rubric.load().answer_layout, vocabulary_of([b"The"])
+    built, stored = (
+        token_table(layout, vocabulary, cache=tmp_path),
+        token_table(layout, vocabulary, cache=tmp_path),
+    )
     assert_equal(built, stored)
     assert len(list(tmp_path.rglob("*.npz"))) == 1
 
 
 @pytest.mark.parametrize("damage", ["half", "empty", "foreign", "another", "folder"])
 def test_a_damaged_or_foreign_cache_file_is_built_anew(tmp_path: Path, damage: str) -> None:
-    rubric, vocabulary = Rubric.load(), vocabulary_of([b"The"])
-    built = token_table(rubric, vocabulary, tmp_path)
+    layout, vocabulary = Rubric.load().answer_layout, vocabulary_of([b"The"])
+    built = token_table(layout, vocabulary, cache=tmp_path)
     file = next(tmp_path.rglob("*.npz"))
     whole = file.read_bytes()
     if damage == "half":
@@ -301,12 +404,12 @@ def test_a_damaged_or_foreign_cache_file_is_built_anew(tmp_path: Path, damage: s
     elif damage == "foreign":
         file.write_bytes(b"not a table")
     elif damage == "another":
-        token_table(rubric, vocabulary_of([b"Other"]), tmp_path / "other")
+        token_table(layout, vocabulary_of([b"Other"]), cache=tmp_path / "other")
         file.write_bytes(next((tmp_path / "other").rglob("*.npz")).read_bytes())
     else:
         file.unlink()
         file.mkdir()
-    assert_equal(built, token_table(rubric, vocabulary, tmp_path))
+    assert_equal(built, token_table(layout, vocabulary, cache=tmp_path))
 
 
 def assert_equal(one: TokenTable, other: TokenTable) -> None:

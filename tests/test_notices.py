@@ -200,7 +200,7 @@ def test_a_complete_run_that_is_begun_again_with_more_rows_is_complete_no_more(
 def test_systems_that_answered_different_instructions_are_compared_on_those_in_common(
     cli: Cli, rows: Path, judge: Judge, tmp_path: Path
 ) -> None:
-    run = begin(tmp_path / "half", judge, rows, 5, killed=True)
+    run = begin(tmp_path / "half", judge, rows, 3, killed=True)
     found = json.loads(cli("rank", run, "--json", "--resamples", 100).out)
     lines = list(read_lines(run))
     answered = {name: {line["group"] for line in lines if line["system"] == name} for name in "abc"}

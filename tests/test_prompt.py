@@ -325,7 +325,7 @@ def test_the_prompt_command_prints_the_tokens_that_the_engine_gets(
     assert printed[0]["text"] == "Q: Question 0? R: Yes. A: word "
     tokenizer = Model.find(model).tokenizer
     assert tokenizer.decode(printed[0]["tokens"]) == (
-        f"<|start|>user\n{printed[0]['text']}<|end|>\n<|start|>assistant\n"
+        f"<|start|>user\n{printed[0]['text']}<|end|>\n<|start|>assistant\n" + '{"rationale":"'
     )
 
 

@@ -110,7 +110,8 @@ def test_an_answer_is_valid_by_a_validator_that_is_not_ours(random_model: Path) 
     validator = Draft202012Validator(judge.rubric.answer_layout.schema)
     prompts = [Prompt(n, judge.model.prompts.encode("word " * n), seed=n) for n in range(1, 6)]
     for completion in completions(judge, prompts):
-        validator.validate(json.loads(judge.model.vocabulary.decode(completion.tokens)))
+        text = judge.rubric.answer_layout.opening + judge.model.vocabulary.decode(completion.tokens)
+        validator.validate(json.loads(text))
 
 
 def completions(judge: Judge, prompts: list[Prompt]) -> Iterator[Completion]:

@@ -10,6 +10,7 @@ import typer
 
 from localjudge.cli.options import (
     AllowDownload,
+    AnswerSpelling,
     ColumnNames,
     Guard,
     MaxRowBytes,
@@ -47,6 +48,7 @@ class JudgeOptions:
     rubric: RubricName = "just-eval"
     column: ColumnNames = None
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES
+    answer_spelling: AnswerSpelling = "compact"
     max_rationale_tokens: Annotated[int, typer.Option(metavar="N", help="The most tokens of a rationale.")] = (
         256
     )

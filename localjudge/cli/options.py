@@ -60,6 +60,10 @@ MaxRowBytes = Annotated[
     int, typer.Option("--max-row-bytes", min=1, metavar="N", help="The largest row; a larger one fails.")
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N rows.")]
+AnswerSpelling = Annotated[
+    str,
+    typer.Option("--answer-spelling", metavar="compact|spaced|indented", help="The white space of an answer."),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 

@@ -14,6 +14,7 @@ from localjudge.cli.judge_options import JudgeOptions
 from localjudge.cli.options import (
     FAILED_ROWS,
     AllowDownload,
+    AnswerSpelling,
     AsJson,
     ColumnNames,
     Guard,
@@ -120,6 +121,7 @@ def prompt(
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
     model: ModelName = None,
     allow_download: AllowDownload = False,
+    answer_spelling: AnswerSpelling = "compact",
     tokens: Annotated[bool, typer.Option("--tokens", help="With the token ids that the engine gets.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON line a row: id, text, tokens.")] = False,
 ) -> None:
@@ -137,12 +139,10 @@ def prompt(
     settle_environment(allow_download=allow_download)
     encode = None
     if tokens:
-        from localjudge.models.model import Model
-        from localjudge.models.model_manifest import changes_since_verified
+        from localjudge.judge import Judge
 
-        found = Model.find(model, allow_download=allow_download)
-        changes_since_verified(found)
-        encode = found.prompts.encode
+        judge = Judge(model, rubric=judged_by, answer_spelling=answer_spelling, allow_download=allow_download)
+        encode = judge.prompts.encode
     # A terminal shows what it can safely; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     failed = False

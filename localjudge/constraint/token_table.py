@@ -1,19 +1,19 @@
 """The token table: the tokens that may come next, and the number of tokens needed to finish.
 
-Outlines turns the answer's schema into a regular expression, and the expression and the vocabulary into an
-index: states, and for each state the allowed tokens and the state after each. An index alone does not
-guarantee a complete answer, because a model that never closes its rationale reaches the token limit. So the
-table also holds the distance of each state from the end:
+`localjudge.constraint.compiler` turns an answer and a vocabulary into states, and for each state the allowed
+tokens and the state after each. These alone do not guarantee a complete answer, because a model that never
+closes its rationale reaches the token limit. So the table also holds the distance of each state from the end:
 
     next_state[s, t]   the state after token t in state s, -1 if t is not allowed
     distance[s]        tokens that suffice to complete the answer from s, for any scores
     need[s, t]         distance[next_state[s, t]]
 
 With `left` tokens left, token t is allowed in state s exactly when `need[s, t] <= left - 1`. If
-`distance[start] <= limit`, some token is always allowed and the answer is complete within the limit: where
-the choice is free, `distance[s]` is one more than the smallest need, so the token with that need is allowed;
-where a score is picked, it is one more than the largest need, so every score is allowed. In both cases the
-next state satisfies `distance <= left`, and at `left = 0` only a complete answer has distance 0.
+`distance[start] <= limit`, some token is always allowed and the answer is complete within the limit: inside a
+text, `distance[s]` is one more than the smallest need, so the token with that need is allowed; where a score is
+picked, it is one more than the largest need, so every score is allowed; in fixed text, it is one more than the
+need of the only token. In each case the next state satisfies `distance <= left`, and at `left = 0` only a
+complete answer has distance 0.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class TokenTable:
     Attributes:
         next_state: int16 (S, V), the state after a token; -1 if the grammar forbids the token.
         distance: int16 (S,), tokens that suffice to complete the answer; `UNREACHABLE` if no number does.
-        in_rationale: bool (S,), True where the rationale can still grow.
+        in_rationale: bool (S,), True inside the rationale.
         sentence_end: bool (S,), True where a sentence of the rationale has just ended.
         score_state: int16 (A,), the state in which each aspect's score is picked.
         score_token: int32 (A, K), the token of each value of the scale, lowest first; all -1 if some
             value has no token of its own, because one position then does not hold the distribution.
-        start: the state of an empty answer.
+        start: the state before the first token of an answer.
         thinking: the state of a model that thinks before it answers; None if it answers at once.
     """
 
@@ -186,10 +186,11 @@ class TokenTable:
             ValueError: the tokens are no answer.
         """
         path = self.states(tokens)
-        outside = np.flatnonzero(~self.in_rationale[path[1:]])
-        if not outside.size:
+        inside = self.in_rationale[path]
+        ends = np.flatnonzero(inside[:-1] & ~inside[1:])
+        if not ends.size:
             raise ValueError("its rationale does not end")
-        closing = int(outside[0])
+        closing = int(ends[0])
         state, left = path[closing], limit - closing
         after = self.next_state[state]
         goes_on = (after >= 0) & self.in_rationale[after]

@@ -52,7 +52,7 @@ def outlines() -> Check:
     from localjudge.rubrics.rubric import Rubric
 
     alphabet = Vocabulary({byte: bytes([byte]) for byte in range(256)}, frozenset({256}), 257)
-    table = token_table(Rubric.load(), alphabet)
+    table = token_table(Rubric.load().answer_layout, alphabet)
     return ok(
         "outlines", f"outlines-core {metadata.version('outlines-core')} builds {len(table.distance)} states"
     )

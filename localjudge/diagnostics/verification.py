@@ -276,7 +276,7 @@ class _Look:
         return (ok if found.complete else note)("tensors", found.words)
 
     def table(self) -> Check:
-        table = token_table(Rubric.load(), self.model.vocabulary)
+        table = token_table(Rubric.load().answer_layout, self.model.vocabulary, self.model.prompts.spell)
         apart = "" if table.has_probabilities else "; no probabilities: a score takes several tokens"
         return ok(
             "table",

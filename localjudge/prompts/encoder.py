@@ -15,14 +15,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from copy import copy
+from typing import Any, Self
 
-from localjudge.constraint.vocabulary import is_byte
 from localjudge.errors import ModelError
 from localjudge.prompts.chat_template import render_template
+from localjudge.prompts.text_only import text_only_twin
 from localjudge.records import RowError
 
 _STAND_IN = "stand-in-for-the-content"
@@ -36,17 +36,9 @@ _TRICKY = (
 )
 # Markers that chat templates write around turns, if the vocabulary has them as one token.
 _MARKER = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]")
-# Splits text that spells the name of a byte, such as `<0x0A>`, after its first character.
-_INSIDE_BYTE_NAMES = {
-    "type": "Split",
-    "pattern": {"Regex": "<(?=0x[0-9A-Fa-f]{2}>)"},
-    "behavior": "MergedWithPrevious",
-    "invert": False,
-}
-# The settings with which a normalizer or a pre-tokenizer adds no space before a text.
-_NO_PREFIX = {"prepend_scheme": "never", "prepend": "", "add_prefix_space": False}
 # White space, and the character that SentencePiece writes for a space.
 _SPACES = " \t\n\r▁"
+_MISREAD = "the tokenizer reads a part of the text as a token of its own"
 # In OpenAI's harmony format the model opens a channel itself; the answer belongs in the final channel.
 HARMONY, FINAL_CHANNEL = "<|start|>assistant", "<|channel|>final<|message|>"
 
@@ -68,7 +60,7 @@ class PromptEncoder:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ModelError("the tokenizer has no form that the tokenizers library can read")
-        layout: dict[str, Any] = json.loads(backend.to_str())
+        layout: str = backend.to_str()
         self.has_template = bool(tokenizer.chat_template)
         around = _around(tokenizer, thinking) if self.has_template else _STAND_IN
         template = tokenizer.get_chat_template() if self.has_template else ""
@@ -82,7 +74,7 @@ class PromptEncoder:
         added = markers(backend)
         own = added | _undeclared(backend, controls, around + template)
         # A tokenizer without bytes writes this token for an unknown character, so it is text.
-        self._never = own - {_unknown(layout, backend)}
+        self._never = own - {_unknown(json.loads(layout), backend)}
         marks = [rank for rank, token in enumerate(whole.ids) if token in own]
         # Ids before the content end with a marker, ids after it begin with one; the plain text in
         # between is encoded in one piece with the content, because tokenizers merge across that border.
@@ -92,11 +84,22 @@ class PromptEncoder:
         self.tail: list[int] = whole.ids[last:]
         self.before = around[whole.offsets[first - 1][1] if first else 0 : begin]
         self.after = around[end : whole.offsets[last][0] if last < len(whole.ids) else len(around)]
-        follows = "nothing" if not first else "added" if whole.ids[first - 1] in added else "piece"
-        self._twin = type(backend).from_str(text_only_twin(layout, own, follows=follows))
+        # What follows the last marker of the tail is plain text, which an answer's opening merges with.
+        plain = marks[-1] + 1 if self.tail else len(whole.ids)
+        self._tail_markers = whole.ids[last:plain]
+        self._tail_text = around[whole.offsets[plain - 1][1] :] if self.tail else ""
+        before, after = (
+            "nothing" if not rank else "added" if whole.ids[rank - 1] in added else "piece"
+            for rank in (first, plain if self.tail else first)
+        )
+        twins = {
+            follows: type(backend).from_str(text_only_twin(json.loads(layout), own, follows=follows))
+            for follows in {before, after}
+        }
+        self._twin, self._tail_twin = twins[before], twins[after]
         try:
-            safe = self.encode(_STAND_IN) == whole.ids
-        except ValueError:
+            safe = self.encode(_STAND_IN) == whole.ids and self.spell(self._tail_text) == whole.ids[plain:]
+        except (ValueError, ModelError):
             safe = False
         if not safe:
             raise ModelError("the model's chat template cannot be split safely around the content")
@@ -123,11 +126,37 @@ class PromptEncoder:
                 return [RowError(str(error))]
             return [each for text in texts for each in self.encode_all([text])]  # one of them has no ids
         return [
-            [*self.head, *each.ids, *self.tail]
-            if self._never.isdisjoint(each.ids)
-            else RowError("the tokenizer reads a part of the text as a token of its own")
+            [*self.head, *each.ids, *self.tail] if self._never.isdisjoint(each.ids) else RowError(_MISREAD)
             for each in encoded
         ]
+
+    def spell(self, text: str) -> list[int]:
+        """Return the token ids of text after the chat template's last marker, such as an answer.
+
+        Raises:
+            ModelError: the tokenizer cannot read the text, or would read a part of it as a control token.
+        """
+        try:
+            with _panics_as_errors():
+                ids: list[int] = self._tail_twin.encode(text, add_special_tokens=False).ids
+        except ValueError as error:
+            raise ModelError(f"an answer cannot be encoded: {error}") from None
+        if not self._never.isdisjoint(ids):
+            raise ModelError(f"an answer cannot be encoded: {_MISREAD}")
+        return ids
+
+    def with_opening(self, opening: str) -> Self:
+        """Return an encoder whose prompts end with the opening of an answer.
+
+        Raises:
+            ModelError: the tokenizer cannot read the opening.
+        """
+        encoder = copy(self)
+        if self.tail:
+            encoder.tail = [*self._tail_markers, *self.spell(self._tail_text + opening)]
+        else:
+            encoder.after += opening
+        return encoder
 
     @property
     def digest(self) -> str:
@@ -229,69 +258,3 @@ def _unknown(layout: dict[str, Any], backend: Any) -> int | None:
     named = layout["model"].get("unk_token")
     unknown: int | None = layout["model"].get("unk_id") if named is None else backend.token_to_id(named)
     return unknown
-
-
-def text_only_twin(layout: dict[str, Any], own: set[int], *, follows: str) -> str:
-    """Return a tokenizer for text alone: its control tokens have names that no text can spell.
-
-    Args:
-        layout: the JSON of a `tokenizers.Tokenizer`; it is changed in place.
-        own: the ids of its control tokens.
-        follows: what precedes the text, which decides whether the tokenizer adds a space before it: nothing
-            (`nothing`), an added token (`added`) or a token of the vocabulary (`piece`).
-    """
-    # Post-processing would add markers around the text.
-    layout.update(truncation=None, padding=None, post_processor=None)
-    secret = secrets.token_hex(16)
-    pieces = _pieces(layout["model"])
-    names = {piece: f"{secret}:{token}" for token, piece in pieces.items() if token in own}
-    for each in layout["added_tokens"]:
-        if each["id"] in own:
-            names[each["content"]] = f"{secret}:{each['id']}"
-            each.update(
-                content=names[each["content"]], lstrip=False, rstrip=False, single_word=False, normalized=False
-            )
-    _rename(layout["model"], names)
-    for part in (*_parts(layout.get("normalizer")), *_parts(layout.get("pre_tokenizer"))):
-        if part.get("prepend_scheme") == "first" and follows != "nothing":
-            part["prepend_scheme"] = "never"
-        if follows == "piece":
-            part.update({name: value for name, value in _NO_PREFIX.items() if name in part})
-    # Byte tokens keep their names, because the tokenizer finds them by name. Text that spells one is split.
-    if any(map(is_byte, pieces.values())):
-        parts = [*_parts(layout.get("pre_tokenizer")), _INSIDE_BYTE_NAMES]
-        layout["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": parts}
-    return json.dumps(layout)
-
-
-def _pieces(model: dict[str, Any]) -> dict[int, str]:
-    """Return the pieces of a tokenizer's model by id."""
-    vocabulary = model["vocab"]
-    if isinstance(vocabulary, dict):
-        return {token: piece for piece, token in vocabulary.items()}
-    return {token: piece for token, (piece, _) in enumerate(vocabulary)}
-
-
-def _rename(model: dict[str, Any], names: dict[str, str]) -> None:
-    """Rename pieces of a tokenizer's model, and remove the merges that create or use them."""
-    vocabulary = model["vocab"]
-    if isinstance(vocabulary, dict):
-        model["vocab"] = {names.get(piece, piece): token for piece, token in vocabulary.items()}
-    else:
-        model["vocab"] = [[names.get(piece, piece), score] for piece, score in vocabulary]
-    if model.get("unk_token") in names:
-        model["unk_token"] = names[model["unk_token"]]
-    if "merges" in model:
-        pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
-        model["merges"] = [pair for pair in pairs if names.keys().isdisjoint((*pair, "".join(pair)))]
-
-
-def _parts(component: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """Return the parts of a normalizer or a pre-tokenizer; a sequence gives each of its parts."""
-    if component is None:
-        return
-    if component["type"] == "Sequence":
-        for inner in component.get("pretokenizers") or component["normalizers"]:
-            yield from _parts(inner)
-    else:
-        yield component

@@ -1,13 +1,21 @@
 """A judge's answer: fields in a fixed order, each with its values, and literal text between them.
 
-The schema of an answer, its text for the token table, and its reader follow from one layout of fields.
+The schema of an answer, its text for the prompt and the token table, and its reader follow from one layout of
+fields.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+AnswerSpelling = Literal["compact", "spaced", "indented"]
+"""The white space of an answer: none; single spaces after colons and commas; or, inside a Markdown fence, a
+line for each key, indented by two spaces a level."""
+
+_FENCE = "```json\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +84,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class AnswerLayout:
-    """The fields of an answer in the JSON object that holds them."""
+    """The fields of an answer in the JSON object that holds them, and how the object is spelled."""
 
     keys: ObjectLayout
+    spelling: AnswerSpelling = "compact"
 
     @property
     def fields(self) -> list[AnswerField]:
@@ -90,9 +99,9 @@ class AnswerLayout:
 
     @property
     def parts(self) -> list[str | AnswerField]:
-        """The answer as the judge writes it, without white space: literal text and fields in turn."""
-        parts: list[str | AnswerField] = [""]
-        for part in _written(self.keys):
+        """The answer as the judge writes it: literal text and fields in turn, literal text first and last."""
+        parts: list[str | AnswerField] = [_FENCE if self.spelling == "indented" else ""]
+        for part in _written(self.keys, self.spelling, 1):
             if isinstance(part, str) and isinstance(parts[-1], str):
                 parts[-1] += part
             else:
@@ -100,9 +109,23 @@ class AnswerLayout:
         return parts
 
     @property
+    def opening(self) -> str:
+        """The text before the first field, which is the same in every answer."""
+        return str(self.parts[0])
+
+    @property
     def schema(self) -> dict[str, Any]:
         """JSON Schema of an answer."""
         return _schema(self.keys)
+
+    def parse(self, text: str) -> Answer:
+        """Return the values in the text of an answer, of this or another spelling.
+
+        Raises:
+            ValueError: it is no answer of this layout, with the reason.
+            RecursionError: it is nested too deeply to be read.
+        """
+        return self.read(json.loads(text.removeprefix(_FENCE)))
 
     def read(self, document: Any) -> Answer:
         """Return the values in a parsed answer.
@@ -119,11 +142,16 @@ class AnswerLayout:
         return answer
 
 
-def _written(keys: ObjectLayout) -> Iterator[str | AnswerField]:
+def _written(keys: ObjectLayout, spelling: AnswerSpelling, level: int) -> Iterator[str | AnswerField]:
+    colon, comma, begin, end = {
+        "compact": (":", ",", "", ""),
+        "spaced": (": ", ", ", "", ""),
+        "indented": (": ", ",\n" + "  " * level, "\n" + "  " * level, "\n" + "  " * (level - 1)),
+    }[spelling]
     for number, (key, each) in enumerate(keys.items()):
-        yield f'{"," if number else "{"}"{key}":'
-        yield from _written(each) if isinstance(each, Mapping) else ('"', each, '"')
-    yield "}"
+        yield f'{comma if number else "{" + begin}"{key}"{colon}'
+        yield from _written(each, spelling, level + 1) if isinstance(each, Mapping) else ('"', each, '"')
+    yield end + "}"
 
 
 def _schema(keys: ObjectLayout) -> dict[str, Any]:

@@ -50,7 +50,7 @@ _PLACEHOLDER = re.compile(r"\{\$([^{}]*)\}")
 _ASPECT = re.compile(r"[a-z][a-z0-9_]*")
 # Characters that a JSON string can hold without an escape.
 _KEY = re.compile(r'[^"\\\x00-\x1f\x7f-\x9f]+')
-# Each byte of fixed text is a state of the answer's grammar; the time to build a table grows with the cube.
+# Fixed text is decoded again in every answer.
 _LONGEST_NAME, _MOST_FIXED_BYTES = 64, 1000
 
 
@@ -245,7 +245,7 @@ class Rubric(_RubricPart):
             ValueError: the text is not an answer to this rubric.
         """
         try:
-            return self.answer_layout.read(json.loads(text))
+            return self.answer_layout.parse(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"not an answer to the rubric {self.name}: {error}") from None
 

@@ -57,6 +57,7 @@ class RunSettings(_ManifestPart):
     dtype: str | None = None
     chat_template: str | None = None
     vocabulary: str | None = None
+    answer_spelling: str | None = None
     max_rationale_tokens: int | None = None
     thinking_budget: int | None = None
     temperature: float | None = None

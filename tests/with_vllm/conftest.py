@@ -76,7 +76,7 @@ def rubric() -> Rubric:
 @pytest.fixture(scope="session")
 def decoding(model: Model, rubric: Rubric) -> Decoding:
     """Greedy, with little room."""
-    table = token_table(rubric, model.vocabulary)
+    table = token_table(rubric.answer_layout, model.vocabulary, model.prompts.spell)
     return Decoding(table, table.limit(NEAR), closing_margin=2)
 
 

@@ -23,7 +23,8 @@ OPTIONS = {"dtype": "float32", "enforce_eager": "true", "block_size": "32", "max
 
 def main() -> None:
     model, rubric = Model.find(sys.argv[1]), Rubric.load()
-    table = token_table(rubric, model.vocabulary)
+    opening = rubric.answer_layout.opening
+    table = token_table(rubric.answer_layout, model.vocabulary, model.prompts.spell)
     decoding = Decoding(table, table.limit(24), closing_margin=4, temperature=1.0)
     options = VllmOptions.parse(OPTIONS | {"max_num_seqs": "16"})
     engine = VllmEngine(model, decoding, options, log=Path(sys.argv[2]))
@@ -37,7 +38,9 @@ def main() -> None:
                 kill(victim)
             for completion in finished:
                 answers.append(completion.tag)
-                whole += bool(rubric.parse(model.vocabulary.decode(completion.tokens)).texts["rationale"])
+                whole += bool(
+                    rubric.parse(opening + model.vocabulary.decode(completion.tokens)).texts["rationale"]
+                )
         report[victim] = {
             "asked": asked,
             "whole": whole,

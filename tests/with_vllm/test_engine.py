@@ -60,7 +60,7 @@ def complete(engine: Any, asked: Iterable[Prompt]) -> dict[int, Completion]:
 def assert_whole(model: Model, rubric: Rubric, completion: Completion, limit: int) -> None:
     assert completion.error is None
     assert len(completion.tokens) <= limit
-    answer = rubric.parse(model.vocabulary.decode(completion.tokens))
+    answer = rubric.parse(rubric.answer_layout.opening + model.vocabulary.decode(completion.tokens))
     assert answer.texts["rationale"]
     assert completion.probabilities is not None
     np.testing.assert_allclose(completion.probabilities.sum(axis=1), 1)
@@ -237,7 +237,7 @@ def test_both_engines_give_the_same_greedy_answers(
 ) -> None:
     if which == "bundled":
         model = Model.find()
-        table = token_table(Rubric.load(), model.vocabulary)
+        table = token_table(Rubric.load().answer_layout, model.vocabulary, model.prompts.spell)
         decoding = Decoding(table, table.limit(24), closing_margin=6)
         engine = open_engine(model, decoding, max_num_seqs=16)
         asked = [Prompt(n, model.prompts.encode(f"Question {n}? " + "word " * n), n) for n in range(12)]

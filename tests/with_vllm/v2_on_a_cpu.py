@@ -91,7 +91,8 @@ def main() -> None:
             return params
 
     model, rubric = Model.find(sys.argv[1]), Rubric.load()
-    table = token_table(rubric, model.vocabulary)
+    opening = rubric.answer_layout.opening
+    table = token_table(rubric.answer_layout, model.vocabulary, model.prompts.spell)
     decoding = Decoding(table, table.limit(9), closing_margin=3)
     arguments = {
         "dtype": "float32",
@@ -118,7 +119,7 @@ def main() -> None:
                 "preemptions": engine.statistics()["preemptions"],
                 "asked": len(asked),
                 "whole": sum(
-                    bool(rubric.parse(model.vocabulary.decode(completion.tokens)).texts["rationale"])
+                    bool(rubric.parse(opening + model.vocabulary.decode(completion.tokens)).texts["rationale"])
                     and len(completion.tokens) <= decoding.limit - 3 * (completion.tag % 2)
                     for completion in ours.values()
                 ),

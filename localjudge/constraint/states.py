@@ -1,0 +1,48 @@
+"""The states of a token table while it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.constraint.token_table import UNREACHABLE
+from localjudge.errors import ModelError
+
+
+class States:
+    """States so far. V is the width of the logits.
+
+    Attributes:
+        rows: for each state int16 (V,), the state after each token; -1 if the token is not allowed.
+        distance: for each state, the tokens that suffice to complete the answer.
+        in_text: for each state, whether it is inside a text.
+        sentence_end: for each state, whether a sentence of a text has just ended.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self.rows: list[NDArray[np.int16]] = []
+        self.distance: list[int] = []
+        self.in_text: list[bool] = []
+        self.sentence_end: list[bool] = []
+
+    def add(self, after: Mapping[int, int], distance: int) -> int:
+        """Add a state outside texts with the state after each allowed token. Return its number."""
+        # Two more states: thinking, and rows without an answer.
+        if len(self.rows) >= UNREACHABLE - 2:
+            raise ModelError("the answer's grammar has more states than a table holds")
+        row = np.full(self._width, -1, np.int16)
+        row[list(after)] = list(after.values())
+        self.rows.append(row)
+        self.distance.append(min(distance, UNREACHABLE))
+        self.in_text.append(False)
+        self.sentence_end.append(False)
+        return len(self.rows) - 1
+
+    def add_text_state(self, *, sentence_end: bool = False) -> int:
+        """Add a state of a text without allowed tokens, whose distance is not known yet. Return its number."""
+        state = self.add({}, UNREACHABLE)
+        self.in_text[state], self.sentence_end[state] = True, sentence_end
+        return state
