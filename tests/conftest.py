@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -55,6 +56,17 @@ def shared() -> Path:
     if not (folder / "tokenizers").is_dir():
         pytest.skip("the shared tokenizers and data are not here")
     return folder
+
+
+@pytest.fixture(scope="session")
+def real_model() -> Path:
+    """The directory of a real model, SmolLM2-135M-Instruct, where the environment names one."""
+    if "LOCALJUDGE_REAL_MODEL" not in os.environ:
+        pytest.skip(
+            "no real model: make one with `python models/smollm2.py --out smollm2`, "
+            "then set LOCALJUDGE_REAL_MODEL=smollm2"
+        )
+    return Path(os.environ["LOCALJUDGE_REAL_MODEL"]).resolve()
 
 
 @pytest.fixture(scope="session")
