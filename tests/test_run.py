@@ -179,7 +179,13 @@ def test_a_run_that_is_stopped_before_its_first_line_says_how_to_go_on_and_leave
     os.mkfifo(rows)  # it waits for the first row of the pipe, so it is still planning
     flags = ["--out", out, "--rubric", short_rubric, "--engine", "dry-run"]
     command = [sys.executable, "-m", "localjudge", "score", *map(str, (rows, *flags))]
-    run = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    run = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        # Processes that a shell starts in the background ignore SIGINT, and so do theirs.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     with run as process, rows.open("r+b", buffering=0):
         while not out.exists():
             assert process.poll() is None

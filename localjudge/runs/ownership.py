@@ -70,8 +70,8 @@ class Ownership(AbstractContextManager["Ownership"]):
                 new = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
                 stack.callback(_remove_empty, new)
                 self.folder.mkdir(parents=True, exist_ok=True)
+                stack.callback(self._lease.release)  # a signal may come right after it was acquired
                 self._acquire()
-                stack.callback(self._lease.release)
                 stack.callback(shutil.rmtree, self.own, ignore_errors=True)
                 self._take_over()
             except OSError as error:

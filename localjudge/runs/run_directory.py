@@ -80,9 +80,11 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        self._open.enter_context(self._ownership)
-        self._fresh = not (self.folder / MANIFEST).exists()
-        self._open.callback(self._remove_if_in_vain)
+        with ExitStack() as stack:
+            stack.enter_context(self._ownership)
+            self._fresh = not (self.folder / MANIFEST).exists()
+            stack.callback(self._remove_if_in_vain)
+            self._open = stack.pop_all()
         return self
 
     def __exit__(
