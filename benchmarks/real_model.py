@@ -77,7 +77,7 @@ class LocaljudgeRows:
             rows = judged_rows(judge, self._setting["inputs"], self._setting["count"])
             engine: Any = judge.engine
             _ = list(judge.score(rows[:1]))
-            engine._llm.reset_prefix_cache()
+            engine.llm.reset_prefix_cache()
             begin = time.perf_counter()
             outcomes = {outcome.source: outcome for outcome in judge.score(rows)}
             seconds = time.perf_counter() - begin

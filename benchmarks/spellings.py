@@ -101,7 +101,7 @@ class SpelledRows:
         return [answers[tag] for tag in range(len(prompts))]
 
     def close(self) -> None:
-        self._judge.engine._llm.llm_engine.engine_core.shutdown()  # type: ignore[attr-defined]
+        self._judge.engine.llm.llm_engine.engine_core.shutdown()  # type: ignore[attr-defined]
 
 
 class FreeAnswers:
