@@ -23,6 +23,7 @@ import os
 import re
 import tempfile
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -36,6 +37,8 @@ BACKENDS = ("xgrammar", "guidance", "outlines")
 FREE = "free text"
 MEASURED = ("localjudge", "xgrammar")
 """Contenders whose scores are compared with those of the free text; all backends have the same schema."""
+
+STAND_IN = {"instruction": "-", "reference": "-", "candidate": "-"}
 
 Scores = dict[str, float]
 
@@ -75,9 +78,7 @@ class LocaljudgeRows:
     def run(self, limit: int) -> AnswersRun:
         with limited_judge(self._setting, limit) as judge:
             rows = judged_rows(judge, self._setting["inputs"], self._setting["count"])
-            engine: Any = judge.engine
-            _ = list(judge.score(rows[:1]))
-            engine.llm.reset_prefix_cache()
+            _ = list(judge.score([STAND_IN]))  # opens the engine
             begin = time.perf_counter()
             outcomes = {outcome.source: outcome for outcome in judge.score(rows)}
             seconds = time.perf_counter() - begin
@@ -272,12 +273,18 @@ def main() -> None:
     longest = max(len(judge.task_builder.task(row).tokens) for row in rows)
     setting |= {"max_model_len": longest + max(options.limits) + 1, "dtype": options.dtype}
     print(f"{len(rows)} rows, prompts of up to {longest} tokens")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
         log = options.log or Path(folder) / "vllm.log"
+
+        def started(make: Any, *arguments: Any) -> SeparateProcess:
+            process = SeparateProcess(log, make, setting, *arguments)
+            processes.callback(process.close)
+            return process
+
+        contenders = {"localjudge": started(LocaljudgeRows)}
+        contenders |= {name: started(VllmScript, name) for name in BACKENDS}
+        contenders[FREE] = started(VllmScript, None)
         again = (options.retries, options.retry_temperature)
-        contenders = {"localjudge": SeparateProcess(log, LocaljudgeRows, setting)}
-        contenders |= {name: SeparateProcess(log, VllmScript, setting, name) for name in BACKENDS}
-        contenders[FREE] = SeparateProcess(log, VllmScript, setting, None)
         found = {}
         for limit in options.limits:
             runs: dict[str, AnswersRun] = {}
@@ -285,10 +292,8 @@ def main() -> None:
                 runs[name] = contender.call("run", limit, *(() if name == "localjudge" else again))
             free = contenders[FREE].call("answers", limit)
             compared = {name: quality(free, contenders[name].call("answers", limit)) for name in MEASURED}
-            found[str(limit)] = {"contenders": summary(runs, len(rows)), "quality": compared}
+            found[str(limit)] = {"contenders": summary(runs), "quality": compared}
             show(limit, found[str(limit)], len(rows))
-        for contender in contenders.values():
-            contender.close()
     results_table.write(
         "real_model",
         {
@@ -305,7 +310,7 @@ def main() -> None:
     )
 
 
-def summary(runs: dict[str, AnswersRun], rows: int) -> dict[str, Any]:
+def summary(runs: dict[str, AnswersRun]) -> dict[str, Any]:
     return {
         name: {
             "parsed_first": run.first,
