@@ -7,7 +7,8 @@ the tokens of fixed text that an answer decodes, the expected scores, and the su
 text: the negative log-probability of its tokens without a token table, the opening included, in nats an answer.
 
 The model also answers freely, greedily and without a table: after the prompt alone, and after the opening of
-each spelling. Where such an answer parses, its scores are compared with the expected scores of each spelling.
+each spelling. Where such an answer parses (the whole text, or the content of its fence), its scores are
+compared with the expected scores of each spelling.
 """
 
 from __future__ import annotations
