@@ -32,8 +32,7 @@ def row(instruction: str, candidate: str = "Yes.", **fields: Any) -> Row:
 @given(st.lists(st.sampled_from("abcd")))
 def test_rows_that_share_an_instruction_come_together_each_once(judge: Judge, instructions: list[str]) -> None:
     with RunPlan(judge, [row(instruction) for instruction in instructions]) as plan:
-        tasks = [task for task in plan if isinstance(task, Task)]
-    order = [((task.row.number or 0) - 1, task.row.instruction) for task in tasks]
+        order = [((each.number or 0) - 1, each.instruction) for each in plan if isinstance(each, Row)]
     assert sorted(place for place, _ in order) == list(range(len(instructions)))
     assert [instructions[place] for place, _ in order] == [instruction for _, instruction in order]
     groups = [instruction for instruction, _ in groupby(order, key=lambda item: item[1])]
@@ -46,8 +45,9 @@ def test_rows_come_back_as_they_went_in_whatever_they_hold(judge: Judge) -> None
         Failure(id="b", key="k", source="s:2", error="s:2: broken"),
     ]
     with RunPlan(judge, rows) as plan:
-        assert list(plan) == list(judge.task_builder.tasks(numbered(rows)))
-        assert list(plan.in_order()) == list(numbered(rows))
+        assert list(plan) == list(plan.in_order()) == list(numbered(rows))
+        tasks = plan.encode()
+        assert [tasks.task(place) for place in plan.order] == list(judge.task_builder.tasks(numbered(rows)))
 
 
 def test_rows_that_repeat_an_id_of_their_system_are_counted(judge: Judge) -> None:
@@ -83,11 +83,14 @@ def test_long_references_are_not_encoded_all_at_once(judge: Judge, monkeypatch: 
 def test_the_longest_prompt_and_those_that_do_not_fit_are_known(tmp_path: Path, short_rubric: Path) -> None:
     judge = Judge(random_model(tmp_path, context=120), rubric=short_rubric, max_rationale_tokens=3)
     short, long = row("a"), row("a", "word " * 200)
-    with RunPlan(judge, [short, long]) as plan:
-        assert plan.too_long == 1
-        assert plan.longest + judge.decoding.max_tokens <= 120
+    with RunPlan(judge, [short, long, long]) as plan:
+        tasks = plan.encode()
+        tasks.finish()
+        assert (tasks.encoded, tasks.too_long, tasks.first_too_long) == (3, 2, "a:1")
+        assert tasks.longest + judge.decoding.max_tokens <= 120
+        assert (plan.longest() or 0) + judge.decoding.max_tokens <= 120
     with RunPlan(judge, [short]) as plan:
-        assert plan.longest == len(judge.task_builder.task(short).tokens)
+        assert plan.longest() == len(judge.task_builder.task(short).tokens)
 
 
 def test_a_candidate_that_does_not_fit_is_shortened_if_that_is_asked_for(

@@ -26,7 +26,7 @@ from localjudge.judge import Judge
 from localjudge.outcome_columns import from_bytes, to_bytes
 from localjudge.prompts.prompt import StopSubmitting
 from localjudge.prompts.tasks import Task
-from localjudge.records import Failure, Outcome, Row
+from localjudge.records import Failure, Outcome, Row, settings_digest
 from localjudge.rows.columns import Columns
 from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import EXAMPLES, STDIN
@@ -63,6 +63,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         complete: whether every row has its line, in the input's order.
         done: how many rows of the input are judged, or failed; never more than it has.
         set_aside: how many lines this start found that belong to no row of the input.
+        tasks: the tasks of the rows that this start judges, after `begin`.
 
     Raises:
         RunLockedError: another process is writing it.
@@ -133,8 +134,19 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             RunMismatchError: the folder holds another run, or something else.
         """
         self._judge, self._plan = judge, plan
-        described = judge.describe(judge.settings) | {"shard": _shard(plan.shard)}
+        shard = {"shard": _shard(plan.shard)}
+        before = self._compare(judge.describe(judge.known_settings) | shard)
+        if before is not None:
+            # The engine's settings are those of the earlier starts, or the comparison below refuses this start.
+            engine = {"engine": before.settings.engine, "dtype": before.settings.dtype}
+            self._find_lines(settings_digest(judge.known_settings | engine), retry_failed)
+        # A dry run measures all prompts.
+        skips = before is not None and judge.config.engine != "dry-run"
+        self.tasks = plan.encode(self._stays if skips else lambda place: False)
+        described = judge.describe(judge.settings) | shard  # loads the engine, while the prompts are encoded
         before = self._compare(described)
+        if before is None:
+            self._find_lines(settings_digest(judge.settings), retry_failed)
         remembered = judge.model.digests.remembered
         now = StartRecord.now(
             [_absolute(name) for name in inputs],
@@ -215,19 +227,19 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """The work that no line accounts for. Notes which rows wait for it."""
         done = self._journal.index()
         last = None
-        for task in self._plan:
+        for place in self._plan.order:
             if stop():
                 self._stopped = True
                 raise StopSubmitting
-            row = task if isinstance(task, Failure) else task.row
-            key = self._key(row)
+            key = self._key(place)
             # Equal rows come one after the other: the others wait with the first, or find it done at the end.
             if key in waiting:
-                waiting[key].append(row)
+                waiting[key].append(self._plan.row(place))
             elif key == last:
                 self.done += 1
             elif key not in done:
-                waiting[key].append(row)
+                task = self.tasks.task(place)
+                waiting[key].append(task if isinstance(task, Failure) else task.row)
                 last = key
                 yield task
 
@@ -247,11 +259,11 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         summary = Summary(aspects)
 
         def in_order() -> Iterator[bytes]:
-            for row in self._plan.in_order():
-                place = index.get(self._key(row))
-                if place is None:
+            for place, row in enumerate(self._plan.in_order()):
+                line = index.get(self._key(place))
+                if line is None:
                     raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is gone")
-                piece = self._journal.line_at(place)
+                piece = self._journal.line_at(line)
                 outcome = from_bytes(piece, aspects)
                 own = outcome.given_to(row)
                 summary.add(own)
@@ -260,6 +272,39 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self._write_lines(JUDGEMENTS, in_order())
         return summary
 
+    def _find_lines(self, settings: bytes, retry_failed: bool) -> None:
+        """Read which rows of this input have lines, and which of these lines stay.
+
+        Args:
+            settings: the digest of the judge's settings, 32 bytes.
+            retry_failed: rows that failed need a new line.
+        """
+        self._settings = settings
+        aspects = self._judge.rubric.aspects
+        journal, aside = self.folder / JUDGEMENTS, self.folder / SET_ASIDE
+        self._rows = KeyIndex(b"")
+        if journal.exists() or aside.exists():
+            places = range(self._plan.rows)
+            self._rows = KeyIndex(b"".join(key_digest(self._key(place)) for place in places))
+        there, staying = bytearray(), bytearray()
+        for _, outcome in read_journal(journal, aspects):
+            if outcome.key not in self._rows:
+                self.set_aside += 1
+                continue
+            there += key_digest(outcome.key)
+            if not (retry_failed and isinstance(outcome, Failure)):
+                staying += key_digest(outcome.key)
+        self._present = KeyIndex(there)
+        for _, outcome in read_journal(aside, aspects):
+            back = outcome.key in self._rows and outcome.key not in self._present
+            if back and not (retry_failed and isinstance(outcome, Failure)):
+                staying += key_digest(outcome.key)
+        self._staying = KeyIndex(staying)
+
+    def _stays(self, place: int) -> bool:
+        """Return whether the row at this place has a line that stays."""
+        return self._key(place) in self._staying
+
     def _begin_journal(self, retry_failed: bool) -> None:
         """Open the journal with the lines of this input's rows, and count them; set the others aside.
 
@@ -267,21 +312,13 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """
         aspects = self._judge.rubric.aspects
         journal, aside = self.folder / JUDGEMENTS, self.folder / SET_ASIDE
+        rows, present = self._rows, self._present
         self._so_far = Summary(aspects)
-        rows, there = KeyIndex(b""), bytearray()
-        if journal.exists() or aside.exists():
-            rows = KeyIndex(b"".join(key_digest(self._key(row)) for row in self._plan.in_order()))
-        for _, outcome in read_journal(journal, aspects):
-            if outcome.key in rows:
-                there += key_digest(outcome.key)
-            else:
-                self.set_aside += 1
 
         def left(file: Path) -> Iterator[bytes]:
             return (piece for piece, outcome in read_journal(file, aspects) if outcome.key not in rows)
 
         def kept() -> Iterator[tuple[str, bytes]]:
-            present = KeyIndex(there)
             back = (each for each in read_journal(aside, aspects) if each[1].key not in present)
             for piece, outcome in chain(read_journal(journal, aspects), back):
                 again = retry_failed and isinstance(outcome, Failure)
@@ -305,8 +342,9 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         with self.writing(name) as scratch, scratch.open("xb") as stream:
             stream.writelines(pieces)
 
-    def _key(self, row: Row | Failure) -> str:
-        return row.key if isinstance(row, Failure) else self._judge.key(row)
+    def _key(self, place: int) -> str:
+        """Return the key of the row at this place of the plan."""
+        return self._plan.key(place, self._settings)
 
     def _compare(self, described: Mapping[str, Any]) -> RunManifest | None:
         """What `run.json` says, None where there is none yet."""
