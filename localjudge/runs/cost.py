@@ -56,12 +56,11 @@ class CostEstimate:
         Args:
             judge: the judge of the dry run.
             plan: the plan of the dry run.
-            tasks: the tasks of all its rows.
+            tasks: the tasks of all its rows, encoded.
             summary: the summary of the dry run.
             folder: the run directory of the dry run.
             rate: expected rows/s of the real engine; None if unknown.
         """
-        tasks.finish()
         lines = sum(file.stat().st_size for file in folder.glob("*.jsonl"))
         return cls(
             rows=plan.rows,

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,7 +29,8 @@ from localjudge.records import Failure, Outcome, Row, settings_digest
 from localjudge.rows.columns import Columns
 from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import EXAMPLES, STDIN
-from localjudge.runs.journal import Journal, KeyIndex, key_digest, read_journal
+from localjudge.runs.earlier_lines import EarlierLines
+from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY
 from localjudge.runs.run_manifest import (
@@ -136,17 +136,17 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self._judge, self._plan = judge, plan
         shard = {"shard": _shard(plan.shard)}
         before = self._compare(judge.describe(judge.known_settings) | shard)
+        lines = None
         if before is not None:
             # The engine's settings are those of the earlier starts, or the comparison below refuses this start.
             engine = {"engine": before.settings.engine, "dtype": before.settings.dtype}
-            self._find_lines(settings_digest(judge.known_settings | engine), retry_failed)
-        # A dry run measures all prompts.
-        skips = before is not None and judge.config.engine != "dry-run"
-        self.tasks = plan.encode(self._stays if skips else lambda place: False)
+            lines = self._find_lines(settings_digest(judge.known_settings | engine), retry_failed)
+        measures_all = judge.config.engine == "dry-run"
+        self.tasks = plan.encode() if lines is None or measures_all else plan.encode(lines.has)
         described = judge.describe(judge.settings) | shard  # loads the engine, while the prompts are encoded
         before = self._compare(described)
-        if before is None:
-            self._find_lines(settings_digest(judge.settings), retry_failed)
+        if lines is None:
+            lines = self._find_lines(settings_digest(judge.settings), retry_failed)
         remembered = judge.model.digests.remembered
         now = StartRecord.now(
             [_absolute(name) for name in inputs],
@@ -168,7 +168,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self.write_json(MANIFEST, self._manifest.as_dict())
         # Without its summary a run counts as incomplete, which it is from here on.
         self._ownership.remove(SUMMARY)
-        self._begin_journal(retry_failed)
+        self._begin_journal(lines)
         return self.done
 
     def score(
@@ -272,69 +272,40 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self._write_lines(JUDGEMENTS, in_order())
         return summary
 
-    def _find_lines(self, settings: bytes, retry_failed: bool) -> None:
-        """Read which rows of this input have lines, and which of these lines stay.
+    def _find_lines(self, settings: bytes, retry_failed: bool) -> EarlierLines:
+        """Read the lines of earlier starts.
 
         Args:
             settings: the digest of the judge's settings, 32 bytes.
             retry_failed: rows that failed need a new line.
         """
         self._settings = settings
-        aspects = self._judge.rubric.aspects
-        journal, aside = self.folder / JUDGEMENTS, self.folder / SET_ASIDE
-        self._rows = KeyIndex(b"")
-        if journal.exists() or aside.exists():
-            places = range(self._plan.rows)
-            self._rows = KeyIndex(b"".join(key_digest(self._key(place)) for place in places))
-        there, staying = bytearray(), bytearray()
-        for _, outcome in read_journal(journal, aspects):
-            if outcome.key not in self._rows:
-                self.set_aside += 1
-                continue
-            there += key_digest(outcome.key)
-            if not (retry_failed and isinstance(outcome, Failure)):
-                staying += key_digest(outcome.key)
-        self._present = KeyIndex(there)
-        for _, outcome in read_journal(aside, aspects):
-            back = outcome.key in self._rows and outcome.key not in self._present
-            if back and not (retry_failed and isinstance(outcome, Failure)):
-                staying += key_digest(outcome.key)
-        self._staying = KeyIndex(staying)
+        return EarlierLines(
+            self.folder, self._judge.rubric.aspects, self._key, self._plan.rows, retry_failed=retry_failed
+        )
 
-    def _stays(self, place: int) -> bool:
-        """Return whether the row at this place has a line that stays."""
-        return self._key(place) in self._staying
-
-    def _begin_journal(self, retry_failed: bool) -> None:
+    def _begin_journal(self, lines: EarlierLines) -> None:
         """Open the journal with the lines of this input's rows, and count them; set the others aside.
 
         A line that goes from one file to the other is written there before it is gone here.
         """
-        aspects = self._judge.rubric.aspects
-        journal, aside = self.folder / JUDGEMENTS, self.folder / SET_ASIDE
-        rows, present = self._rows, self._present
-        self._so_far = Summary(aspects)
-
-        def left(file: Path) -> Iterator[bytes]:
-            return (piece for piece, outcome in read_journal(file, aspects) if outcome.key not in rows)
+        self._so_far = Summary(self._judge.rubric.aspects)
 
         def kept() -> Iterator[tuple[str, bytes]]:
-            back = (each for each in read_journal(aside, aspects) if each[1].key not in present)
-            for piece, outcome in chain(read_journal(journal, aspects), back):
-                again = retry_failed and isinstance(outcome, Failure)
-                if not again and rows.take(outcome.key):  # not more lines than the input has such rows
-                    self._so_far.add(outcome)
-                    yield outcome.key, piece
+            for piece, outcome in lines.staying():
+                self._so_far.add(outcome)
+                yield outcome.key, piece
 
+        self.set_aside = lines.set_aside
         if self.set_aside:
-            self._write_lines(
-                SET_ASIDE, chain((piece for piece, _ in read_journal(aside, aspects)), left(journal))
-            )
+            self._write_lines(SET_ASIDE, lines.aside())
         with self._ownership.placing(JUDGEMENTS):
-            self._journal = self._open.enter_context(Journal(journal, self._ownership.own, kept()))
-        self.done = rows.count_in(self._journal.index())
+            journal = Journal(self.folder / JUDGEMENTS, self._ownership.own, kept())
+            self._journal = self._open.enter_context(journal)
+        self.done = lines.rows.count_in(self._journal.index())
+        aside = self.folder / SET_ASIDE
         if aside.exists():
-            self._write_lines(SET_ASIDE, left(aside))
+            self._write_lines(SET_ASIDE, lines.still_aside())
             if not aside.stat().st_size:
                 self._ownership.remove(SET_ASIDE)
 

@@ -223,6 +223,8 @@ def score_run(
         asked: AbstractContextManager[Any] = stopping or nullcontext()
         with told.counting(plan.rows - done), asked:
             summary = run.score(told.add, stopping.asked if stopping else lambda: False)
+        if run.complete:
+            tasks.finish()  # a dry run encodes rows that are done, too
         if tasks.too_long:
             told.warn(
                 f"{tasks.too_long} of {tasks.encoded} encoded rows do not fit the model's context; they {what}"

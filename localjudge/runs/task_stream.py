@@ -114,13 +114,13 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         for copies, task in zip(self._copies, tasks, strict=True):
             if self._stopped:
                 return
+            self.encoded += copies
             if isinstance(task, Task):
                 self.prompt_tokens += copies * len(task.tokens)
                 self.longest = max(self.longest, len(task.tokens))
                 if task.overflows:
                     self.too_long += copies
                     self.first_too_long = self.first_too_long or task.row.source
-            self.encoded += copies
             line = b"" if isinstance(task, Failure) else _dump(task)
             with self._progress:
                 self._tasks.append(line)
