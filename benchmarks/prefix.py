@@ -15,7 +15,6 @@ from collections.abc import Iterable
 import results_table
 
 from localjudge import Judge, Row
-from localjudge.prompts.tasks import Task
 from localjudge.rows.inputs import find_inputs, read_rows
 from localjudge.runs.run_plan import RunPlan
 
@@ -35,7 +34,7 @@ def main() -> None:
     rows = [row for row in rows if fits(judge, row)]
     prompts = [judge.task_builder.task(row).tokens for row in rows]
     with RunPlan(judge, rows) as plan:
-        ours = [task.row for task in plan if isinstance(task, Task)]
+        ours = [row for row in plan if isinstance(row, Row)]
     shares = {
         "input order": cached_share(options, rows),
         "ours": cached_share(options, ours),

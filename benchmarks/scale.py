@@ -144,9 +144,9 @@ def host_cost(folder: Path, count: int) -> dict[str, float]:
     with RunDirectory(folder / "cost") as run:
         begin = time.perf_counter()
         with RunPlan(judge, rows, scratch=folder) as plan:
-            laid_out = (time.perf_counter() - begin) / count * 1000
-            cost["lay out"] = max(0.0, laid_out - cost["render"] - cost["encode"])
+            cost["lay out"] = (time.perf_counter() - begin) / count * 1000
             run.begin(judge, plan)
+            run.tasks.finish()
             cost["judge, write and order"] = timed(run.score) / count * 1000
     return cost | {"together": sum(cost.values())}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -32,8 +33,7 @@ def row(instruction: str, candidate: str = "Yes.", **fields: Any) -> Row:
 @given(st.lists(st.sampled_from("abcd")))
 def test_rows_that_share_an_instruction_come_together_each_once(judge: Judge, instructions: list[str]) -> None:
     with RunPlan(judge, [row(instruction) for instruction in instructions]) as plan:
-        tasks = [task for task in plan if isinstance(task, Task)]
-    order = [((task.row.number or 0) - 1, task.row.instruction) for task in tasks]
+        order = [((each.number or 0) - 1, each.instruction) for each in plan if isinstance(each, Row)]
     assert sorted(place for place, _ in order) == list(range(len(instructions)))
     assert [instructions[place] for place, _ in order] == [instruction for _, instruction in order]
     groups = [instruction for instruction, _ in groupby(order, key=lambda item: item[1])]
@@ -46,8 +46,9 @@ def test_rows_come_back_as_they_went_in_whatever_they_hold(judge: Judge) -> None
         Failure(id="b", key="k", source="s:2", error="s:2: broken"),
     ]
     with RunPlan(judge, rows) as plan:
-        assert list(plan) == list(judge.task_builder.tasks(numbered(rows)))
-        assert list(plan.in_order()) == list(numbered(rows))
+        assert list(plan) == list(plan.in_order()) == list(numbered(rows))
+        tasks = plan.encode()
+        assert [tasks.task(place) for place in plan.order] == list(judge.task_builder.tasks(numbered(rows)))
 
 
 def test_rows_that_repeat_an_id_of_their_system_are_counted(judge: Judge) -> None:
@@ -83,11 +84,81 @@ def test_long_references_are_not_encoded_all_at_once(judge: Judge, monkeypatch: 
 def test_the_longest_prompt_and_those_that_do_not_fit_are_known(tmp_path: Path, short_rubric: Path) -> None:
     judge = Judge(random_model(tmp_path, context=120), rubric=short_rubric, max_rationale_tokens=3)
     short, long = row("a"), row("a", "word " * 200)
-    with RunPlan(judge, [short, long]) as plan:
-        assert plan.too_long == 1
-        assert plan.longest + judge.decoding.max_tokens <= 120
+    with RunPlan(judge, [short, long, long]) as plan:
+        tasks = plan.encode()
+        tasks.finish()
+        assert (tasks.encoded, tasks.too_long, tasks.first_too_long) == (3, 2, "a:1")
+        assert tasks.longest + judge.decoding.max_tokens <= 120
+        assert (plan.longest() or 0) + judge.decoding.max_tokens <= 120
     with RunPlan(judge, [short]) as plan:
-        assert plan.longest == len(judge.task_builder.task(short).tokens)
+        assert plan.longest() == len(judge.task_builder.task(short).tokens)
+
+
+def test_no_prompt_is_longer_than_the_plan_says_and_one_large_row_is_measured(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [row("a", "🙂 word " * count) for count in (3, 5, 200, 4)]
+    exact = max(len(judge.task_builder.task(each).tokens) for each in rows)
+    with RunPlan(judge, rows) as plan:
+        assert plan.longest() == exact
+    monkeypatch.setattr("localjudge.runs.run_plan._BYTES_MEASURED", 0)
+    with RunPlan(judge, rows) as plan:
+        assert exact < (plan.longest() or 0) <= (judge.context or 0) - judge.decoding.max_tokens
+    monkeypatch.setattr(judge.prompts, "_bound", None)
+    with RunPlan(judge, rows) as plan:
+        assert plan.longest() is None, "the engine takes the model's context"
+
+
+def encoders() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name == "localjudge-encoder"]
+
+
+def test_an_error_of_the_encoding_thread_reaches_the_caller_after_the_rows_before_it(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode_all = judge.prompts.encode_all
+
+    def failing(texts: list[str]) -> list[list[int] | RowError]:
+        if any("broken" in text for text in texts):
+            raise MemoryError("no memory")
+        return encode_all(texts)
+
+    monkeypatch.setattr(judge.prompts, "encode_all", failing)
+    monkeypatch.setattr("localjudge.prompts.task_builder._ROWS_AT_ONCE", 2)
+    rows = [row(name) for name in ("a", "b", "broken", "c")]
+    with RunPlan(judge, rows) as plan:
+        tasks = plan.encode()
+        assert [tasks.task(place) for place in (0, 1)] == list(judge.task_builder.tasks(numbered(rows[:2])))
+        for place in (2, 3):
+            with pytest.raises(MemoryError, match="no memory"):
+                tasks.task(place)
+    assert encoders() == []
+
+
+def test_the_encoding_thread_ends_with_the_plan_before_its_last_row(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[str] = []
+    encode_all = judge.prompts.encode_all
+    begun, known = threading.Event(), threading.Event()
+
+    def noted(texts: list[str]) -> list[list[int] | RowError]:
+        encoded.extend(texts)
+        if len(encoded) > 2:
+            begun.set()
+            known.wait()
+            while not tasks._stopped:  # the plan is left while this batch is encoded
+                threading.Event().wait(0.001)
+        return encode_all(texts)
+
+    monkeypatch.setattr(judge.prompts, "encode_all", noted)
+    monkeypatch.setattr("localjudge.prompts.task_builder._ROWS_AT_ONCE", 2)
+    with RunPlan(judge, [row(str(n)) for n in range(99)]) as plan:
+        tasks = plan.encode()
+        known.set()
+        begun.wait()
+    assert encoders() == []
+    assert len(encoded) == 4
 
 
 def test_a_candidate_that_does_not_fit_is_shortened_if_that_is_asked_for(

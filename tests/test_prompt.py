@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from localjudge import ModelError, Row, Rubric, read_rows
 from localjudge.models.model import Model
 from localjudge.prompts.chat_template import render_template
 from localjudge.prompts.encoder import PromptEncoder, render
+from localjudge.prompts.token_bound import TokenBound
+from localjudge.records import RowError
 
 ORDINARY = [
     "word",
@@ -60,6 +63,51 @@ def assert_text_stays_text(encoder: PromptEncoder, tokenizer: Any, text: str) ->
     assert not set(inner) & set(backend.get_added_tokens_decoder())
     said = backend.decode(inner, skip_special_tokens=False)
     assert said.lstrip(" ") == (encoder.before + text + encoder.after).lstrip(" ")
+
+
+# Characters that grow when a normalizer decomposes or lowers them, and those that tokenizers know or not.
+GROWING = [*"aZ1 \n\t.ﷺΐİȺ▁是🙂\x00\u0958\U0001d160", "  ", "e\u0301", "<0x0A>"]
+
+
+@pytest.mark.parametrize("normalizer", [None, "NFC", "NFD", "NFKC", "NFKD", "Lowercase"])
+@pytest.mark.parametrize("name", TOKENIZER_NAMES)
+@given(st.lists(st.sampled_from(GROWING) | st.text(max_size=3), max_size=12).map("".join))
+@settings(deadline=None, max_examples=20)
+def test_a_text_has_no_more_tokens_than_its_size_says(name: str, normalizer: str | None, text: str) -> None:
+    encoder = bounded_encoder(name, normalizer)
+    (ids,) = encoder.encode_all([text])
+    bound = encoder.bound(text)
+    assert bound is not None
+    assert isinstance(ids, RowError) or len(ids) <= bound
+
+
+@cache
+def bounded_encoder(name: str, normalizer: str | None) -> PromptEncoder:
+    """Return the encoder of a tokenizer with one more normalizer, or without its own if that has a charsmap."""
+    tokenizer = tokenizer_with(name, TEMPLATES["turns"])
+    layout = json.loads(tokenizer.backend_tokenizer.to_str())
+    steps = [step for step in (layout["normalizer"], normalizer and {"type": normalizer}) if step]
+    layout["normalizer"] = {"type": "Sequence", "normalizers": steps}
+    changed = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps(layout)))
+    changed.chat_template = tokenizer.chat_template
+    return PromptEncoder(changed)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"normalizer": {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaa"}},
+        {"normalizer": {"type": "Replace", "pattern": {"Regex": " "}, "content": "▁"}},
+        {"normalizer": {"type": "ByteLevel"}},
+        {"pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "never", "split": True}},
+        {"model": {"end_of_word_suffix": "</w>"}},
+    ],
+    ids=str,
+)
+def test_a_tokenizer_with_a_step_that_may_add_more_has_no_bound(part: dict[str, Any]) -> None:
+    layout = json.loads(SMALL["byte-level BPE"]().to_str())
+    assert TokenBound.of(layout) is not None
+    assert TokenBound.of(layout | part | {"model": layout["model"] | part.get("model", {})}) is None
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)

@@ -145,6 +145,35 @@ def test_the_lines_of_a_run_that_was_stopped_are_those_that_its_summary_counts(
     assert (found["complete"], found["rows"], found["planned"]) == (False, 3, 7)
 
 
+@pytest.mark.parametrize("retry", [False, True])
+def test_a_start_that_continues_encodes_only_the_rows_that_are_left(
+    tmp_path: Path, model: Path, short_rubric: Path, monkeypatch: pytest.MonkeyPatch, retry: bool
+) -> None:
+    judge = Judge(model, rubric=short_rubric, max_rationale_tokens=1)
+    rows = [
+        Row.of(instruction=f"Question {n}?", candidate=f"A{n}.", reference="word " * 9000 if n == 2 else "R")
+        for n in range(9)
+    ]
+    with RunDirectory(tmp_path / "out") as run, RunPlan(judge, rows[:5]) as plan:
+        run.begin(judge, plan)
+        run.score()
+    encoded: list[str] = []
+    encode_all = judge.prompts.encode_all
+
+    def noted(texts: list[str]) -> list[Any]:
+        encoded.extend(texts)
+        return encode_all(texts)
+
+    monkeypatch.setattr(judge.prompts, "encode_all", noted)
+    with RunDirectory(tmp_path / "out") as run, RunPlan(judge, rows + rows) as plan:
+        run.begin(judge, plan, retry_failed=retry)
+        run.score()
+    left = [*([2] if retry else []), 5, 6, 7, 8]
+    assert encoded == [judge.rubric.text(rows[n]) for n in left]
+    failed = [n for n, line in enumerate(lines_of(tmp_path / "out")) if line["status"] == "failed"]
+    assert failed == [2, 11]
+
+
 STARTS = st.tuples(st.lists(st.integers(0, 9), max_size=12), st.integers(0, 8), st.booleans())
 
 

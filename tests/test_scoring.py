@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, write_rows
+from conftest import Cli, random_model, write_rows
 
 from localjudge import Judge, JudgeConfig, Judgement, RowSource, SettingError, load_run, score_run
+from localjudge.engines.protocol import Completion, TableEngine
+from localjudge.engines.selection import open_engine
+from localjudge.engines.transformers import TransformersEngine
 from localjudge.errors import RunMismatchError
+from localjudge.prompts.encoder import PromptEncoder
+from localjudge.prompts.prompt import Prompt
+from localjudge.records import RowError
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.runs.scoring import RunObserver
 from localjudge.runs.shard import Shard
+from localjudge.runs.task_stream import TaskStream
 
 ROWS: list[dict[str, Any]] = [
     {"id": f"q{n}", "instruction": f"Question {n}?", "reference": "Yes.", "candidate": f"Answer {n}."}
@@ -28,6 +37,9 @@ class Notes(RunObserver):
         self.rows = 0
 
     def say(self, text: str) -> None:
+        self.said.append(text)
+
+    def warn(self, text: str) -> None:
         self.said.append(text)
 
     def add(self, outcomes: list[Any], rows: int) -> None:
@@ -140,6 +152,66 @@ def test_a_run_whose_rubric_had_fewer_fields_is_read_and_written_as_it_was(
     document["settings"]["rubric"] = digest
     file.write_text(json.dumps(document))
     assert read_manifest(tmp_path / "run").as_dict() == document
+
+
+def test_when_the_prompts_are_encoded_changes_neither_the_batches_nor_the_run(
+    model: Path, short_rubric: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longer = [row | {"candidate": "word " * 9 * n, "id": f"{n}"} for n, row in enumerate(ROWS * 4)]
+    batches: list[list[list[Prompt]]] = []
+
+    def go(out: Path) -> None:
+        judge = Judge(model, rubric=short_rubric, max_rationale_tokens=2, engine_args={"batch_size": "4"})
+        batches.append([])
+        score_run(judge, RowSource.of_rows([*ROWS, *longer, *ROWS]), out)
+
+    generate, enter = TransformersEngine._generate, TaskStream.__enter__
+    encode_all = PromptEncoder.encode_all
+    opened = threading.Event()
+
+    def noted(engine: TransformersEngine, batch: list[Prompt], length: int) -> list[Completion]:
+        batches[-1].append(batch)
+        return generate(engine, batch, length)
+
+    def encoded_before(tasks: TaskStream) -> TaskStream:
+        enter(tasks).finish()
+        return tasks
+
+    def encoded_after(encoder: PromptEncoder, texts: Sequence[str]) -> list[list[int] | RowError]:
+        if threading.current_thread() is not threading.main_thread():
+            opened.wait()
+        return encode_all(encoder, texts)
+
+    def noted_opening(*arguments: Any, **others: Any) -> TableEngine:
+        engine = open_engine(*arguments, **others)
+        opened.set()
+        return engine
+
+    monkeypatch.setattr(TransformersEngine, "_generate", noted)
+    monkeypatch.setattr("localjudge.prompts.task_builder._ROWS_AT_ONCE", 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskStream, "__enter__", encoded_before)
+        go(tmp_path / "before")
+    with monkeypatch.context() as patch:
+        patch.setattr(PromptEncoder, "encode_all", encoded_after)
+        patch.setattr("localjudge.judge.open_engine", noted_opening)
+        go(tmp_path / "after")
+    before, after = batches
+    assert len(before) > 6
+    assert before == after
+    for name in ("judgements.jsonl", "summary.json"):
+        assert (tmp_path / "before" / name).read_bytes() == (tmp_path / "after" / name).read_bytes()
+    one, other = (json.loads((tmp_path / name / "run.json").read_text()) for name in ("before", "after"))
+    assert one["starts"][0].pop("started") <= other["starts"][0].pop("started")
+    assert one == other
+
+
+def test_rows_that_do_not_fit_are_counted_when_the_run_ends(tmp_path: Path, short_rubric: Path) -> None:
+    notes = Notes()
+    judge = Judge(random_model(tmp_path / "model", context=120), rubric=short_rubric, max_rationale_tokens=3)
+    long = [{"instruction": "Q", "reference": "R", "candidate": "word " * 200, "id": str(n)} for n in range(2)]
+    score_run(judge, RowSource.of_rows([*ROWS, *long]), tmp_path / "run", observer=notes)
+    assert notes.said[-1] == "2 of 8 encoded rows do not fit the model's context; they fail"
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "arrow"])

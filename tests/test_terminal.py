@@ -176,6 +176,46 @@ def test_a_terminal_gets_the_colours_of_the_program_and_no_others(run: Path) -> 
     assert not steering(re.sub(r"\x1b\[[0-9;]*m", "", text).replace("\r\n", "\n"))
 
 
+def test_a_terminal_shows_how_long_a_step_takes_while_libraries_write_to_the_log(tmp_path: Path) -> None:
+    program = """
+import sys
+from pathlib import Path
+from localjudge.cli.progress import Progress
+from localjudge.engines.engine_log import output_to
+from localjudge.system.terminal import guarded_streams
+
+with guarded_streams(), Progress().step("loading the engine") as report, output_to(Path("engine.log")):
+    report(7)
+    print("from a library")
+    sys.stdin.read()
+"""
+    ours, theirs = os.openpty()
+    command, terminal_size = [sys.executable, "-c", program], {"TERM": "xterm", "COLUMNS": "80"}
+    with subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=theirs,
+        stderr=theirs,
+        env=os.environ | terminal_size,
+    ) as process:
+        os.close(theirs)
+        assert process.stdin
+        with open(ours, "rb", buffering=0) as terminal:
+            shown = b""
+            while b"elapsed 0:01" not in shown:
+                shown += terminal.read(4096)
+            process.stdin.close()
+            with suppress(OSError):
+                while terminal.read(4096):
+                    pass
+    assert process.returncode == 0
+    assert "loading the engine · 7 rows · elapsed 0:01" in shown.decode()
+    assert (tmp_path / "engine.log").read_text() == "from a library\n"
+    quiet = subprocess.run(command, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    assert (quiet.stdout, quiet.stderr) == (b"", b"")
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 def test_every_encoding_holds_what_is_printed(run: Path, tmp_path: Path, encoding: str) -> None:
     environment = os.environ | {"PYTHONIOENCODING": encoding, "LC_ALL": "C"}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from shutil import get_terminal_size
 from textwrap import fill, indent
@@ -42,6 +43,42 @@ class Progress(RunObserver):
 
     def warn(self, text: str) -> None:
         self._console.print(Styled(text, style="yellow"))
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[Callable[[int], None]]:
+        """Show a step, the rows that it reports and its elapsed time until the block ends.
+
+        The line goes to the terminal even while the output of the engine's libraries goes to a log. Without a
+        terminal nothing is shown.
+        """
+        rows, begin, stderr = 0, time.monotonic(), self._console.file
+
+        def receive(count: int) -> None:
+            nonlocal rows
+            rows = count
+
+        def line() -> Styled:
+            counted = [f"{rows} rows"] if rows else []
+            return Styled(" · ".join([text, *counted, f"elapsed {duration(time.monotonic() - begin)}"]))
+
+        if not self._console.is_terminal:
+            yield receive
+            return
+        terminal = os.dup(stderr.fileno())
+        with open(terminal, "w", encoding=sys.stderr.encoding, errors="localjudge") as self._console.file:
+            try:
+                # Output of libraries is not redirected to the terminal: the engine's log gets it.
+                with Live(
+                    get_renderable=line,
+                    console=self._console,
+                    transient=True,
+                    refresh_per_second=4,
+                    redirect_stdout=False,
+                    redirect_stderr=False,
+                ):
+                    yield receive
+            finally:
+                self._console.file = stderr
 
     @contextmanager
     def counting(self, total: int) -> Iterator[None]:

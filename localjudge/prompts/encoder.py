@@ -23,6 +23,7 @@ from typing import Any, Self
 from localjudge.errors import ModelError
 from localjudge.prompts.chat_template import render_template
 from localjudge.prompts.text_only import text_only_twin
+from localjudge.prompts.token_bound import TokenBound
 from localjudge.records import RowError
 
 _STAND_IN = "stand-in-for-the-content"
@@ -61,6 +62,8 @@ class PromptEncoder:
         if backend is None:
             raise ModelError("the tokenizer has no form that the tokenizers library can read")
         layout: str = backend.to_str()
+        parsed = json.loads(layout)
+        self._bound = TokenBound.of(parsed)
         self.has_template = bool(tokenizer.chat_template)
         around = _around(tokenizer, thinking) if self.has_template else _STAND_IN
         template = tokenizer.get_chat_template() if self.has_template else ""
@@ -74,7 +77,7 @@ class PromptEncoder:
         added = markers(backend)
         own = added | _undeclared(backend, controls, around + template)
         # A tokenizer without bytes writes this token for an unknown character, so it is text.
-        self._never = own - {_unknown(json.loads(layout), backend)}
+        self._never = own - {_unknown(parsed, backend)}
         marks = [rank for rank, token in enumerate(whole.ids) if token in own]
         # Ids before the content end with a marker, ids after it begin with one; the plain text in
         # between is encoded in one piece with the content, because tokenizers merge across that border.
@@ -129,6 +132,13 @@ class PromptEncoder:
             [*self.head, *each.ids, *self.tail] if self._never.isdisjoint(each.ids) else RowError(_MISREAD)
             for each in encoded
         ]
+
+    def bound(self, text: str) -> int | None:
+        """Return a number that the token ids of `encode(text)` do not exceed; None if it is not known."""
+        if self._bound is None:
+            return None
+        around = self._bound.tokens(self.before + text + self.after)
+        return len(self.head) + around + len(self.tail)
 
     def spell(self, text: str) -> list[int]:
         """Return the token ids of text after the chat template's last marker, such as an answer.

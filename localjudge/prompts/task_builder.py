@@ -52,6 +52,10 @@ class TaskBuilder:
         """Return by how many tokens a prompt of this length and its answer exceed the context."""
         return prompt_tokens + self.answer_tokens - self.context if self.context is not None else 0
 
+    def bound(self, row: Row) -> int | None:
+        """Return a number that the prompt tokens of a row do not exceed; None if it is not known."""
+        return 0 if self.rubric.refusal(row) else self.encoder.bound(self.rubric.text(row))
+
     def task(self, row: Row) -> Task:
         """Return the task of one row."""
         (task,) = self.tasks([row])

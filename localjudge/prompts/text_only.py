@@ -41,15 +41,15 @@ def text_only_twin(layout: dict[str, Any], own: set[int], *, follows: str) -> st
                 content=names[each["content"]], lstrip=False, rstrip=False, single_word=False, normalized=False
             )
     _rename(layout["model"], names)
-    for part in (*_parts(layout.get("normalizer")), *_parts(layout.get("pre_tokenizer"))):
+    for part in (*parts(layout.get("normalizer")), *parts(layout.get("pre_tokenizer"))):
         if part.get("prepend_scheme") == "first" and follows != "nothing":
             part["prepend_scheme"] = "never"
         if follows == "piece":
             part.update({name: value for name, value in _NO_PREFIX.items() if name in part})
     # Byte tokens keep their names, because the tokenizer finds them by name. Text that spells one is split.
     if any(map(is_byte, pieces.values())):
-        parts = [*_parts(layout.get("pre_tokenizer")), _INSIDE_BYTE_NAMES]
-        layout["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": parts}
+        split = [*parts(layout.get("pre_tokenizer")), _INSIDE_BYTE_NAMES]
+        layout["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": split}
     return json.dumps(layout)
 
 
@@ -75,12 +75,12 @@ def _rename(model: dict[str, Any], names: dict[str, str]) -> None:
         model["merges"] = [pair for pair in pairs if names.keys().isdisjoint((*pair, "".join(pair)))]
 
 
-def _parts(component: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+def parts(component: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
     """Return the parts of a normalizer or a pre-tokenizer; a sequence gives each of its parts."""
     if component is None:
         return
     if component["type"] == "Sequence":
         for inner in component.get("pretokenizers") or component["normalizers"]:
-            yield from _parts(inner)
+            yield from parts(inner)
     else:
         yield component

@@ -11,6 +11,7 @@ from rich.table import Table
 from localjudge.judge import Judge
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.summary import Summary
+from localjudge.runs.task_stream import TaskStream
 from localjudge.system.quantities import file_size
 
 
@@ -48,13 +49,14 @@ class CostEstimate:
 
     @classmethod
     def of(
-        cls, judge: Judge, plan: RunPlan, summary: Summary, folder: Path, rate: float | None
+        cls, judge: Judge, plan: RunPlan, tasks: TaskStream, summary: Summary, folder: Path, rate: float | None
     ) -> CostEstimate:
         """Return the estimate from a complete dry run.
 
         Args:
             judge: the judge of the dry run.
             plan: the plan of the dry run.
+            tasks: the tasks of all its rows, encoded.
             summary: the summary of the dry run.
             folder: the run directory of the dry run.
             rate: expected rows/s of the real engine; None if unknown.
@@ -65,12 +67,14 @@ class CostEstimate:
             different=plan.different,
             groups=plan.groups,
             failing=summary.failed,
-            too_long=plan.too_long,
+            too_long=tasks.too_long,
             context=judge.context,
-            prompt_tokens=plan.prompt_tokens,
-            longest=plan.longest,
+            prompt_tokens=tasks.prompt_tokens,
+            longest=tasks.longest,
             answer_tokens=judge.decoding.max_tokens,
-            disk=2 * lines + plan.scratch_bytes,  # sorting the lines writes them a second time
+            disk=2 * lines
+            + plan.scratch_bytes
+            + tasks.scratch_bytes,  # sorting the lines writes them a second time
             free=shutil.disk_usage(folder).free,
             hours=plan.different / rate / 3600 if rate else None,
         )

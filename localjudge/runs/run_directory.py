@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,11 +25,12 @@ from localjudge.judge import Judge
 from localjudge.outcome_columns import from_bytes, to_bytes
 from localjudge.prompts.prompt import StopSubmitting
 from localjudge.prompts.tasks import Task
-from localjudge.records import Failure, Outcome, Row
+from localjudge.records import Failure, Outcome, Row, settings_digest
 from localjudge.rows.columns import Columns
 from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import EXAMPLES, STDIN
-from localjudge.runs.journal import Journal, KeyIndex, key_digest, read_journal
+from localjudge.runs.earlier_lines import EarlierLines
+from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY
 from localjudge.runs.run_manifest import (
@@ -63,6 +63,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         complete: whether every row has its line, in the input's order.
         done: how many rows of the input are judged, or failed; never more than it has.
         set_aside: how many lines this start found that belong to no row of the input.
+        tasks: the tasks of the rows that this start judges, after `begin`.
 
     Raises:
         RunLockedError: another process is writing it.
@@ -135,8 +136,19 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             RunMismatchError: the folder holds another run, or something else.
         """
         self._judge, self._plan = judge, plan
-        described = judge.describe(judge.settings) | {"shard": _shard(plan.shard)}
+        shard = {"shard": _shard(plan.shard)}
+        before = self._compare(judge.describe(judge.known_settings) | shard)
+        lines = None
+        if before is not None:
+            # The engine's settings are those of the earlier starts, or the comparison below refuses this start.
+            engine = {"engine": before.settings.engine, "dtype": before.settings.dtype}
+            lines = self._find_lines(settings_digest(judge.known_settings | engine), retry_failed)
+        measures_all = judge.config.engine == "dry-run"
+        self.tasks = plan.encode() if lines is None or measures_all else plan.encode(lines.has)
+        described = judge.describe(judge.settings) | shard  # loads the engine, while the prompts are encoded
         before = self._compare(described)
+        if lines is None:
+            lines = self._find_lines(settings_digest(judge.settings), retry_failed)
         remembered = judge.model.digests.remembered
         now = StartRecord.now(
             [_absolute(name) for name in inputs],
@@ -158,7 +170,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self.write_json(MANIFEST, self._manifest.as_dict())
         # Without its summary a run counts as incomplete, which it is from here on.
         self._ownership.remove(SUMMARY)
-        self._begin_journal(retry_failed)
+        self._begin_journal(lines)
         return self.done
 
     def score(
@@ -217,19 +229,19 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """The work that no line accounts for. Notes which rows wait for it."""
         done = self._journal.index()
         last = None
-        for task in self._plan:
+        for place in self._plan.order:
             if stop():
                 self._stopped = True
                 raise StopSubmitting
-            row = task if isinstance(task, Failure) else task.row
-            key = self._key(row)
+            key = self._key(place)
             # Equal rows come one after the other: the others wait with the first, or find it done at the end.
             if key in waiting:
-                waiting[key].append(row)
+                waiting[key].append(self._plan.row(place))
             elif key == last:
                 self.done += 1
             elif key not in done:
-                waiting[key].append(row)
+                task = self.tasks.task(place)
+                waiting[key].append(task if isinstance(task, Failure) else task.row)
                 last = key
                 yield task
 
@@ -249,11 +261,11 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         summary = Summary(aspects)
 
         def in_order() -> Iterator[bytes]:
-            for row in self._plan.in_order():
-                place = index.get(self._key(row))
-                if place is None:
+            for place, row in enumerate(self._plan.in_order()):
+                line = index.get(self._key(place))
+                if line is None:
                     raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is gone")
-                piece = self._journal.line_at(place)
+                piece = self._journal.line_at(line)
                 outcome = from_bytes(piece, aspects)
                 own = outcome.given_to(row)
                 summary.add(own)
@@ -262,44 +274,40 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self._write_lines(JUDGEMENTS, in_order())
         return summary
 
-    def _begin_journal(self, retry_failed: bool) -> None:
+    def _find_lines(self, settings: bytes, retry_failed: bool) -> EarlierLines:
+        """Read the lines of earlier starts.
+
+        Args:
+            settings: the digest of the judge's settings, 32 bytes.
+            retry_failed: rows that failed need a new line.
+        """
+        self._settings = settings
+        return EarlierLines(
+            self.folder, self._judge.rubric.aspects, self._key, self._plan.rows, retry_failed=retry_failed
+        )
+
+    def _begin_journal(self, lines: EarlierLines) -> None:
         """Open the journal with the lines of this input's rows, and count them; set the others aside.
 
         A line that goes from one file to the other is written there before it is gone here.
         """
-        aspects = self._judge.rubric.aspects
-        journal, aside = self.folder / JUDGEMENTS, self.folder / SET_ASIDE
-        self._so_far = Summary(aspects)
-        rows, there = KeyIndex(b""), bytearray()
-        if journal.exists() or aside.exists():
-            rows = KeyIndex(b"".join(key_digest(self._key(row)) for row in self._plan.in_order()))
-        for _, outcome in read_journal(journal, aspects):
-            if outcome.key in rows:
-                there += key_digest(outcome.key)
-            else:
-                self.set_aside += 1
-
-        def left(file: Path) -> Iterator[bytes]:
-            return (piece for piece, outcome in read_journal(file, aspects) if outcome.key not in rows)
+        self._so_far = Summary(self._judge.rubric.aspects)
 
         def kept() -> Iterator[tuple[str, bytes]]:
-            present = KeyIndex(there)
-            back = (each for each in read_journal(aside, aspects) if each[1].key not in present)
-            for piece, outcome in chain(read_journal(journal, aspects), back):
-                again = retry_failed and isinstance(outcome, Failure)
-                if not again and rows.take(outcome.key):  # not more lines than the input has such rows
-                    self._so_far.add(outcome)
-                    yield outcome.key, piece
+            for piece, outcome in lines.staying():
+                self._so_far.add(outcome)
+                yield outcome.key, piece
 
+        self.set_aside = lines.set_aside
         if self.set_aside:
-            self._write_lines(
-                SET_ASIDE, chain((piece for piece, _ in read_journal(aside, aspects)), left(journal))
-            )
+            self._write_lines(SET_ASIDE, lines.aside())
         with self._ownership.placing(JUDGEMENTS):
-            self._journal = self._open.enter_context(Journal(journal, self._ownership.own, kept()))
-        self.done = rows.count_in(self._journal.index())
+            journal = Journal(self.folder / JUDGEMENTS, self._ownership.own, kept())
+            self._journal = self._open.enter_context(journal)
+        self.done = lines.rows.count_in(self._journal.index())
+        aside = self.folder / SET_ASIDE
         if aside.exists():
-            self._write_lines(SET_ASIDE, left(aside))
+            self._write_lines(SET_ASIDE, lines.still_aside())
             if not aside.stat().st_size:
                 self._ownership.remove(SET_ASIDE)
 
@@ -307,8 +315,9 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         with self.writing(name) as scratch, scratch.open("xb") as stream:
             stream.writelines(pieces)
 
-    def _key(self, row: Row | Failure) -> str:
-        return row.key if isinstance(row, Failure) else self._judge.key(row)
+    def _key(self, place: int) -> str:
+        """Return the key of the row at this place of the plan."""
+        return self._plan.key(place, self._settings)
 
     def _compare(self, described: Mapping[str, Any]) -> RunManifest | None:
         """What `run.json` says, None where there is none yet."""

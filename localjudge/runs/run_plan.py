@@ -1,10 +1,9 @@
-"""The tasks of a run: every row is read and encoded once, before the engine starts.
+"""The plan of a run: every row is read once, before the engine starts, and no row is encoded.
 
 Rows with the same instruction and reference share a prompt prefix, which an engine computes only once if it
-gets these rows together. Therefore the tasks are written to a scratch file and read group by group, in the
+gets these rows together. Therefore the rows are written to a scratch file and read group by group, in the
 order of each group's first row; duplicate rows follow each other. Memory grows by a few numbers for each row.
-The length of each prompt is measured at the same time: the engine can limit its context to the longest prompt,
-and rows that do not fit are known before a GPU is used.
+A thread encodes them ahead of the engine (`TaskStream`), while it loads and while it judges.
 """
 
 from __future__ import annotations
@@ -12,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 from array import array
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,21 +21,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.judge import Judge
-from localjudge.prompts.tasks import Task
-from localjudge.records import Failure, Response, Row, numbered
+from localjudge.records import Failure, Response, Row, numbered, row_key
 from localjudge.runs.shard import WHOLE, Shard
+from localjudge.runs.task_stream import TaskStream
 from localjudge.system.line_store import LineStore
+
+# The largest rows are encoded to find the longest prompt: as many as have this many bytes together.
+_BYTES_MEASURED = 1_000_000
 
 
 class RunPlan(AbstractContextManager["RunPlan"]):
-    """The tasks of a run, in the order of judging, with their counts and lengths.
+    """The rows of a run, in the order of judging, with their counts.
+
+    A row has a place: its rank in this shard, from 0, in the order of the input.
 
     Args:
         judge: the judge that makes the prompts.
         rows: all rows of the input.
-        scratch: a folder for the scratch file, whose size is about that of the input plus four bytes for each
+        scratch: a folder for the scratch files, whose size is about that of the input plus four bytes for each
             prompt token; None for the system's temporary folder.
         shard: the part of the input to judge.
+        report: called with the number of rows that were read so far.
 
     Attributes:
         shard: the part of the input to judge.
@@ -45,11 +50,8 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         rows: number of rows in this shard.
         different: number of different rows in this shard; duplicate rows are judged once.
         groups: number of different pairs of instruction and reference in this shard.
-        too_long: number of rows in this shard that do not fit the model's context.
-        prompt_tokens: total number of prompt tokens in this shard.
-        longest: length of the longest prompt that fits, in tokens; 0 if there is none.
         repeated_ids: number of rows in this shard with the id and the system of an earlier row.
-        scratch_bytes: size of the scratch file in bytes.
+        order: the places of the rows in the order of judging.
     """
 
     def __init__(
@@ -58,39 +60,94 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         rows: Iterable[Row | Failure],
         scratch: Path | None = None,
         shard: Shard = WHOLE,
+        report: Callable[[int], None] = lambda rows: None,
     ) -> None:
-        self.input_rows = self.too_long = self.prompt_tokens = self.longest = 0
+        self.input_rows = 0
         self._input_digest = hashlib.sha256()
         self.shard = shard
+        self._builder, self._scratch = judge.task_builder, scratch
         self._groups, self._digests, self._ids = array("Q"), bytearray(), array("Q")
-        self._tasks = LineStore.scratch(scratch)
-        try:
-            for task in judge.task_builder.tasks(self._part(rows)):
-                self._tasks.append(_dump(task))
-                self._measure(task)
-        except BaseException:
-            self._tasks.__exit__()
-            raise
-        self.rows, self.scratch_bytes = len(self._tasks), self._tasks.size
+        self._unreadable, self._bounds = bytearray(), array("q")
+        with ExitStack() as stack:
+            self._lines = stack.enter_context(LineStore.scratch(scratch))
+            for row in self._part(rows, report):
+                self._lines.append(_dump(row))
+            self._open = stack.pop_all()
+        self.rows = len(self._lines)
         groups, digests = np.asarray(self._groups), np.frombuffer(self._digests, "S16")
-        self.groups, self.different = len(np.unique(groups)), len(np.unique(digests))
-        self._order = _order(groups, digests)
+        _, self._member, self._copies = np.unique(digests, return_inverse=True, return_counts=True)
+        self.groups, self.different = len(np.unique(groups)), len(self._copies)
+        self.order = _order(groups, digests)
         first = _first(np.asarray(self._ids))
         self._repeated = np.flatnonzero(first != np.arange(self.rows))
         self.repeated_ids = len(self._repeated)
 
     def __exit__(self, *exception: object) -> None:
-        self._tasks.__exit__(*exception)
+        self._open.close()
 
-    def __iter__(self) -> Iterator[Task | Failure]:
-        """Yield each task, group by group; its row has its number in the whole input."""
-        for place in self._order:
-            yield _task(self._tasks[place])
+    def __iter__(self) -> Iterator[Row | Failure]:
+        """Yield each row, with its number in the whole input, in the order of judging."""
+        return map(self.row, self.order)
 
     def in_order(self) -> Iterator[Row | Failure]:
         """Yield each row, with its number in the whole input, in the order of the input."""
-        for place in range(self.rows):
-            yield _row(_load(self._tasks[place])[0])
+        return map(self.row, range(self.rows))
+
+    def row(self, place: int) -> Row | Failure:
+        """Return the row at this place, with its number in the whole input."""
+        return _load(self._lines[place])
+
+    def key(self, place: int, settings: bytes) -> str:
+        """Return the key of the row at this place.
+
+        Args:
+            place: the row's place.
+            settings: the digest of all settings that determine a judgement, 32 bytes.
+        """
+        if self._unreadable[place]:
+            return self._failure(place).key
+        return row_key(settings, bytes(self._digests[16 * place : 16 * (place + 1)]))
+
+    def encode(self, done: Callable[[int], bool] = lambda place: False) -> TaskStream:
+        """Begin to encode the rows in the order of judging, in a thread that ends with the plan.
+
+        Of duplicate rows, the first is encoded.
+
+        Args:
+            done: returns whether the row at a place needs no prompt.
+        """
+        places, copies, last = array("q"), array("q"), None
+        for place in self.order:
+            if (member := self._member[place]) != last and not done(place):
+                places.append(place)
+                copies.append(self._copies[member])
+            last = member
+        return self._open.enter_context(
+            TaskStream(self._builder, self.row, places, copies, scratch=self._scratch)
+        )
+
+    def longest(self) -> int | None:
+        """Return a number of tokens that no prompt exceeds, and that fits the context; None if none is known.
+
+        It is exact if the largest row is much larger than most: the largest are encoded, and the size of the
+        next one bounds all others.
+        """
+        if len(self._bounds) < self.rows:
+            return None
+        longest = size = 0
+        by_size = np.argsort(np.asarray(self._bounds), kind="stable")[::-1]
+        for place in by_size.tolist():
+            size += (bound := self._bounds[place])
+            if bound <= longest:
+                break
+            if size > _BYTES_MEASURED:
+                longest = bound
+                break
+            row = self.row(place)
+            if isinstance(row, Row):
+                longest = max(longest, len(self._builder.task(row).tokens))
+        room = -self._builder.excess(0)
+        return min(longest, room) if room else longest
 
     def repeated_id(self) -> Row | Failure:
         """Return the first row with the id and the system of an earlier row.
@@ -98,15 +155,21 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         Raises:
             IndexError: there is no such row.
         """
-        return _row(_load(self._tasks[int(self._repeated[0])])[0])
+        return self.row(int(self._repeated[0]))
 
     @property
     def input_digest(self) -> str:
         return self._input_digest.hexdigest()
 
-    def _part(self, rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
+    @property
+    def scratch_bytes(self) -> int:
+        """Size of the rows in the scratch file in bytes."""
+        return self._lines.size
+
+    def _part(self, rows: Iterable[Row | Failure], report: Callable[[int], None]) -> Iterator[Row | Failure]:
         for row in numbered(rows):
             self.input_rows += 1
+            report(self.input_rows)
             digest, group = _digest(row), _group(row)
             identity = json.dumps([row.id, row.system]).encode()
             self._input_digest.update(identity + digest)
@@ -114,13 +177,16 @@ class RunPlan(AbstractContextManager["RunPlan"]):
                 self._groups.append(group)
                 self._digests += digest
                 self._ids.append(int.from_bytes(hashlib.sha256(identity).digest()[:8]))
+                self._unreadable.append(isinstance(row, Failure))
+                bound = 0 if isinstance(row, Failure) else self._builder.bound(row)
+                if bound is not None:
+                    self._bounds.append(bound)
                 yield row
 
-    def _measure(self, task: Task | Failure) -> None:
-        if isinstance(task, Task):
-            self.too_long += task.overflows
-            self.prompt_tokens += len(task.tokens)
-            self.longest = max(self.longest, len(task.tokens))
+    def _failure(self, place: int) -> Failure:
+        row = self.row(place)
+        assert isinstance(row, Failure)
+        return row
 
 
 def _order(groups: NDArray[np.uint64], digests: NDArray[np.bytes_]) -> array[int]:
@@ -147,30 +213,13 @@ def _group(row: Row | Failure) -> int:
     return int.from_bytes(_digest(row)[:8]) if isinstance(row, Failure) else int(row.group, 16)
 
 
-def _dump(task: Task | Failure) -> bytes:
-    """Return a JSON document, a newline and the tokens, four bytes each."""
-    if isinstance(task, Failure):
-        return json.dumps({"failure": task.model_dump()}).encode() + b"\n"
-    rest = {"cut": task.candidate_cut, "error": task.error, "overflows": task.overflows}
-    document = json.dumps({"row": asdict(task.row), **rest}).encode()
-    return document + b"\n" + array("i", task.tokens).tobytes()
+def _dump(row: Row | Failure) -> bytes:
+    """Return a row as a JSON document."""
+    return json.dumps({"failure": row.model_dump()} if isinstance(row, Failure) else asdict(row)).encode()
 
 
-def _load(dumped: bytes) -> tuple[dict[str, Any], bytes]:
-    document, _, tokens = dumped.partition(b"\n")
-    return json.loads(document), tokens
-
-
-def _row(document: dict[str, Any]) -> Row | Failure:
-    if "failure" in document:
-        return Failure(**document["failure"])
-    row = document["row"]
+def _load(dumped: bytes) -> Row | Failure:
+    row: dict[str, Any] = json.loads(dumped)
+    if "failure" in row:
+        return Failure(**row["failure"])
     return Row(**row | {"responses": tuple(Response(**each) for each in row["responses"])})
-
-
-def _task(dumped: bytes) -> Task | Failure:
-    document, tokens = _load(dumped)
-    row = _row(document)
-    if isinstance(row, Failure):
-        return row
-    return Task(row, array("i", tokens).tolist(), document["cut"], document["error"], document["overflows"])

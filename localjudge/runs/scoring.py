@@ -7,7 +7,7 @@ The command line, the audit and Python programs all use `score_run`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -45,6 +45,11 @@ class RunObserver:
 
     def warn(self, text: str) -> None:
         """Receive a warning that a person should read before the scores."""
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[Callable[[int], None]]:
+        """Enclose a step before the judging; yield a function that receives the number of rows read so far."""
+        yield lambda rows: None
 
     @contextmanager
     def counting(self, total: int) -> Iterator[None]:
@@ -194,26 +199,41 @@ def score_run(
             judge = stack.enter_context(made)
         _introduce(judge, source, folder, told)
         run.refuse_another(judge, shard)
-        with RunPlan(judge, source.rows, scratch=folder, shard=shard) as plan:
-            _warn_of(plan, judge, source, told)
-            judge.configure_engine(plan.longest, folder / ENGINE_LOG)
+        with told.step("reading rows") as read:
+            plan = stack.enter_context(RunPlan(judge, source.rows, folder, shard, read))
+            _warn_of(plan, source, told)
+            judge.configure_engine(plan.longest(), folder / ENGINE_LOG)
+        with told.step("loading the engine"):
             done = run.begin(judge, plan, source.inputs, source.columns, retry_failed, source.max_row_bytes)
-            told.say(judge.engine.info.headline)
-            if judge.engine.info.batch_invariant is False:
-                told.warn("--deterministic: not in force, this engine or hardware has no such execution")
-            if run.set_aside:
-                aside = folder / SET_ASIDE
-                told.say(f"{run.set_aside} earlier lines are of no row of this input; {aside} keeps them")
-            if done:
-                told.say(f"continuing: {done} rows are done already, {plan.rows - done} are to do")
-            asked: AbstractContextManager[Any] = stopping or nullcontext()
-            with told.counting(plan.rows - done), asked:
-                summary = run.score(told.add, stopping.asked if stopping else lambda: False)
-            statistics = dict(judge.engine.statistics())
-            is_dry_run = judge.config.engine == "dry-run" and run.complete
-            rate = statistics.get("rate")
-            cost = CostEstimate.of(judge, plan, summary, folder, rate) if is_dry_run else None
-            result = (run.complete, run.done, plan.rows)
+        told.say(judge.engine.info.headline)
+        if judge.engine.info.batch_invariant is False:
+            told.warn("--deterministic: not in force, this engine or hardware has no such execution")
+        if run.set_aside:
+            aside = folder / SET_ASIDE
+            told.say(f"{run.set_aside} earlier lines are of no row of this input; {aside} keeps them")
+        if done:
+            told.say(f"continuing: {done} rows are done already, {plan.rows - done} are to do")
+        tasks = run.tasks
+        what = "fail" if judge.config.on_overflow == "fail" else "lose the end of their candidate"
+        if tasks.first_too_long is not None:
+            told.warn(
+                f"{tasks.first_too_long}: does not fit the model's context; such rows {what}, and are counted "
+                "at the end"
+            )
+        asked: AbstractContextManager[Any] = stopping or nullcontext()
+        with told.counting(plan.rows - done), asked:
+            summary = run.score(told.add, stopping.asked if stopping else lambda: False)
+        if run.complete:
+            tasks.finish()  # a dry run encodes rows that are done, too
+        if tasks.too_long:
+            told.warn(
+                f"{tasks.too_long} of {tasks.encoded} encoded rows do not fit the model's context; they {what}"
+            )
+        statistics = dict(judge.engine.statistics())
+        is_dry_run = judge.config.engine == "dry-run" and run.complete
+        rate = statistics.get("rate")
+        cost = CostEstimate.of(judge, plan, tasks, summary, folder, rate) if is_dry_run else None
+        result = (run.complete, run.done, plan.rows)
     return RunResult(folder, summary, *result, read_notices(folder), statistics, cost)
 
 
@@ -227,12 +247,9 @@ def _introduce(judge: Judge, source: RowSource, folder: Path, told: RunObserver)
         told.warn(f"the model is not what was verified: {in_words(judge.model_changes)}")
 
 
-def _warn_of(plan: RunPlan, judge: Judge, source: RowSource, told: RunObserver) -> None:
+def _warn_of(plan: RunPlan, source: RowSource, told: RunObserver) -> None:
     if not plan.input_rows:
         raise UsageError(f"{', '.join(source.inputs) or 'rows'}: holds no rows")
-    if plan.too_long:
-        what = "fail" if judge.config.on_overflow == "fail" else "lose the end of their candidate"
-        told.warn(f"{plan.too_long} of {plan.rows} rows do not fit the model's context; they {what}")
     if plan.repeated_ids:
         told.warn(_repetition(plan))
 
