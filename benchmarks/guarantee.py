@@ -91,7 +91,7 @@ def with_transformers(options: argparse.Namespace, folder: Path) -> dict[str, An
     from localjudge.constraint.compiler import closing_margin_for, token_table
     from localjudge.engines.engine_options import TransformersOptions
     from localjudge.engines.protocol import Decoding
-    from localjudge.engines.transformers import TransformersEngine
+    from localjudge.engines.transformers.transformers_engine import TransformersEngine
     from localjudge.models.model import Model
     from localjudge.prompts.prompt import Prompt
 

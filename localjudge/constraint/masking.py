@@ -87,6 +87,7 @@ class HostTable:
 
     def __init__(self, table: TokenTable, closing_margin: int, device: torch.device, slots: int) -> None:
         self.table = table
+        self.fixed_token = table.fixed_token
         self.scores = ScoreBuffer(table, slots, device)
         self._closing_margin = closing_margin
         self._device = device

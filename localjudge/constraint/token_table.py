@@ -77,6 +77,15 @@ class TokenTable:
         aspects, values = self.score_token.shape
         return aspects, values if self.has_probabilities else 1
 
+    @property
+    def fixed_token(self) -> NDArray[np.int64]:
+        """The only token that each state allows, (S,); -1 where there are several, a score or the end."""
+        allowed = self.next_state >= 0
+        token = np.where(allowed.sum(axis=1) == 1, allowed.argmax(axis=1), -1)
+        token[self.distance == 0] = -1
+        token[self.score_state] = -1
+        return token
+
     def limit(self, max_rationale_tokens: int) -> int:
         """Return the largest number of tokens of an answer whose rationale has at most this many tokens.
 

@@ -92,7 +92,7 @@ def open_engine(
 
             return DryRunEngine(model, decoding, options)
         case TransformersOptions():
-            from localjudge.engines.transformers import TransformersEngine
+            from localjudge.engines.transformers.transformers_engine import TransformersEngine
 
             return TransformersEngine(model, decoding, options)
         case VllmOptions():

@@ -28,7 +28,7 @@ from localjudge import EngineError, ModelError, Rubric, UsageError
 from localjudge.constraint.compiler import token_table
 from localjudge.engines.engine_options import TransformersOptions
 from localjudge.engines.protocol import Completion, Decoding
-from localjudge.engines.transformers import TransformersEngine
+from localjudge.engines.transformers.transformers_engine import TransformersEngine
 from localjudge.engines.vllm.session import InFlightRequest
 from localjudge.engines.vllm.vllm_engine import VllmEngine
 from localjudge.models.model import Model

@@ -76,7 +76,7 @@ def main() -> None:
     from localjudge.constraint.compiler import token_table
     from localjudge.engines.engine_options import TransformersOptions, VllmOptions
     from localjudge.engines.protocol import Decoding
-    from localjudge.engines.transformers import TransformersEngine
+    from localjudge.engines.transformers.transformers_engine import TransformersEngine
     from localjudge.engines.vllm.vllm_engine import VllmEngine
     from localjudge.models.model import Model
     from localjudge.prompts.prompt import Prompt

@@ -1,4 +1,4 @@
-"""The transformers engine: in this process, on any machine."""
+"""The engine: loads a model and completes batches of prompts with it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, StoppingCriteria
+from transformers import AutoModelForCausalLM, GenerationConfig
 
 from localjudge.constraint.masking import HostTable
 from localjudge.engines.batches import batches, longest_prompt
 from localjudge.engines.engine_options import TransformersOptions, batch_invariance
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
+from localjudge.engines.transformers.answers import BatchAnswers
+from localjudge.engines.transformers.generation import generate
 from localjudge.errors import EngineError, ModelError
 from localjudge.models.architecture import check_tensors
 from localjudge.models.model import Model
@@ -29,7 +29,7 @@ from localjudge.prompts.prompt import Prompt
 
 
 class TransformersEngine:
-    """Completes batches of prompts of similar length with `model.generate`.
+    """Completes batches of prompts of similar length.
 
     A batch is the next `batch_size` prompts of one padded length, in input order. So its content does not
     change if complete batches are removed, and a run that continues computes the same batches as an
@@ -93,23 +93,11 @@ class TransformersEngine:
             yield self._generate(batch, length)
 
     def _generate(self, batch: list[Prompt], length: int) -> list[Completion]:
-        tokens = torch.zeros(len(batch), length, dtype=torch.long)
-        attention = torch.zeros_like(tokens)
-        for row, prompt in enumerate(batch):
-            tokens[row, length - len(prompt.tokens) :] = torch.tensor(prompt.tokens)
-            attention[row, length - len(prompt.tokens) :] = 1
-        answers = _BatchAnswers(self._table, self._decoding, [prompt.seed for prompt in batch])
+        tokens = [prompt.tokens for prompt in batch]
+        answers = BatchAnswers(self._table, self._decoding, [prompt.seed for prompt in batch])
         try:
             with torch.inference_mode():
-                output = self._model.generate(
-                    tokens.to(self._device),
-                    attention_mask=attention.to(self._device),
-                    generation_config=GenerationConfig(
-                        max_new_tokens=self._decoding.max_tokens, do_sample=False, pad_token_id=0
-                    ),
-                    logits_processor=[answers],
-                    stopping_criteria=[_Completed(answers)],
-                )
+                generate(self._model, tokens, length, answers, self._decoding.max_tokens)
         except torch.OutOfMemoryError:
             raise EngineError(
                 f"not enough memory for {len(batch)} prompts of {length} tokens; "
@@ -117,11 +105,11 @@ class TransformersEngine:
             ) from None
         except RuntimeError as error:
             raise EngineError(f"the engine failed: {error}") from error
-        self._prompt_tokens += int(attention.sum())
+        self._prompt_tokens += sum(map(len, tokens))
         probabilities = self._table.scores.take(list(range(len(batch))))
         return [
-            completion(prompt.tag, output[row, length : length + answers.lengths[row]].tolist(), kept)
-            for row, (prompt, kept) in enumerate(zip(batch, probabilities, strict=True))
+            completion(prompt.tag, answer, kept)
+            for prompt, answer, kept in zip(batch, answers.tokens, probabilities, strict=True)
         ]
 
 
@@ -152,65 +140,3 @@ def _loadable(folder: Path) -> Iterator[Path]:
         Path(scratch, INDEX).unlink()
         Path(scratch, INDEX).write_text(json.dumps(content | {"metadata": {}}))
         yield Path(scratch)
-
-
-class _BatchAnswers(LogitsProcessor):  # type: ignore[misc]
-    """The answers of a batch in progress: constrains the next tokens and picks them.
-
-    Each sampled row has its own random numbers, so its tokens do not depend on the other rows of the batch.
-    """
-
-    def __init__(self, table: HostTable, decoding: Decoding, seeds: list[int]) -> None:
-        self._table = table
-        self._decoding = decoding
-        self._random = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
-        self._states = np.full(len(seeds), table.table.entry, np.int64)
-        # The step at which each row must be complete; it is earlier if thinking ends early.
-        self._deadline = np.full(len(seeds), decoding.max_tokens)
-        self._slots = np.arange(len(seeds))
-        self._step = 0
-        self.lengths = np.zeros(len(seeds), np.int64)
-
-    @property
-    def complete(self) -> NDArray[np.bool_]:
-        done: NDArray[np.bool_] = self._table.table.distance[self._states] == 0
-        return done
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        logits = scores.float().clone()
-        # The token after a complete answer is ignored, but some token must be allowed.
-        left = np.where(self.complete, 1, self._deadline - self._step)
-        self._table.constrain(logits, self._states, left, self._slots, sampled=True)
-        picked = logits.argmax(dim=-1) if self._decoding.temperature == 0 else self._sample(logits)
-        going = ~self.complete
-        after = self._table.table.next_state[self._states, picked.cpu().numpy()]
-        self._step += 1
-        answers = (self._states == self._table.table.thinking) & (after == self._table.table.start)
-        self._deadline[answers] = self._step + self._decoding.limit
-        self._states = np.where(going, after, self._states)
-        self.lengths += going
-        return torch.full_like(logits, -torch.inf).scatter_(1, picked[:, None], 0.0)
-
-    def _sample(self, logits: torch.Tensor) -> torch.Tensor:
-        """Return one token per row, (rows,), by inverting the cumulative distribution."""
-        weights = torch.softmax(logits.double() / self._decoding.temperature, dim=-1)
-        if self._decoding.top_p < 1:
-            # The nucleus (Holtzman et al. 2020): the most likely tokens until their mass reaches top_p.
-            ranked, order = weights.sort(dim=-1, descending=True, stable=True)
-            outside = ranked.cumsum(dim=-1) - ranked >= self._decoding.top_p
-            weights = weights.scatter(1, order, ranked.masked_fill(outside, 0.0))
-        mass = weights.cumsum(dim=-1)
-        draws = torch.tensor([[random.random()] for random in self._random], dtype=mass.dtype)
-        picked = torch.searchsorted(mass, draws.to(mass.device) * mass[:, -1:], right=True)[:, 0]
-        # A draw that rounds up to the whole mass would select a token beyond the last one with any mass.
-        return torch.where(picked < mass.shape[1], picked, weights.argmax(dim=-1))
-
-
-class _Completed(StoppingCriteria):  # type: ignore[misc]
-    """Stops each row when its answer is complete."""
-
-    def __init__(self, answers: _BatchAnswers) -> None:
-        self._answers = answers
-
-    def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
-        return torch.from_numpy(self._answers.complete).to(input_ids.device)

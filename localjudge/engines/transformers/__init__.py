@@ -1,0 +1,1 @@
+"""The transformers engine: in this process, on any machine."""

@@ -1,0 +1,95 @@
+"""The answers of a batch in progress: the tokens that are allowed next, and the one that is picked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from localjudge.constraint.masking import HostTable
+from localjudge.engines.protocol import Decoding
+
+
+class BatchAnswers:
+    """The answers of a batch, a row each.
+
+    The token at each place of a sampled row has its own random number. So the row's tokens do not depend on the
+    other rows of the batch, nor on which tokens were picked and which are fixed.
+
+    Attributes:
+        tokens: the tokens of each row so far, thoughts included.
+    """
+
+    def __init__(self, table: HostTable, decoding: Decoding, seeds: Sequence[int]) -> None:
+        self._table = table
+        self._decoding = decoding
+        if decoding.temperature > 0:
+            generators = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
+            self._draws = np.stack([each.random(decoding.max_tokens) for each in generators])
+        self._fixed_token = table.fixed_token
+        self._states = np.full(len(seeds), table.table.entry, np.int64)
+        # The length at which each row must be complete; it is smaller if thinking ends early.
+        self._deadline = np.full(len(seeds), decoding.max_tokens)
+        self.tokens: list[list[int]] = [[] for _ in seeds]
+        self._complete = np.zeros(len(seeds), bool)
+        self._closed = np.zeros(len(seeds), bool)
+
+    @property
+    def writing(self) -> list[int]:
+        """The rows whose rationale has not ended."""
+        rows: list[int] = np.flatnonzero(~self._closed).tolist()
+        return rows
+
+    @property
+    def incomplete(self) -> list[int]:
+        """The rows whose answer is not complete."""
+        rows: list[int] = np.flatnonzero(~self._complete).tolist()
+        return rows
+
+    def pick(self, rows: Sequence[int], logits: torch.Tensor) -> None:
+        """Pick the next token of these rows; rows that are complete stay as they are.
+
+        Args:
+            rows: rows of the batch.
+            logits: float32 (rows, V); they are changed.
+        """
+        at = np.array(rows)
+        lengths = np.array([len(self.tokens[row]) for row in rows])
+        # The token after a complete answer is ignored, but some token must be allowed.
+        left = np.where(self._complete[at], 1, self._deadline[at] - lengths)
+        self._table.constrain(logits, self._states[at], left, at, sampled=True)
+        picked = logits.argmax(dim=-1) if self._decoding.temperature == 0 else self._sample(at, lengths, logits)
+        for row, token in zip(rows, picked.tolist(), strict=True):
+            if not self._complete[row]:
+                self._append(row, token)
+
+    def append_fixed(self, rows: Sequence[int]) -> None:
+        """Append the fixed text after each of these rows' rationale or score, up to the next score."""
+        for row in rows:
+            while self._closed[row] and (token := self._fixed_token[self._states[row]]) >= 0:
+                self._append(row, int(token))
+
+    def _append(self, row: int, token: int) -> None:
+        table, state = self._table.table, self._states[row]
+        after = self._states[row] = table.next_state[state, token]
+        self.tokens[row].append(token)
+        if state == table.thinking and after == table.start:
+            self._deadline[row] = len(self.tokens[row]) + self._decoding.limit
+        self._closed[row] |= table.in_rationale[state] and not table.in_rationale[after]
+        self._complete[row] = table.distance[after] == 0
+
+    def _sample(self, rows: NDArray[np.int64], places: NDArray[np.int64], logits: torch.Tensor) -> torch.Tensor:
+        """Return one token per row, (rows,), by inverting the cumulative distribution."""
+        weights = torch.softmax(logits.double() / self._decoding.temperature, dim=-1)
+        if self._decoding.top_p < 1:
+            # The nucleus (Holtzman et al. 2020): the most likely tokens until their mass reaches top_p.
+            ranked, order = weights.sort(dim=-1, descending=True, stable=True)
+            outside = ranked.cumsum(dim=-1) - ranked >= self._decoding.top_p
+            weights = weights.scatter(1, order, ranked.masked_fill(outside, 0.0))
+        mass = weights.cumsum(dim=-1)
+        draws = torch.from_numpy(self._draws[rows, places.clip(max=self._draws.shape[1] - 1)])[:, None]
+        picked = torch.searchsorted(mass, draws.to(mass.device) * mass[:, -1:], right=True)[:, 0]
+        # A draw that rounds up to the whole mass would select a token beyond the last one with any mass.
+        return torch.where(picked < mass.shape[1], picked, weights.argmax(dim=-1))

@@ -1,0 +1,233 @@
+"""Tests of the generation loop: fixed text takes no passes, and answers are those of a pass for each token."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import random_model
+from test_transformers import THINKING_CHAT, save_random_model
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from localjudge import Judge, Rubric
+from localjudge.engines.protocol import Completion
+from localjudge.models.model import Model
+from localjudge.prompts.prompt import Prompt
+from localjudge.rubrics.rubric import Scale
+
+ENGINE_ARGS = {"batch_size": "4", "device": "cpu", "dtype": "float32"}
+PROMPT_LENGTHS = (1, 2, 29, 32, 17, 3, 31)
+SCORES = 6
+
+WINDOW = {"sliding_window": 16, "num_key_value_heads": 1}
+ALL_KEYS_AND_VALUES: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "gpt2": {"n_positions": 4096, "n_embd": 32, "n_head": 2, "n_layer": 2},
+    "mistral": WINDOW | {"sliding_window": None},
+    "mpt": {"d_model": 32, "n_heads": 2, "n_layers": 2, "max_seq_len": 4096},
+}
+OTHER_CACHES: dict[str, dict[str, Any]] = {
+    "mistral": WINDOW,
+    "gemma2": WINDOW | {"head_dim": 16},
+    "gemma3_text": WINDOW | {"head_dim": 16},
+    "mamba": {"state_size": 8},
+    "qwen3_next": {
+        "head_dim": 16,
+        "num_key_value_heads": 1,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 16,
+        "shared_expert_intermediate_size": 16,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 2,
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16,
+        "layer_types": ["linear_attention", "full_attention"],
+    },
+    "llama": {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 10000.0}},
+}
+
+
+def save_model(folder: Path, architecture: str, settings: dict[str, Any]) -> Path:
+    """Save a model of an architecture with random weights, large enough for confident predictions."""
+    tokens = AutoConfig.from_pretrained(random_model(folder))
+    common = {
+        "vocab_size": tokens.vocab_size,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 4096,
+        "bos_token_id": None,
+        "eos_token_id": tokens.eos_token_id,
+        "pad_token_id": None,
+    }
+    torch.manual_seed(0)
+    network = AutoModelForCausalLM.from_config(AutoConfig.for_model(architecture, **(common | settings)))
+    for parameter in network.parameters():
+        if parameter.ndim > 1:
+            torch.nn.init.normal_(parameter, std=0.3)
+    network.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_model(tmp_path_factory.mktemp("llama"), "llama", {})
+
+
+def prompts_of(judge: Judge) -> list[Prompt]:
+    text = judge.prompts.encode("A response to judge, word by word. " * 8)
+    return [Prompt(n, list(text[:length]), seed=n) for n, length in enumerate(PROMPT_LENGTHS)]
+
+
+def completions(judge: Judge, prompts: list[Prompt]) -> dict[int, Completion]:
+    return {each.tag: each for finished in judge.engine.complete(prompts) for each in finished}
+
+
+@contextmanager
+def counted_passes(judge: Judge) -> Iterator[list[tuple[int, ...]]]:
+    """Yield the shapes, (rows, tokens), of the model's passes so far."""
+    shapes: list[tuple[int, ...]] = []
+
+    def add(network: Any, positional: Any, inputs: dict[str, Any]) -> None:
+        shapes.append(tuple(inputs["input_ids"].shape))
+
+    hook = judge.engine._model.register_forward_pre_hook(add, with_kwargs=True)  # type: ignore[attr-defined]
+    yield shapes
+    hook.remove()
+
+
+def rationale_tokens(judge: Judge, completion: Completion) -> int:
+    """Return the number of tokens up to the one that closes the rationale, thoughts included."""
+    table = judge.decoding.table
+    _, answer = table.split(completion.tokens)
+    path = table.states(answer)
+    closes = int(np.flatnonzero(table.in_rationale[path])[-1]) + 1
+    return len(completion.tokens) - len(answer) + closes
+
+
+def assert_as_a_pass_for_each_token(judge: Judge, prompts: list[Prompt]) -> dict[int, Completion]:
+    """Complete the prompts, and each one again by itself without a cache; both must be the same."""
+    network = AutoModelForCausalLM.from_pretrained(judge.model.path, dtype=torch.float32).eval()
+    found = completions(judge, prompts)
+    assert found.keys() == {prompt.tag for prompt in prompts}
+    for prompt in prompts:
+        tokens, probabilities = reference(judge, network, prompt)
+        assert found[prompt.tag].tokens == tokens
+        if probabilities is not None:
+            assert found[prompt.tag].probabilities == pytest.approx(probabilities, abs=1e-4)
+    return found
+
+
+@torch.inference_mode()
+def reference(
+    judge: Judge, network: PreTrainedModel, prompt: Prompt
+) -> tuple[tuple[int, ...], np.ndarray[Any, Any] | None]:
+    """Return the tokens and the scores' probabilities of an answer, from the token table and the definition."""
+    decoding, table = judge.decoding, judge.decoding.table
+    random = np.random.Generator(np.random.Philox(prompt.seed))
+    answer: list[int] = []
+    probabilities = []
+    state, deadline = table.entry, decoding.max_tokens
+    while not table.is_complete(state):
+        logits = network(torch.tensor([[*prompt.tokens, *answer]]), use_cache=False).logits[0, -1].double()
+        if state in table.score_state and table.has_probabilities:
+            (aspect,) = np.flatnonzero(table.score_state == state)
+            probabilities.append(torch.softmax(logits[table.score_token[aspect]], dim=0).numpy())
+        logits[~table.allowed(state, deadline - len(answer), decoding.closing_margin)] = -torch.inf
+        draw, token = random.random(), int(logits.argmax())
+        if decoding.temperature:
+            mass = torch.softmax(logits / decoding.temperature, dim=0).cumsum(dim=0)
+            token = int(torch.searchsorted(mass, draw * mass[-1], right=True))
+        answer.append(token)
+        before, state = state, int(table.next_state[state, token])
+        if before == table.thinking and state == table.start:
+            deadline = len(answer) + decoding.limit
+    return tuple(answer), np.array(probabilities) if probabilities else None
+
+
+def test_fixed_text_takes_no_passes(llama: Path) -> None:
+    judge = Judge(llama, max_rationale_tokens=20, engine_args=ENGINE_ARGS)
+    prompts = prompts_of(judge)[:4]
+    with counted_passes(judge) as shapes:
+        longest = max(rationale_tokens(judge, each) for each in completions(judge, prompts).values())
+    assert len(shapes) == longest + SCORES
+
+
+def test_a_row_leaves_the_batch_when_its_rationale_closes_and_returns_for_its_scores(llama: Path) -> None:
+    judge = Judge(llama, max_rationale_tokens=40, temperature=5.0, engine_args=ENGINE_ARGS)
+    prompts = prompts_of(judge)[:4]
+    with counted_passes(judge) as shapes:
+        lengths = sorted(rationale_tokens(judge, each) for each in completions(judge, prompts).values())
+    assert lengths[0] < lengths[-1], "they close at different tokens"
+    rows = [rows for rows, _ in shapes]
+    assert rows[:-SCORES] == [sum(length > step for length in lengths) for step in range(lengths[-1])]
+    assert rows[-SCORES:] == [4] * SCORES
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
+@pytest.mark.parametrize("architecture", ALL_KEYS_AND_VALUES)
+def test_answers_are_those_of_a_pass_for_each_token(
+    tmp_path: Path, architecture: str, temperature: float
+) -> None:
+    model = save_model(tmp_path, architecture, ALL_KEYS_AND_VALUES[architecture])
+    judge = Judge(model, max_rationale_tokens=12, temperature=temperature, engine_args=ENGINE_ARGS)
+    with counted_passes(judge) as shapes:
+        found = assert_as_a_pass_for_each_token(judge, prompts_of(judge))
+    assert len(shapes) < len(found[0].tokens), "fixed text takes no passes"
+
+
+@pytest.mark.parametrize("architecture", OTHER_CACHES)
+def test_a_model_that_keeps_other_things_than_all_keys_and_values_takes_a_pass_for_each_token(
+    tmp_path: Path, architecture: str
+) -> None:
+    model = save_model(tmp_path, architecture, OTHER_CACHES[architecture])
+    judge = Judge(model, max_rationale_tokens=12, temperature=1.0, engine_args=ENGINE_ARGS)
+    prompts = [Prompt(n, [7, 8, 9 + n] * 8, seed=n) for n in range(4)]
+    with counted_passes(judge) as shapes:
+        found = assert_as_a_pass_for_each_token(judge, prompts)
+    assert len(shapes) == max(len(each.tokens) for each in found.values())
+
+
+def test_rows_whose_rationales_close_with_different_tokens_meet_in_the_fixed_text(llama: Path) -> None:
+    judge = Judge(llama, max_rationale_tokens=40, temperature=5.0, engine_args=ENGINE_ARGS)
+    prompts = prompts_of(judge)
+    found = assert_as_a_pass_for_each_token(judge, prompts)
+    rest = {len(each.tokens) - rationale_tokens(judge, each) for each in found.values()}
+    assert len(rest) > 1
+
+
+@pytest.mark.parametrize("temperature", [0.0, 5.0])
+def test_scores_of_several_tokens_need_not_have_as_many_in_each_row(llama: Path, temperature: float) -> None:
+    rubric = Rubric.load().model_copy(update={"scale": Scale(lowest=1, highest=300)})
+    judge = Judge(
+        llama, rubric=rubric, max_rationale_tokens=3, temperature=temperature, engine_args=ENGINE_ARGS
+    )
+    found = assert_as_a_pass_for_each_token(judge, prompts_of(judge))
+    if temperature:
+        lengths = {len(each.tokens) - rationale_tokens(judge, each) for each in found.values()}
+        assert len(lengths) > 1
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("budget", [0, 7])
+def test_a_model_that_thinks_answers_as_with_a_pass_for_each_token(
+    tmp_path: Path, budget: int, temperature: float
+) -> None:
+    model = save_random_model(tmp_path, Model.find().path / "tokenizer.json", chat=THINKING_CHAT)
+    judge = Judge(
+        model,
+        max_rationale_tokens=5,
+        thinking_budget=budget,
+        temperature=temperature,
+        engine_args=ENGINE_ARGS,
+    )
+    with counted_passes(judge) as shapes:
+        found = assert_as_a_pass_for_each_token(judge, prompts_of(judge)[:4])
+    assert len(shapes) == max(rationale_tokens(judge, each) for each in found.values()) + SCORES
