@@ -15,7 +15,7 @@ from conftest import Cli, random_model, write_rows
 from localjudge import Judge, JudgeConfig, Judgement, RowSource, SettingError, load_run, score_run
 from localjudge.engines.protocol import Completion, TableEngine
 from localjudge.engines.selection import open_engine
-from localjudge.engines.transformers import TransformersEngine
+from localjudge.engines.transformers.transformers_engine import TransformersEngine
 from localjudge.errors import RunMismatchError
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.prompt import Prompt
