@@ -79,7 +79,7 @@ def open_engine(
         options: the result of `engine_options`.
         model: the model.
         decoding: how answers are decoded.
-        context: the tokens of the longest prompt and its answer, if known.
+        context: the most tokens of a prompt and its answer, if known.
         log: a file for the output of the engine's libraries.
 
     Raises:

@@ -65,7 +65,7 @@ class RayEngine:
         decoding: how answers are decoded.
         options: the options of each worker's engine.
         cluster: the cluster and its workers.
-        context: the tokens of the longest prompt and its answer, if known.
+        context: the most tokens of a prompt and its answer, if known.
         log: a file for events of workers and messages of Ray.
     """
 

@@ -31,7 +31,7 @@ class RayWorkerSettings:
 
     Attributes:
         engine: the engine's name and its `options`, as for `engine_options`.
-        context: the tokens of the longest prompt and its answer, if known.
+        context: the most tokens of a prompt and its answer, if known.
         model: the path or id of the model on the worker's node, and the `digest` that it must have there.
         environment: variables of the driver, used if the node does not set them.
     """

@@ -48,7 +48,7 @@ class VllmEngine:
         model: the model.
         decoding: how answers are decoded.
         options: vLLM's own engine arguments.
-        context: the tokens of the longest prompt and its answer, if known: vLLM's `max_model_len` unless an
+        context: the most tokens of a prompt and its answer, if known: vLLM's `max_model_len` unless an
             option gives it.
         log: a file for vLLM's output; None does not redirect it.
 
