@@ -58,6 +58,25 @@ def test_a_dry_run_says_what_the_job_will_take(
     assert (end.code, "engine: dry-run there, transformers now" in end.err) == (2, True), end.err
 
 
+def test_a_dry_run_that_continues_says_what_the_whole_job_will_take(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 9)
+    with rows.open("a") as stream:
+        stream.write(json.dumps({"instruction": "Q", "reference": "R", "candidate": "word " * 9000}) + "\n")
+    flags = ["--out", tmp_path / "dry", "--model", model, "--rubric", short_rubric, "--engine", "dry-run"]
+    whole = cli("score", rows, *flags).out
+    (tmp_path / "dry" / "summary.json").unlink()
+    (tmp_path / "dry" / "judgements.jsonl").write_bytes(
+        b"".join((tmp_path / "dry" / "judgements.jsonl").read_bytes().splitlines(keepends=True)[3:])
+    )
+    for again in (cli("score", rows, *flags), cli("score", rows, *flags)):
+        assert [line for line in again.out.splitlines() if "disk" not in line] == [
+            line for line in whole.splitlines() if "disk" not in line
+        ]
+    assert "1 rows exceed the context" in whole
+
+
 def test_files_can_stand_for_systems(cli: Cli, tmp_path: Path, model: Path, short_rubric: Path) -> None:
     files = [write_rows(tmp_path / f"{name}.jsonl", 4) for name in ("gpt-0.5", "llama")]
     flags = ["--model", model, "--rubric", short_rubric, "--engine", "dry-run"]
