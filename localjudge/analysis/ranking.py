@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.analysis.labels import Labels
-from localjudge.analysis.length import held_equal
+from localjudge.analysis.length import means_at_equal_length
 from localjudge.analysis.measured_texts import Measures
-from localjudge.analysis.ppi import prediction_powered
-from localjudge.analysis.resampling import RESAMPLES, Contributions, averages, studentise
+from localjudge.analysis.resampling import RESAMPLES, studentise
 from localjudge.analysis.scores import Floats, Integers, Of, Scores
+from localjudge.analysis.system_means import human_means, instruction_means, judge_means, paired_differences
 from localjudge.errors import UsageError
 
 OVERALL = "overall"
@@ -187,18 +187,22 @@ class _Column:
         self.name, self._scores = name, scores
         count = len(scores.systems)
         ends = (scores.lowest, scores.highest)
-        judged = _means(scores, values)
+        judged = judge_means(scores, values)
         self.means = studentise(judged, *ends, resamples=resamples, seed=seed).estimates()
         self.deciding = judged
         self.human = [UNDEFINED] * count
         if human is not None:
-            self.deciding = _human_means(scores, values, *human)
+            self.deciding = human_means(scores, values, *human)
             self.human = studentise(self.deciding, *ends, resamples=resamples, seed=seed).estimates()
-        self.length_held, self.length_explains = held_equal(scores, values, measures, resamples, seed)
+        self.length_held, self.length_explains = means_at_equal_length(
+            scores, values, measures, resamples, seed
+        )
         first, second = np.array(list(combinations(range(count), 2)), dtype=np.int32).reshape(-1, 2).T
-        cells = _by_instruction(scores, values)
+        cells = instruction_means(scores, values)
         reach = scores.highest - scores.lowest
-        paired = _paired(cells, first, second) if human is None else self.deciding.contrast(first, second)
+        paired = (
+            paired_differences(cells, first, second) if human is None else self.deciding.contrast(first, second)
+        )
         tested = studentise(paired, -reach, reach, symmetric=True, resamples=resamples, seed=seed)
         p = tested.adjusted()
         self.pairs: list[Pair] = []
@@ -239,59 +243,6 @@ class _Column:
         sets = [sorted(members, key=place.__getitem__) for members in _cliques(~self._differ)]
         sets.sort(key=lambda members: [place[member] for member in members])
         return tuple(tuple(self._scores.systems[member] for member in members) for members in sets)
-
-
-def _means(scores: Scores, values: Floats) -> Contributions:
-    """Return each system's mean."""
-    each = []
-    for system in range(len(scores.systems)):
-        rows = scores.system == system
-        each.append(averages(values[rows, None], scores.group[rows], scores.groups))
-    return _together(each)
-
-
-def _human_means(scores: Scores, values: Floats, labelled: Integers, labels: Floats) -> Contributions:
-    """Return each system's prediction-powered mean."""
-    label = np.full(len(values), np.nan)
-    label[labelled] = labels
-    each = []
-    for system in range(len(scores.systems)):
-        rows = scores.system == system
-        known = np.isfinite(label[rows])
-        each.append(
-            prediction_powered(values[rows], known, label[rows][known], scores.group[rows], scores.groups)
-        )
-    return _together(each)
-
-
-def _together(each: list[Contributions]) -> Contributions:
-    return Contributions(
-        np.concatenate([one.value for one in each]),
-        np.concatenate([one.shares for one in each], axis=1),
-        np.concatenate([one.units for one in each]),
-    )
-
-
-def _by_instruction(scores: Scores, values: Floats) -> Floats:
-    """Return each system's mean on each instruction, [groups, systems]; NaN if it has no row there."""
-    systems = len(scores.systems)
-    cell = scores.group.astype(np.int64) * systems + scores.system
-    size = scores.groups * systems
-    rows = np.bincount(cell, minlength=size)
-    with np.errstate(invalid="ignore"):
-        return (np.bincount(cell, values, minlength=size) / rows).reshape(scores.groups, systems)
-
-
-def _paired(cells: Floats, first: Integers, second: Integers) -> Contributions:
-    """Return the mean difference of each pair of systems on the instructions that both answered."""
-    between = cells[:, first] - cells[:, second]
-    common = np.isfinite(between)
-    units = common.sum(axis=0).astype(np.float64)
-    between = np.where(common, between, 0)
-    with np.errstate(invalid="ignore"):
-        value = between.sum(axis=0) / units
-    shares = np.where(common, between - value, 0) / np.maximum(units, 1)
-    return Contributions(value, shares, units)
 
 
 def _labelled(
