@@ -24,7 +24,8 @@ _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", 
 _FETCHED = [*(f"*{ending}" for ending in DECISIVE), "*.md", "LICENSE*"]
 BUNDLED_NOTICE = (
     "These scores come from the small bundled model. It only compares words: which words of the reference "
-    "the response keeps, changes or omits, and how it is written. It makes mistakes and has no knowledge.\n"
+    "the response keeps, changes or omits, and how it is written. Use its scores to try the program, not as "
+    "results.\n"
     "Give a real judge with --model, a model directory or an id in the local cache, such as "
     "--model Qwen/Qwen3-8B"
 )
@@ -232,15 +233,15 @@ class Model:
 
     def _end_of_turn(self) -> set[int]:
         """Return the added token that the chat template puts after an answer, if any."""
-        stand_in = "stand-in-for-the-answer"
-        turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": stand_in}]
+        placeholder = "stand-in-for-the-answer"
+        turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": placeholder}]
         try:
             text = render(self.tokenizer, turns, add_generation_prompt=False)
         except ModelError as error:
             raise ModelError(f"model {self.name}: {error}") from None
-        if stand_in not in text:
+        if placeholder not in text:
             return set()
-        rest = text.rpartition(stand_in)[2].lstrip()
+        rest = text.rpartition(placeholder)[2].lstrip()
         special = {
             token: added
             for token, added in self.tokenizer.backend_tokenizer.get_added_tokens_decoder().items()
