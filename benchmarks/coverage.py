@@ -21,7 +21,8 @@ import numpy as np
 import results_table
 from scipy.stats import norm
 
-from localjudge.analysis.agreement import Comparison, agree
+from localjudge.analysis.agreement import agree
+from localjudge.analysis.comparison import Comparison
 from localjudge.analysis.labels import Labels, Marks
 from localjudge.analysis.ppi import prediction_powered
 from localjudge.analysis.resampling import Contributions, averages, bootstrap_weights, studentise

@@ -21,7 +21,7 @@ EngineName = Literal["auto", "transformers", "vllm", "dry-run"]
 OnOverflow = Literal["fail", "truncate-candidate"]
 
 SHARED_SETTINGS = ("answer_spelling", "max_rationale_tokens", "temperature", "top_p", "seed", "on_overflow")
-"""Settings that two starts of one run share, as they are given."""
+"""Names of settings that all starts of a run share, in the form that the user gives."""
 
 _ADVICE = {
     "engine": f"give one of {', '.join(get_args(EngineName))}",
@@ -35,7 +35,7 @@ _ADVICE = {
 
 
 class JudgeSettings(TypedDict, total=False):
-    """The settings of a `JudgeConfig` as keyword arguments; `JudgeConfig` says what each means."""
+    """The settings of a `JudgeConfig` as keyword arguments; `JudgeConfig` documents each."""
 
     rubric: Rubric | str | Path
     engine: str
@@ -51,26 +51,26 @@ class JudgeSettings(TypedDict, total=False):
 
 
 class JudgeConfig(BaseModel):
-    """Every setting that decides a judgement, validated once. `run.json` keeps it, for a run to be repeated.
+    """All settings that decide a judgement, validated once. `run.json` records them, so a run can be repeated.
 
     Attributes:
-        model: a model directory, the id of a model in the local hub cache; None is the small bundled one.
-        rubric: the prompt's template, the aspects and the scale; given as a rubric, the name of one that ships,
-            or its file.
-        engine: what runs the model; `auto` is vLLM where it is installed and there is a GPU.
+        model: a model directory, or the id of a model in the local hub cache; None for the small bundled model.
+        rubric: the prompt's template, the aspects and the scale; a rubric, the name of an included one, or its
+            file.
+        engine: the engine that runs the model; `auto` chooses vLLM if it is installed and there is a GPU.
         engine_args: the engine's own options, by vLLM's names with underscores; each value as text.
         answer_spelling: the white space of an answer: `compact` has none, `spaced` has a space after each colon
             and comma, and `indented` is inside a Markdown fence, with a line for each key.
-        max_rationale_tokens: the most tokens of a rationale, 1 or more.
-        temperature: 0 takes the likeliest token; above 0, tokens are sampled.
-        top_p: the share of the probability to sample from, above 0 and up to 1.
+        max_rationale_tokens: the largest number of tokens of a rationale, at least 1.
+        temperature: 0 picks the most likely token; above 0, tokens are sampled.
+        top_p: the share of the probability mass to sample from, above 0 and up to 1.
         seed: seed of the sampling; each row draws its own random numbers from the seed and its content.
-        thinking_budget: the most tokens of thinking before the answer. None asks the model not to think; one
-            that cannot answer without thinking gets 2048.
+        thinking_budget: the largest number of tokens of thinking before the answer. None switches thinking off;
+            a model that cannot answer without thinking gets 2048 tokens.
         keep_thoughts: keep the thinking in the judgements.
-        on_overflow: what becomes of a row that does not fit the model's context: `fail`, or
-            `truncate-candidate`, which leaves out as much of the candidate's end as it must and keeps at least
-            one character.
+        on_overflow: the treatment of a row that does not fit the model's context: `fail` makes it a failure,
+            and `truncate-candidate` removes as much of the candidate's end as necessary, but keeps at least one
+            character.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,11 +90,11 @@ class JudgeConfig(BaseModel):
 
     @classmethod
     def of(cls, **settings: Any) -> Self:
-        """Validate settings given by their names.
+        """Validate settings given by name.
 
         Raises:
-            SettingError: a setting cannot be used; the message has its name and value, and what to give.
-            RubricError: the rubric cannot be read or does not hold together.
+            SettingError: a setting has an invalid value; the message has its name, its value and valid values.
+            RubricError: the rubric cannot be read or is inconsistent.
         """
         try:
             return cls.model_validate(settings)
@@ -115,15 +115,15 @@ class JudgeConfig(BaseModel):
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """The settings that two starts of one run must share, as far as they are known without the model."""
+        """The settings that all starts of a run must share, as far as they are known without the model."""
         shared = self.model_dump(include=set(SHARED_SETTINGS), mode="json")
-        # A model that always thinks has a budget of its own.
+        # A model that always thinks has its own default budget.
         budget = {} if self.thinking_budget is None else {"thinking_budget": self.thinking_budget}
         return {"rubric": self.rubric.digest, **shared, **budget}
 
     @property
     def own(self) -> dict[str, Any]:
-        """The other settings, the rubric aside: starts of one run may differ in them."""
+        """The other settings except the rubric; they may differ between starts of a run."""
         return self.model_dump(exclude={"rubric", *SHARED_SETTINGS}, mode="json")
 
     def with_(self, **settings: Any) -> Self:
@@ -132,11 +132,11 @@ class JudgeConfig(BaseModel):
 
 
 def normalize_engine_args(options: Mapping[str, object]) -> dict[str, str]:
-    """Give one form to an engine's own options: names with underscores, and each value as text.
+    """Normalize an engine's own options: names with underscores, and each value as text.
 
     Args:
-        options: text as it is, any other value as JSON writes it; None is an option that is not given. Of two
-            spellings of one option the later one counts.
+        options: the options by name. Text is kept, other values are written as JSON, and None means that the
+            option is not given. If an option is given in two spellings, the last one counts.
 
     Raises:
         UsageError: a value cannot be written as JSON.

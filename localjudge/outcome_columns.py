@@ -17,9 +17,9 @@ MODEL, NOTICE = "model", "notice"
 TEXTS = ("instruction", "reference", "candidate")
 """Columns that an export adds on request: the texts of the row."""
 RATIONALE = "rationale"
-"""The column of the rationale, which an import looks for, too."""
+"""Name of the column of the rationale; an import reads it, too."""
 _EXPECTED, _PROBABILITIES = "_expected", "_probabilities"
-"""What follows an aspect's name in its other columns."""
+"""Suffixes of an aspect's other columns."""
 
 
 def to_line(outcome: Outcome, aspects: Sequence[str]) -> dict[str, Any]:
@@ -102,20 +102,20 @@ def from_line(line: Mapping[str, Any], aspects: Sequence[str]) -> Outcome:
 
 
 def to_bytes(outcome: Outcome, aspects: Sequence[str]) -> bytes:
-    """Return an outcome's line as it stands in the file.
+    """Return an outcome's line as bytes of the file.
 
     Raises:
-        UsageError: its columns cannot be written as JSON.
+        UsageError: the input's other columns cannot be written as JSON.
     """
     line = to_line(outcome, aspects)
     return to_json(line, line).encode() + b"\n"
 
 
 def from_bytes(piece: bytes, aspects: Sequence[str]) -> Outcome:
-    """Return the outcome of a line as it stands in the file: the inverse of `to_bytes`.
+    """Return the outcome of a line of the file: the inverse of `to_bytes`.
 
     Raises:
-        ValueError: this is no line of a run with these aspects, or it is damaged.
+        ValueError: the line does not belong to a run with these aspects, or is damaged.
     """
     try:
         line = json.loads(piece)
@@ -134,7 +134,7 @@ COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), ()))
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether an aspect of this name would take another column's name."""
+    """Return whether an aspect with this name would conflict with another column."""
     taken = COMMON_COLUMNS | {MODEL, NOTICE, *TEXTS}
     return name in taken or name.endswith((_EXPECTED, _PROBABILITIES))
 
@@ -166,16 +166,16 @@ def without_objects(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def place_of(line: Mapping[str, Any]) -> str:
-    """Return where the row of a line stands, for a message."""
+    """Return the place of a line's row in the input, for a message."""
     return line.get("source") or f"row {line.get('id')}"
 
 
 def arrow_schema(aspects: Sequence[str], columns: Sequence[str] | None = None) -> Any:
-    """Return the Arrow schema of lines; a column that is none of a line's is text.
+    """Return the Arrow schema of lines; an additional column is text.
 
     Args:
         aspects: the aspects of the run's rubric.
-        columns: the columns in their order; None for those of a line.
+        columns: the columns in order; None for the columns of a line.
     """
     import pyarrow
 

@@ -40,7 +40,7 @@ class Row:
         """Return a row of a single response.
 
         Args:
-            instruction: what was asked.
+            instruction: the instruction that the response answers.
             candidate: the response.
             system: the system that wrote it.
             others: `reference`, `id`, `source` and `columns`.

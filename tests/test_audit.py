@@ -318,7 +318,7 @@ def test_an_audit_changes_nothing_in_a_folder_that_holds_something_else(
     judge = ["--model", model, "--rubric", short_rubric, "--max-rationale-tokens", 2]
     own = rows.read_bytes()
     end = cli("audit", rows, "--out", tmp_path, *judge)
-    assert (end.code, "no audit has written it" in end.err) == (2, True)
+    assert (end.code, "was not written by an audit" in end.err) == (2, True)
     assert rows.read_bytes() == own
 
     assert cli("score", rows, "--out", tmp_path / "mine" / "rows", *judge).code == 0

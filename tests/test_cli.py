@@ -80,7 +80,7 @@ def test_the_bundled_model_judges_the_examples_and_says_what_its_scores_mean(cli
     assert BUNDLED_NOTICE in end.err
     assert json.loads((tmp_path / "out" / "run.json").read_text())["notice"] == BUNDLED_NOTICE
     for shown in (end, cli("show", tmp_path / "out"), cli("rank", tmp_path / "out")):
-        assert shown.out.startswith("bundled model: it compares words with the reference's")
+        assert shown.out.startswith("bundled model: it only compares words with the reference;")
 
 
 @pytest.mark.slow
@@ -162,16 +162,16 @@ WRONG: dict[str, tuple[str, str]] = {
     "prompt: no file": ("prompt none.jsonl", "none.jsonl: No such file"),
     "prompt: no rubric": ("prompt ROWS --rubric none", "rubric none: no such file"),
     "prompt: no model": ("prompt ROWS --tokens --model ./none", "model ./none: no such directory"),
-    "show: no run": ("show empty", "empty: no run directory, it has no run.json"),
-    "show: no folder": ("show nowhere", "nowhere: no run directory"),
+    "show: no run": ("show empty", "empty: not a run directory: it has no run.json"),
+    "show: no folder": ("show nowhere", "nowhere: not a run directory"),
     "show: a damaged run": ("show damaged", "run.json: not a manifest of run format 3"),
     "rank: a damaged run": ("rank damaged", "run.json: not a manifest of run format 3"),
-    "report onto a device": ("report damaged --out pipe", "--out pipe: is no file"),
-    "export onto a device": ("export damaged --to csv --out pipe", "--out pipe: is no file"),
-    "export onto a folder": ("export damaged --to csv --out empty", "--out empty: is no file"),
+    "report onto a device": ("report damaged --out pipe", "--out pipe: is not a file"),
+    "export onto a device": ("export damaged --to csv --out pipe", "--out pipe: is not a file"),
+    "export onto a folder": ("export damaged --to csv --out empty", "--out empty: is not a file"),
     "calibrate onto a device": (
         "calibrate damaged --labels ROWS --out pipe",
-        "--out pipe: is no file",
+        "--out pipe: is not a file",
     ),
 }
 
@@ -341,7 +341,9 @@ def test_the_help_lists_the_commands_in_groups_with_whole_descriptions(
         "Models and machine": {"models", "doctor", "pack", "rubrics"},
     }
     assert (
-        " ".join(said.split()).count("Put the shards of a run together, as if one machine had judged them all.")
+        " ".join(said.split()).count(
+            "Merge the shards of a run into the run that one machine would have written."
+        )
         == 1
     )
 
@@ -362,7 +364,7 @@ def test_a_list_has_a_name_of_its_own(cli: Cli, command: str) -> None:
     assert (listed.code, listed.out) == (0, cli(command, "--json").out)
     assert json.loads(listed.out)[0]["name"] in end.out
     end = cli(command, "--json", "list")
-    assert (end.code, end.err) == (2, f"localjudge: {command} --json list: put --json behind the command\n")
+    assert (end.code, end.err) == (2, f"localjudge: {command} --json list: write --json after the command\n")
 
 
 def test_show_prints_the_table_that_the_run_ended_with_and_how_often_each_score_was_given(
@@ -421,11 +423,11 @@ def test_show_lists_rows_a_line_each(cli: Cli, tmp_path: Path, flags: list[str])
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--system", "c"], "--system c: RUN has no row of it; its systems are "),
+        (["--system", "c"], "--system c: RUN has no row of this system; its systems are "),
         (["--sort", "charm"], "--sort charm: the aspects of RUN are tact, wit"),
-        (["--sort", "wit", "--failed"], "--failed --sort: a failure has no scores"),
+        (["--sort", "wit", "--failed"], "--failed --sort: failures have no scores to sort by"),
         (["--id", "r0", "--failed"], "--id shows single judgements"),
-        (["--descending"], "--descending: name the aspect with --sort ASPECT"),
+        (["--descending"], "--descending: give the aspect with --sort ASPECT"),
     ],
 )
 def test_show_refuses_what_cannot_be_listed(cli: Cli, finished: Path, options: list[str], said: str) -> None:
@@ -562,9 +564,7 @@ def test_the_largest_row_can_be_set(cli: Cli, tmp_path: Path, rows: Path, model:
     flags = [] if command == "prompt" else ["--engine", "dry-run", "--model", model, "--out", tmp_path / "out"]
     end = cli(command, rows, "--max-row-bytes", 10, *flags)
     assert end.code == (2 if command == "audit" else 3)
-    message = (
-        "there is none in the input" if command == "audit" else "the row is larger than 10 bytes; allow larger"
-    )
+    message = "the input has none" if command == "audit" else "the row is larger than 10 bytes; allow larger"
     assert message in end.err
     assert (
         cli(command, rows, "--max-row-bytes", 9999, *flags[:-1], *([tmp_path / "new"] if flags else [])).code

@@ -127,7 +127,7 @@ def test_the_extras_of_what_an_extra_asks_for_are_looked_at_too(installed_as: Pa
     fine, fault = packages.required_packages(["ray"])
     assert fine.found.startswith("ray 2.5, rich ")
     assert (fault.found, fault.fix) == (
-        "arrows 8, and localjudge needs >=9", 'pip install "arrows>=9"',
+        "arrows 8, but localjudge needs >=9", 'pip install "arrows>=9"',
     )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def test_vllm_that_is_asked_for_and_not_there_is_red(cli: Cli) -> None:
     said = lines(end, "wrong")
     assert 'packages vllm is not installed → pip install "vllm==0.32.*"' in said
     assert 'engine vLLM is not installed → pip install "vllm==0.32.*", or give --engine transformers' in said
-    assert any(line.startswith("gpus no GPU, and vLLM needs one → ") for line in said)
+    assert any(line.startswith("gpus no GPU, but vLLM needs one → ") for line in said)
 
 
 def test_a_vllm_that_breaks_or_finds_no_device_is_red(installed_as: Path) -> None:
@@ -387,7 +387,7 @@ def test_without_its_libraries_the_program_says_what_to_install(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--engine", "fast"], "--engine fast: there are auto, vllm, transformers"),
+        (["--engine", "fast"], "--engine fast: give one of auto, vllm, transformers"),
         (["--ray", "here"], "--ray here: give auto, local or the HOST:PORT"),
     ],
 )

@@ -86,7 +86,7 @@ def test_files_can_stand_for_systems(cli: Cli, tmp_path: Path, model: Path, shor
     assert [line["system"] for line in lines] == ["gpt-0.5"] * 4 + ["llama"] * 4
     assert lines[0]["columns"] == {"system": "a"}, "what the row said itself is kept"
     end = cli("score", *files, "--out", tmp_path / "out", "--system-from", "folder", *flags)
-    assert (end.code, "--system-from folder: there is filename" in end.err) == (2, True)
+    assert (end.code, "--system-from folder: give filename" in end.err) == (2, True)
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "fast", "nan", "inf"])

@@ -145,7 +145,7 @@ def test_a_folder_with_other_files_is_never_replaced_by_logs(
     (out / other).write_text("mine")
     (out / "old.eval").write_text("a log")
     end = cli("export", run, "--to", "inspect", "--out", out)
-    assert (end.code, "which is no log of Inspect's; name a folder that is new" in end.err) == (2, True)
+    assert (end.code, "which is not an Inspect log; give a new folder" in end.err) == (2, True)
     assert ((out / other).read_text(), (out / "old.eval").exists()) == ("mine", True)
 
 
@@ -159,7 +159,7 @@ def test_systems_whose_names_differ_in_signs_or_case_get_a_log_each() -> None:
     ("arguments", "words"),
     [
         (["RUN", "--to", "xlsx", "--out", "t"], "--to xlsx: give one of jsonl, csv, parquet"),
-        (["none", "--to", "csv", "--out", "t"], "none: no run directory"),
+        (["none", "--to", "csv", "--out", "t"], "none: not a run directory"),
         (["RUN", "--to", "csv", "--out", "none/t"], "--out none/t: No such file or directory"),
     ],
 )

@@ -84,9 +84,9 @@ def edit_manifest(run: Path, change: Callable[[dict[str, Any]], object]) -> None
         ({"candidate_cut": "x"}, "jsonl:1: not a line of a run, or damaged"),
         ({"group": 1}, "jsonl:1: not a line of a run, or damaged"),
         ({"row": None}, "jsonl:1: not a line of a run, or damaged"),
-        ({"wit": 99}, "jsonl:1: a score off the scale 1 to 3"),
-        ({"wit": -1}, "jsonl:1: a score off the scale 1 to 3"),
-        ({"wit_expected": 1e308}, "jsonl:1: a score off the scale 1 to 3"),
+        ({"wit": 99}, "jsonl:1: a score outside the scale 1 to 3"),
+        ({"wit": -1}, "jsonl:1: a score outside the scale 1 to 3"),
+        ({"wit_expected": 1e308}, "jsonl:1: a score outside the scale 1 to 3"),
         ({"key": "0" * 32}, "jsonl:1: not made with the settings in run.json"),
         ({"digest": "no digest"}, "jsonl:1: not made with the settings in run.json"),
     ],
@@ -119,7 +119,7 @@ def test_lines_of_a_dry_run_are_not_taken_for_those_of_a_model(
 def test_another_scale_than_the_judged_one_is_refused(cli: Cli, run: Path) -> None:
     edit_manifest(run, lambda manifest: manifest["rubric"]["scale"].update(highest=10))
     end = cli("show", run)
-    assert (end.code, "its rubric is not the one of its settings" in end.err) == (2, True)
+    assert (end.code, "its rubric does not match the digest in its settings" in end.err) == (2, True)
 
 
 def test_a_run_that_has_lost_lines_is_complete_no_more(cli: Cli, run: Path) -> None:
@@ -195,18 +195,18 @@ def test_a_dry_run_that_was_exported_stays_one(
     assert cli("rank", tmp_path / "again").code == 2
     assert "dry run: no model was asked" in cli("show", tmp_path / "again").out
     end = cli("agree", run, "--labels", file)
-    assert (end.code, "scores of a dry run, which mean nothing, are no labels" in end.err) == (2, True)
+    assert (end.code, "scores of a dry run mean nothing and cannot be labels" in end.err) == (2, True)
 
 
 @pytest.mark.parametrize(
-    ("label", "words"), [("true", "'True', which is no number"), ("1e400", "a label is a number of at most")]
+    ("label", "words"), [("true", "'True', which is not a number"), ("1e400", "a label is a number of at most")]
 )
 def test_what_is_no_number_is_no_label(cli: Cli, run: Path, tmp_path: Path, label: str, words: str) -> None:
     (tmp_path / "labels.jsonl").write_text(f'{{"id": "r0", "wit": {label}}}\n')
     end = cli("agree", run, "--labels", tmp_path / "labels.jsonl")
     assert (end.code, words in end.err) == (2, True)
     end = cli("agree", run, "--labels", "-")
-    assert (end.code, "is read more than once" in end.err) == (2, True)
+    assert (end.code, "must be a file, because it is read twice" in end.err) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_calibration_is_a_map_that_rises(tmp_path: Path, x: list[float], y: li
     assert Calibration.load(file).aspects["wit"].has_gain
     document["aspects"]["wit"] |= {"x": x, "y": y}
     file.write_text(json.dumps(document))
-    with pytest.raises(UsageError, match=r"no calibration: aspects\.wit"):
+    with pytest.raises(UsageError, match=r"not a calibration: aspects\.wit"):
         Calibration.load(file)
 
 
@@ -377,7 +377,7 @@ def test_a_model_that_one_engine_reads_otherwise_than_another_is_refused(model: 
     (folder / "adapter_config.json").unlink()
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"transformers_weights": "other.safetensors"}))
-    with pytest.raises(ModelError, match=r"config\.json names weights of its own"):
+    with pytest.raises(ModelError, match=r"config\.json names a weights file"):
         Model.find(folder).configuration  # noqa: B018
 
 

@@ -648,7 +648,7 @@ def test_without_the_hubs_library_profiles_and_directories_still_have_plans(
     [
         (["nothing/here"], "not in the local cache"),
         (["nothing"], "`localjudge models` lists all profiles"),
-        (["phi-4", "--kv-cache-dtype", "int3"], "--kv-cache-dtype int3: there are auto and fp8"),
+        (["phi-4", "--kv-cache-dtype", "int3"], "--kv-cache-dtype int3: give auto or fp8"),
         (["phi-4", "--gpu-memory-utilization", "1.5"], "give a share above 0, at most 1"),
         (["phi-4", "--gpu-memory", "0"], "--gpu-memory 0: give the GiB of one GPU"),
         (["phi-4", "--gpu-memory", "nan"], "--gpu-memory nan: give the GiB of one GPU"),

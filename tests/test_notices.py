@@ -170,7 +170,7 @@ def test_a_run_that_was_broken_off_says_first_how_much_of_it_is_there(
     lines = len(list(read_lines(run)))
     assert 0 < lines < 12
     assert (run / "summary.json").exists() != killed
-    said = f"incomplete: {lines} of 12 rows; means are over the rows that are there"
+    said = f"incomplete: {lines} of 12 rows; means include only these rows"
     assert cli("show", run).out.splitlines()[0] == said
     assert cli("export", run, "--to", "csv", "--out", tmp_path / "half.csv").err.splitlines()[-1] == said
     end = cli("rank", run, "--resamples", 100)
@@ -194,7 +194,7 @@ def test_a_complete_run_that_is_begun_again_with_more_rows_is_complete_no_more(
     with rows.open("a") as stream:
         stream.writelines(json.dumps(row) + "\n" for row in more)
     begin(run, judge, rows, 1, killed=True)
-    assert read_notices(run) == ("incomplete: 14 of 24 rows; means are over the rows that are there",)
+    assert read_notices(run) == ("incomplete: 14 of 24 rows; means include only these rows",)
 
 
 def test_systems_that_answered_different_instructions_are_compared_on_those_in_common(
@@ -251,7 +251,7 @@ def test_guarded_prompts_truncated_candidates_and_changed_models_are_told(
     rows = write_rows(tmp_path / "rows.jsonl", 4)
     flags: list[Any] = ["--model", model, "--engine", "dry-run", "--guard"]
     assert cli("score", rows, "--out", tmp_path / "guarded", *flags).code == 0
-    told = "guarded: made with --guard; not to be compared with scores made without it"
+    told = "guarded: made with --guard; do not compare with scores made without it"
     assert read_notices(tmp_path / "guarded") == (DRY, told)
 
     short = Judge(
@@ -268,7 +268,9 @@ def test_guarded_prompts_truncated_candidates_and_changed_models_are_told(
     manifest = json.loads((cut / "run.json").read_text())
     manifest["model"]["changed_since_verified"] = ["config.json has changed"]
     (cut / "run.json").write_text(json.dumps(manifest))
-    assert "changed model: not the files that were verified (config.json has changed)" in read_notices(cut)
+    assert "changed model: its files differ from the verified files (config.json has changed)" in read_notices(
+        cut
+    )
 
 
 def test_the_name_of_a_column_that_exports_add_is_no_aspect() -> None:

@@ -184,7 +184,7 @@ def test_without_its_inputs_a_run_is_reported_without_texts_and_says_so(
     here.rename(moved)
     end = cli("report", run, "--out", out)
     assert end.code == 0
-    assert f"12 judgements without the text of the row: not found again ({run}: {here}: No such file" in end.err
+    assert f"12 judgements without text: the input row was not found ({run}: {here}: No such file" in end.err
     assert json.loads(data(out, "head"))["notices"][0] in end.err
     end = cli("report", run, "--out", out, "--inputs", moved)
     assert (end.code, "without the text" in end.err) == (0, False)
@@ -213,7 +213,7 @@ def test_a_jury_is_reported_beside_its_members_with_its_texts_and_labels(
     assert "without the text" not in end.err
     head = json.loads(data(tmp_path / "report.html", "head"))
     assert len(head["series"]) == 9
-    assert "length held equal" in [column["name"] for column in head["table"]["columns"]]
+    assert "mean at equal length" in [column["name"] for column in head["table"]["columns"]]
     assert [row[0] for row in head["agreement"]["tables"][0]["rows"]] == [
         f"{name}, {aspect}" for name in ("run", "other", "jury") for aspect in ("tact", "wit")
     ]
@@ -226,9 +226,9 @@ def test_what_cannot_be_reported_ends_with_2_and_one_line(
     (tmp_path / "audit.json").write_text('{"format": 1}')
     six = score(rows, tmp_path / "six", model, Path("no-reference"))
     for said, arguments in {
-        "no run directory": [tmp_path, *out],
-        "runs are read together where these agree": [run, six, *out],
-        "not what `localjudge audit --json` prints": [run, *out, "--audit", tmp_path / "audit.json"],
+        "not a run directory": [tmp_path, *out],
+        "give runs with the same aspects and scale": [run, six, *out],
+        "not the output of `localjudge audit --json`": [run, *out, "--audit", tmp_path / "audit.json"],
         "No such file": [run, *out, "--audit", tmp_path / "none.json"],
         "No such file or directory": [run, "--out", tmp_path / "none" / "report.html"],
         "none.jsonl: ": [run, *out, "--labels", tmp_path / "none.jsonl"],

@@ -160,7 +160,7 @@ def test_a_run_that_is_asked_to_stop_finishes_what_it_has_begun(
     assert b"stopping: finishing what is in flight" in said
     program = Path(__file__).with_name("held_program.py")
     again = shlex.join(map(str, [program, "score", rows, "--out", out, *settings]))
-    assert f"of 90 rows done; to go on, run this again: {again}\n".encode() in said
+    assert f"of 90 rows done; to continue, run this again: {again}\n".encode() in said
     summary = json.loads((out / "summary.json").read_text())
     lines = (out / "judgements.jsonl").read_bytes()
     assert lines.endswith(b"\n")
@@ -194,7 +194,7 @@ def test_a_run_that_is_stopped_before_its_first_line_says_how_to_go_on_and_leave
         assert process.stderr
         said = process.stderr.read().decode().splitlines()
     again = shlex.join(command)
-    assert (process.returncode, said[-1]) == (130, f"localjudge: stopped; to go on, run this again: {again}")
+    assert (process.returncode, said[-1]) == (130, f"localjudge: stopped; to continue, run this again: {again}")
     assert not out.exists()
 
 
@@ -336,7 +336,7 @@ def test_judging_again_in_other_batches_changes_no_score_of_a_small_model(tmp_pa
     assert repetition.rows == 5
     assert repetition.changed == {"tact": 0, "wit": 0}
     rows.write_text("")
-    with pytest.raises(UsageError, match="none of its judgements' rows"):
+    with pytest.raises(UsageError, match="none of its rows is in"):
         repeat(tmp_path / "out", sample=5)
 
 

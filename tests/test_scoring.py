@@ -143,7 +143,7 @@ def test_a_run_whose_rubric_had_fewer_fields_is_read_and_written_as_it_was(
     document = json.loads(file.read_text())
     del document["rubric"]["prompt"]["guard"]
     file.write_text(json.dumps(document))
-    with pytest.raises(RunMismatchError, match="its rubric is not the one of its settings"):
+    with pytest.raises(RunMismatchError, match="its rubric does not match the digest in its settings"):
         read_manifest(tmp_path / "run")
     decisive = {
         name: value for name, value in document["rubric"].items() if name not in ("name", "description")

@@ -142,7 +142,7 @@ def test_no_name_from_outside_steers_the_terminal(
 
 def test_an_error_is_one_line_whatever_it_names(cli: Cli) -> None:
     end = cli("show", "a\nlocaljudge: all is well")
-    assert end.err == "localjudge: a localjudge: all is well: no run directory, it has no run.json\n"
+    assert end.err == "localjudge: a localjudge: all is well: not a run directory: it has no run.json\n"
 
 
 def test_warnings_and_what_libraries_print_pass_the_filter_too() -> None:

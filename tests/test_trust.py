@@ -283,16 +283,16 @@ def test_labels_are_found_by_id_by_text_and_by_annotator(
         assert len(labels.marks["wit"].value) == count
     assert read_labels([str(by_text)], scores).means("wit")[1].tolist() == human
     assert read_labels([str(tmp_path / "id.csv")], scores).notes == (
-        "1 of 42 label records belong to no judged row",
+        "1 of 42 label records match no judged row",
     )
 
 
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"id": "r0", "wit": "good"}, r"labels.jsonl:1: 'wit' holds 'good', which is no number"),
-        ({"id": "nobody", "wit": 3}, "none of its 1 records belongs to a row"),
-        ({"id": "r0", "humour": 3}, "no label of wit; its columns are humour, id; name one with --map"),
+        ({"id": "r0", "wit": "good"}, r"labels.jsonl:1: 'wit' holds 'good', which is not a number"),
+        ({"id": "nobody", "wit": 3}, "none of its 1 records matches a row"),
+        ({"id": "r0", "humour": 3}, "no label of wit; its columns are humour, id; map a column with --map"),
         ("[1, 2]", r"labels.jsonl:1: not a JSON object"),
         ({"id": "r0", "wit": 1e308}, r"labels.jsonl:1: 'wit' holds '1e\+308'; a label is a number of at most"),
         ({"id": "r0", "wit": float("-inf")}, r"labels.jsonl:1: 'wit' holds '-inf'; a label is a number of at"),
@@ -316,7 +316,7 @@ def test_an_id_of_several_systems_needs_the_system(tmp_path: Path) -> None:
     labels = read_labels([str(file)], scores, {"human": "wit"})
     assert labels.means("wit")[1].tolist() == [1, 5]
     bare = write(tmp_path / "bare.jsonl", [{"id": "q", "wit": 3}])
-    with pytest.raises(UsageError, match="several systems go by this id"):
+    with pytest.raises(UsageError, match="several systems have a row with this id"):
         read_labels([str(bare)], scores)
 
 
@@ -563,7 +563,7 @@ def test_aspects_without_labels_are_ranked_by_the_judge(tmp_path: Path, cli: Cli
     )
     found = json.loads(ended.out)
     assert found["basis"] == "judge"
-    assert "no labels of tact, overall: there the judge's scores decide" in found["notes"]
+    assert "no labels of tact, overall: their ranks follow from the judge's scores" in found["notes"]
     for system in found["systems"]:
         assert system["human"]["wit"]["low"] is not None
         assert system["human"]["tact"] == system["human"]["overall"] == UNDEFINED.as_dict()
@@ -639,12 +639,12 @@ def test_the_jurys_scores_are_a_run_that_the_other_commands_read(
         ended = cli(*command)
         assert (ended.code, ended.err) == (0, "")
     again = cli("jury", *jurors, "--out", out, "--resamples", FEW)
-    assert (again.code, "holds something already" in again.err) == (2, True)
+    assert (again.code, "is not empty" in again.err) == (2, True)
 
 
 def test_a_run_that_no_judge_has_made_cannot_be_repeated(jurors: list[Path], cli: Cli) -> None:
     end = cli("repeat", jurors[0])
-    assert (end.code, "its scores are a jury's, or were imported" in end.err) == (2, True)
+    assert (end.code, "has scores of a jury or imported scores" in end.err) == (2, True)
 
 
 def test_a_row_that_one_juror_failed_is_a_failure_of_the_jury(tmp_path: Path) -> None:
@@ -674,7 +674,7 @@ def test_a_jury_judges_the_same_rows(tmp_path: Path) -> None:
         [str(write(tmp_path / "three.jsonl", rows(score, human)))], tmp_path / "three", ["wit"], (1, 9)
     )
     for refuse in (lambda runs: compare_judges(runs), lambda runs: write_jury(runs, tmp_path / "jury")):
-        with pytest.raises(UsageError, match="judged on wit from 1 to 9, and"):
+        with pytest.raises(UsageError, match="judged on wit from 1 to 9, but"):
             refuse([tmp_path / "one", tmp_path / "three"])
     with pytest.raises(UsageError, match="needs at least two runs"):
         compare_judges([tmp_path / "one"])
@@ -741,7 +741,7 @@ def test_a_calibration_changes_reports_and_no_stored_score(
     ended = cli("agree", run, *labels, "--calibration", tmp_path / "map.json", "--json")
     found = json.loads(ended.out)["aspects"]["wit"]["comparisons"]
     assert abs(found["calibrated"]["bias"]["value"]) < abs(found["integer"]["bias"]["value"])
-    assert "these very labels" in ended.err
+    assert "was fitted on these labels" in ended.err
     plain, mapped = (
         json.loads(cli("rank", run, "--json", *more).out)["systems"][0]["means"]["wit"]["value"]
         for more in ((), ("--calibration", tmp_path / "map.json"))
@@ -783,7 +783,7 @@ def test_calibrated_scores_say_so_and_stand_beside_no_others(mapped: tuple[Path,
     assert (found["of"], found["columns"]) == ("calibrated", ["wit", "tact", "overall"])
     assert found["notices"] == [
         "calibrated: wit, tact; left out: clarity (no map), depth (no gain is shown; --allow-no-gain ASPECT "
-        "takes it)"
+        "includes it)"
     ]
     for system in found["systems"]:
         means = {name: mean["value"] for name, mean in system["means"].items()}
@@ -857,7 +857,7 @@ def test_scores_made_elsewhere_become_a_run(tmp_path: Path, cli: Cli) -> None:
     assert lines[2]["error"].endswith("rows.jsonl:3: no score of wit")
     for bad, message in (
         (("--aspect", "wit", "--scale", "5"), "write LOWEST-HIGHEST"),
-        (("--aspect", "wit", "--scale", "1-4"), "wit is 5, off the scale 1 to 4"),
+        (("--aspect", "wit", "--scale", "1-4"), "wit is 5, outside the scale 1 to 4"),
         (("--aspect", "Wit"), "is not a column name"),
         (("--aspect", "tact"), "no row has a score of tact"),
     ):

@@ -166,8 +166,11 @@ def write_beside(manifest: PackManifest, folder: Path) -> None:
     """Write the manifest, the unpacker and its instructions beside the parts."""
     (folder / unpack.MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
     shutil.copyfile(unpack.__file__, folder / "unpack.py")
-    told = {"platform": manifest.platforms[0], **manifest.model_dump(include={"version", "python", "sha256"})}
-    (folder / "README.txt").write_text(_README.format(**told), encoding="utf-8")
+    details = {
+        "platform": manifest.platforms[0],
+        **manifest.model_dump(include={"version", "python", "sha256"}),
+    }
+    (folder / "README.txt").write_text(_README.format(**details), encoding="utf-8")
 
 
 class _Parts:

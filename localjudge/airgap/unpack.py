@@ -53,8 +53,8 @@ def digest_of(file: Path) -> str:
 
 def seal(manifest: dict[str, Any]) -> str:
     """Return the SHA-256, in hex, of all fields of a manifest except this digest."""
-    told = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    other = {key: value for key, value in manifest.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(other, sort_keys=True).encode()).hexdigest()
 
 
 def is_safe(name: str) -> bool:

@@ -12,8 +12,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from localjudge.analysis.agreement import STATISTICS, Agreement, Comparison
+from localjudge.analysis.agreement import Agreement
 from localjudge.analysis.calibration import Calibration
+from localjudge.analysis.comparison import STATISTICS, Comparison
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.jury import Jury
 from localjudge.analysis.ranking import Ranking, SystemRank
@@ -55,7 +56,7 @@ def agreement_tables(agreement: Agreement) -> Group:
                 )
             )
         elif found.annotators == 1:
-            parts.append(Text("Only one annotator: the agreement between people is unknown."))
+            parts.append(Text("Only one annotator: the inter-annotator agreement is unknown."))
     return headed(agreement.notices, *_spaced(parts), *_notes(agreement.notes))
 
 

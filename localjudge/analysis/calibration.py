@@ -1,7 +1,7 @@
-"""A monotone map from a judge's scores to people's: fitted, checked out of sample, applied in reports only.
+"""A monotone map from a judge's scores to human scores: fitted, validated, and applied in reports only.
 
-The map is scikit-learn's isotonic regression of the mean label on the score: never falling, otherwise free.
-Since that fits noise too, what it gains is measured by cross-validation that leaves out whole instructions.
+The map is scikit-learn's isotonic regression of the mean label on the score: it never decreases, without other
+constraints. It also fits noise, so its gain is measured by cross-validation that leaves out whole instructions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _CalibrationRecord(BaseModel):
 
 
 class Interval(_CalibrationRecord):
-    """A value and its 95 % interval, as `Estimate`."""
+    """A value and its 95 % interval, like an `Estimate`."""
 
     value: float | None
     low: float | None
@@ -40,11 +40,11 @@ class Interval(_CalibrationRecord):
 
 
 class AspectMap(_CalibrationRecord):
-    """The map of one aspect: piecewise linear through the points, level beyond them; and what it was worth.
+    """The map of one aspect, piecewise linear between its points and constant beyond them, and its gain.
 
-    `before` and `after` are the root mean squared errors on instructions that the map had not seen, and
-    `constant` that of always saying the mean of the labels that it had. `gain` is the mean squared error less
-    with the map than without (above 0: the map helps). None where there are too few instructions to tell.
+    `before` and `after` are the root mean squared errors without and with the map, on instructions that it was
+    not fitted on; `constant` is the error of predicting the mean label for every row. `gain` is the decrease of
+    the mean squared error through the map (above 0 if it helps). They are None for too few instructions.
     """
 
     x: tuple[float, ...]
@@ -60,41 +60,41 @@ class AspectMap(_CalibrationRecord):
     @model_validator(mode="after")
     def _is_a_map(self) -> Self:
         if not self.x or len(self.x) != len(self.y):
-            raise ValueError("x and y must have the same number of points, one at least")
+            raise ValueError("x and y must have the same number of points, at least one")
         if not all(map(isfinite, (*self.x, *self.y))):
             raise ValueError("x and y must be finite")
         if any(left >= right for left, right in pairwise(self.x)) or any(
             left > right for left, right in pairwise(self.y)
         ):
-            raise ValueError("x must rise from point to point, and y must not fall")
+            raise ValueError("x must increase from point to point, and y must not decrease")
         return self
 
     @property
     def has_gain(self) -> bool:
-        """Whether a gain is shown: the interval is above 0."""
+        """True if a gain is shown: its interval is above 0."""
         return self.gain.low is not None and self.gain.low > 0
 
 
 class Calibration(_CalibrationRecord):
-    """A judge's calibration, as it stands in its file."""
+    """The content of a calibration file."""
 
     format: Literal[1] = 1
     judge: dict[str, str]
-    """The digests of rubric and model that it belongs to."""
+    """The digests of the rubric and the model that it was fitted for."""
     model: str
     of: Of
     labels: tuple[str, ...]
     """SHA-256 of each label file."""
     aspects: dict[str, AspectMap]
     notices: tuple[str, ...] = ()
-    """Those of the run that it was fitted on."""
+    """The notices of the run that it was fitted on."""
 
     @classmethod
     def load(cls, file: Path) -> Self:
         """Return the calibration in a file.
 
         Raises:
-            UsageError: the file cannot be read or is no calibration.
+            UsageError: the file cannot be read or is not a calibration.
         """
         try:
             return cls.model_validate_json(file.read_bytes())
@@ -103,7 +103,7 @@ class Calibration(_CalibrationRecord):
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))
-            raise UsageError(f"--calibration {file}: no calibration: {place}: {first['msg']}") from None
+            raise UsageError(f"--calibration {file}: not a calibration: {place}: {first['msg']}") from None
 
     def save(self, file: Path) -> None:
         """Write the file, completely or not at all."""
@@ -111,31 +111,31 @@ class Calibration(_CalibrationRecord):
             scratch.write_text(json.dumps(self.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
 
     def apply(self, aspect: str, values: Floats) -> Floats:
-        """The scores of an aspect on the labels' scale; as they are, where the aspect has no map."""
+        """Return the scores of an aspect on the labels' scale; unchanged if the aspect has no map."""
         if aspect not in self.aspects:
             return values
         points = self.aspects[aspect]
         return np.interp(values, points.x, points.y)
 
     def apply_to(self, scores: Scores, without_gain: Sequence[str] = ()) -> Scores:
-        """The calibrated aspects of the scores, with `expected` calibrated; nothing stored changes.
+        """Return the calibrated aspects of the scores, with `expected` calibrated; stored scores do not change.
 
-        An aspect without a map, or whose map has no shown gain, is left out: beside calibrated scores, scores
-        as they were would be taken for such. The notices name both kinds.
+        An aspect without a map, or whose map has no shown gain, is left out, so that nobody mistakes its scores
+        for calibrated ones. The notices name both kinds.
 
         Args:
-            scores: of the judge that the maps were fitted for.
+            scores: scores by the judge that the maps were fitted for.
             without_gain: aspects to calibrate although no gain is shown.
 
         Raises:
-            UsageError: the scores are another judge's, or lack the kind of score that the map takes; or no
+            UsageError: the scores are by another judge, or lack the kind of score that the map needs; or no
                 aspect is left.
         """
         for folder, manifest in zip(scores.folders, scores.manifests, strict=True):
             if judge_of(manifest) != self.judge:
                 raise UsageError(
-                    f"--calibration: fitted for {self.model}, and {folder} is by {manifest.model.name} "
-                    "or another rubric; fit one with localjudge calibrate"
+                    f"--calibration: fitted for {self.model}, but {folder} was judged by {manifest.model.name} "
+                    "or with another rubric; fit a new one with localjudge calibrate"
                 )
         if unknown := set(without_gain) - set(self.aspects):
             raise UsageError(
@@ -148,14 +148,14 @@ class Calibration(_CalibrationRecord):
         kept = [aspect for aspect in mapped if aspect not in refused]
         no_map = [aspect for aspect in scores.aspects if aspect not in mapped]
         left = [f"{', '.join(no_map)} (no map)"] * bool(no_map)
-        left += [f"{', '.join(refused)} (no gain is shown; --allow-no-gain ASPECT takes it)"] * bool(refused)
+        left += [f"{', '.join(refused)} (no gain is shown; --allow-no-gain ASPECT includes it)"] * bool(refused)
         if not kept:
             raise UsageError(f"--calibration: no aspect is left to calibrate: {', '.join(left)}")
         doubtful = [aspect for aspect in kept if aspect in no_gain]
-        told = [f"calibrated: {', '.join(kept)}"]
-        told += [f"no gain is shown for {', '.join(doubtful)}"] * bool(doubtful)
-        told += [f"left out: {', '.join(left)}"] * bool(left)
-        told += [f"fitted on scores with notices ({kinds(self.notices)})"] * bool(self.notices)
+        parts = [f"calibrated: {', '.join(kept)}"]
+        parts += [f"no gain is shown for {', '.join(doubtful)}"] * bool(doubtful)
+        parts += [f"left out: {', '.join(left)}"] * bool(left)
+        parts += [f"fitted on scores with notices ({kinds(self.notices)})"] * bool(self.notices)
         places = [scores.aspects.index(aspect) for aspect in kept]
         columns = [self.apply(aspect, scores.column(aspect, self.of)) for aspect in kept]
         return replace(
@@ -163,7 +163,7 @@ class Calibration(_CalibrationRecord):
             aspects=tuple(kept),
             integer=scores.integer[:, places],
             expected=np.column_stack(columns),
-            notices=(*scores.notices, "; ".join(told)),
+            notices=(*scores.notices, "; ".join(parts)),
             calibrated=True,
         )
 
@@ -177,13 +177,13 @@ FOLDS = 5
 
 
 def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 0) -> Calibration:
-    """Fit a map for each aspect that has labels, and measure by cross-validation what it gains.
+    """Fit a map for each aspect that has labels, and measure its gain by cross-validation.
 
     Args:
-        scores: of one judge.
-        labels: of some of its rows; people's mean is what the map aims at.
-        resamples: for the gain's interval.
-        seed: of the folds and the resamples.
+        scores: scores by one judge.
+        labels: labels of some of its rows; the map predicts the mean label.
+        resamples: number of resamples for the interval of the gain.
+        seed: seed of the folds and the resamples.
 
     Raises:
         UsageError: no aspect has two different scores with labels.

@@ -32,15 +32,15 @@ def import_scores(
 ) -> Summary:
     """Write the scores in files of rows as a run.
 
-    A score is found as a label is (`localjudge.analysis.labels`); of a list, the first is used. Numbers that
-    are not whole become the expected scores, and the nearest whole numbers the integers. A row without a score
-    of every aspect becomes a failure. If the files are exported runs, their notices become the run's.
+    Scores are read like labels (`localjudge.analysis.labels`); the first one of a list is used. If some numbers
+    are not whole, they become the expected scores, and the nearest whole numbers the integers. A row that lacks
+    a score of an aspect becomes a failure. If the files are exported runs, the new run keeps their notices.
 
     Args:
         files: rows with their scores.
         out: the run directory to create.
-        aspects: what was judged.
-        scale: its lowest and highest score.
+        aspects: the aspects that were judged.
+        scale: the lowest and the highest score.
         judge: a name for the judge.
         mapping: the aspect that a column of another name holds.
         columns: the column of each field whose column has a custom name.
@@ -53,7 +53,7 @@ def import_scores(
     try:
         rubric = Rubric(
             name="elsewhere",
-            description=f"Scores that {judge} gave outside of localjudge; the template was never sent.",
+            description=f"Scores by {judge} from outside of localjudge; the template was never sent.",
             aspects=tuple(aspects),
             scale=Scale(lowest=scale[0], highest=scale[1]),
             prompt=Template(template="{$instruction}\n\n{$candidate}"),
@@ -131,7 +131,7 @@ def _outcome(
     for aspect, value in scores.items():
         if not rubric.scale.lowest <= value <= rubric.scale.highest:
             raise UsageError(
-                f"{row.source}: {aspect} is {value:g}, off the scale {rubric.scale.lowest} to "
+                f"{row.source}: {aspect} is {value:g}, outside the scale {rubric.scale.lowest} to "
                 f"{rubric.scale.highest}; give --scale LOWEST-HIGHEST"
             )
     rationale = record.get(RATIONALE)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.agreement import correlation
+from localjudge.analysis.comparison import correlation
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.krippendorff import alpha, alphas
 from localjudge.analysis.labels import Marks

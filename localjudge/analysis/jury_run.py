@@ -18,7 +18,7 @@ from localjudge.runs.summary import Summary
 
 
 def write_jury(folders: Sequence[Path], out: Path) -> Summary:
-    """Write the jury's scores as a run: the integer is the jurors' median, the expected score their mean.
+    """Write the jury's scores as a run: the integer is the jurors' median, and the expected score their mean.
 
     A row that a juror has not judged is a failure, because a mean over fewer jurors is not comparable.
 
@@ -27,7 +27,7 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
         out: the run directory to create.
 
     Raises:
-        UsageError: the folder holds something, or the runs' aspects or scales differ.
+        UsageError: the folder is not empty, or the runs' aspects or scales differ.
     """
     manifests = [read_manifest(folder) for folder in folders]
     names = run_names(folders)
@@ -111,8 +111,8 @@ def _mean_probabilities(judged: Sequence[Judgement], aspects: tuple[str, ...]) -
 
 
 class _Lookup:
-    """The outcomes of a run by their row. Only those that come before their turn are kept, and runs of the same
-    input have theirs in the same order."""
+    """A lookup of a run's outcomes by row. Outcomes that are read before they are needed stay in memory; runs
+    over the same input have the same order, so these are few."""
 
     def __init__(self, folder: Path) -> None:
         self._outcomes = read_outcomes(folder)

@@ -1,11 +1,11 @@
 """Labels by people (or by another judge): read from files, and matched to the rows of a run.
 
-A label file has a record for each row, or for each row and annotator, in JSONL, CSV or Parquet. A record names
-its row by `id` (and `system`, where several rows share the id), or by `instruction` and `candidate`. The
-labels stand in columns that go by the aspects' names, at the top or inside an object `scores`; other names are
-mapped, and a name may lead further in (`ratings.overall`, `scores.0`). A list of numbers is one label of each
-annotator. The column `annotator` (or `rater`, `labeller`, `labeler`, `judge`) names who gave them. An empty
-value, null or "N/A" is no label.
+A label file has a record for each row, or for each row and annotator, in JSONL, CSV or Parquet. A record
+identifies its row by `id` (and by `system` if several rows share the id), or by `instruction` and `candidate`.
+The labels are in columns named like the aspects, at the top level or inside an object `scores`. Columns with
+other names are mapped; such a name can be a path (`ratings.overall`, `scores.0`). A list of numbers has one
+label for each annotator. The column `annotator` (or `rater`, `labeller`, `labeler`, `judge`) names the
+annotator. An empty value, null or "N/A" means that there is no label.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from localjudge.runs.notices import exported
 _ANNOTATOR = ("annotator", "rater", "labeller", "labeler", "judge")
 _UNNAMED = "annotator"
 _LARGEST = 1e9
-"""Squares of larger numbers lose what the scores differ by, and in the end overflow."""
+"""Largest absolute label: squares of larger numbers lose precision, and finally overflow."""
 _NONE = frozenset({"", "n/a", "na", "nan", "none", "null", "-"})
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The labels of one aspect, m of them: of which row of the scores, by which annotator, and the number."""
+    """The m labels of one aspect: the row of the scores, the annotator and the number of each, all [m]."""
 
     row: Integers
     annotator: Integers
@@ -50,7 +50,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Labels matched to scores. `digests` are the SHA-256 of the files; `notes` are remarks for the reader."""
+    """Labels matched to scores. `digests` has the SHA-256 of each file, and `notes` remarks for the reader."""
 
     marks: Mapping[str, Marks]
     annotators: tuple[str, ...]
@@ -67,7 +67,7 @@ class Labels:
 
 
 def parse_mapping(assignments: Iterable[str], aspects: Sequence[str]) -> dict[str, str]:
-    """`["overall=helpfulness"]` as `{"overall": "helpfulness"}`: their name for a column, and ours.
+    """Parse `["overall=helpfulness"]` as `{"overall": "helpfulness"}`: a column's name, and its aspect.
 
     Raises:
         UsageError: the aspect is unknown, or the text is not an assignment.
@@ -95,14 +95,16 @@ def read_labels(
         files: label files, or globs of them.
         scores: the rows.
         mapping: the aspect that a column of another name holds.
-        inputs: the files that the rows came from, for labels by instruction and candidate.
+        inputs: the files of the rows, for labels that are matched by instruction and candidate.
 
     Raises:
-        UsageError: a file cannot be read, a label is no number, or no label belongs to any row.
+        UsageError: a file cannot be read, a label is not a number, or no label belongs to any row.
     """
     names = find_inputs(files)
     if special := [name for name in names if name == STDIN or not Path(name).is_file()]:
-        raise UsageError(f"--labels {special[0]}: is read more than once; write it to a file first")
+        raise UsageError(
+            f"--labels {special[0]}: must be a file, because it is read twice; write it to one first"
+        )
     reading = _Matching(scores, columns_of(scores.aspects, mapping), inputs)
     for name in names:
         for number, record in read_records(name):
@@ -111,15 +113,15 @@ def read_labels(
 
 
 def columns_of(aspects: Sequence[str], mapping: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
-    """Return the label columns to read, each with its aspect: mapped columns, and columns named as the other
-    aspects."""
+    """Return the label columns to read, each with its aspect: mapped columns, and columns with the names of the
+    other aspects."""
     mapping = mapping or {}
     own = [(aspect, aspect) for aspect in aspects if aspect not in mapping.values()]
     return [*mapping.items(), *own]
 
 
 def label_values(record: Mapping[str, Any], column: str, where: str) -> list[float | None]:
-    """Return the labels in a record's column: one, or one per annotator; none without such a column.
+    """Return the labels in a record's column: one, or one per annotator; an empty list without this column.
 
     Raises:
         UsageError: a label is not a number.
@@ -156,7 +158,7 @@ def _number(value: Any, column: str, where: str) -> float | None:
     try:
         number = float("" if isinstance(value, bool) else value)
     except (TypeError, ValueError):
-        raise UsageError(f"{where}: {column!r} holds {str(value)[:40]!r}, which is no number") from None
+        raise UsageError(f"{where}: {column!r} holds {str(value)[:40]!r}, which is not a number") from None
     if number != number:
         return None
     if abs(number) > _LARGEST:
@@ -188,7 +190,9 @@ class _Matching:
         self._records += 1
         self._notices |= dict.fromkeys(exported(record))
         if any(notice.startswith("dry run") for notice in self._notices):
-            raise UsageError(f"{where}: scores of a dry run, which mean nothing, are no labels")
+            raise UsageError(
+                f"{where}: scores of a dry run mean nothing and cannot be labels; give other labels"
+            )
         self._seen.update(record)
         if isinstance(record.get("scores"), Mapping):
             self._seen.update(record["scores"])
@@ -201,7 +205,7 @@ class _Matching:
                     self._mark(row, aspect, named, value or 0.0)
 
     def _mark(self, row: int, aspect: str, named: str, value: float) -> None:
-        # The second label of a row by the same name (or by none) is another annotator's, or another time's.
+        # A second label of a row by the same name (or without a name) counts as another annotator's label.
         self._given[row, aspect, named] += 1
         place = self._given[row, aspect, named]
         annotator = named if place == 1 and named != _UNNAMED else f"{named} {place}"
@@ -211,7 +215,7 @@ class _Matching:
         values.append(value)
 
     def _rows(self, record: Mapping[str, Any], where: str) -> list[int]:
-        """Return the rows of a record: several, if several runs judged it."""
+        """Return the rows of a record: several if several runs judged the row."""
         fields = {
             field: str(record[name])
             for field, names in COLUMN_NAMES.items()
@@ -226,7 +230,7 @@ class _Matching:
             return rows
         if "system" not in fields:
             raise UsageError(
-                f"{where}: rows of several systems go by this id; add a column that names the system"
+                f"{where}: several systems have a row with this id; add a column with the name of the system"
             )
         return [row for row, system in zip(rows, systems, strict=True) if system == fields["system"]]
 
@@ -242,7 +246,7 @@ class _Matching:
             raise UsageError(self._nothing())
         notes = []
         if self._lost:
-            notes.append(f"{self._lost} of {self._records} label records belong to no judged row")
+            notes.append(f"{self._lost} of {self._records} label records match no judged row")
         notes += [f"the labels are scores of a run with this notice: {notice}" for notice in self._notices]
         aspects = [aspect for aspect in self._scores.aspects if aspect in self._marks]
         return Labels(
@@ -262,13 +266,13 @@ class _Matching:
     def _nothing(self) -> str:
         if self._records and self._lost == self._records:
             return (
-                f"--labels: none of its {self._records} records belongs to a row of {self._scores.where}; they "
-                "are matched by id, or by instruction and candidate where the inputs can be read (--inputs)"
+                f"--labels: none of its {self._records} records matches a row of {self._scores.where}; records "
+                "are matched by id, or by instruction and candidate if the inputs can be read (--inputs)"
             )
         columns = ", ".join(sorted(self._seen)[:12])
         return (
             f"--labels: no label of {', '.join(self._scores.aspects)}; its columns are {columns}; "
-            "name one with --map THEIRS=OURS"
+            "map a column with --map THEIRS=OURS"
         )
 
 

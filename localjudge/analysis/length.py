@@ -10,7 +10,7 @@ from localjudge.analysis.resampling import Contributions, studentise
 from localjudge.analysis.scores import Floats, Integers, Scores
 
 
-def held_equal(
+def means_at_equal_length(
     scores: Scores, values: Floats, measures: Measures | None, resamples: int, seed: int
 ) -> tuple[list[Estimate], float | None]:
     """Return each system's mean at the mean length of all rows, and the R² of length.

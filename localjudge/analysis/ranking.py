@@ -1,4 +1,4 @@
-"""Compare systems on the same instructions: means with intervals, and systems that cannot be distinguished."""
+"""Compare systems on the same instructions: means with intervals, and significant differences."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from numpy.typing import NDArray
 
 from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.analysis.labels import Labels
-from localjudge.analysis.length import held_equal
+from localjudge.analysis.length import means_at_equal_length
 from localjudge.analysis.measured_texts import Measures
-from localjudge.analysis.ppi import prediction_powered
-from localjudge.analysis.resampling import RESAMPLES, Contributions, averages, studentise
+from localjudge.analysis.resampling import RESAMPLES, studentise
 from localjudge.analysis.scores import Floats, Integers, Of, Scores
+from localjudge.analysis.system_means import human_means, instruction_means, judge_means, paired_differences
 from localjudge.errors import UsageError
 
 OVERALL = "overall"
-"""The column of the mean over the aspects."""
+"""Name of the column with the mean over the aspects."""
 
-SURE = 0.05
-"""Two systems differ if the adjusted p is below this level."""
+SIGNIFICANCE_LEVEL = 0.05
+"""A difference between two systems is significant if its adjusted p is below this level."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemRank:
-    """One system; its figures go by column, the aspects and then "overall".
+    """The statistics of one system; the keys of the mappings are the columns: the aspects, then "overall".
 
-    `ranks` are the best and the worst rank that the paired comparisons do not rule out. `win_rate` is the share
-    of instructions on which it beats another system, ties as a half, over all other systems. `length` is its
-    mean in characters, `length_held` the means at the mean length of all, `human` the prediction-powered means
-    of the human score.
+    `ranks` has the best and the worst rank that the paired comparisons do not exclude. `win_rate` is the share
+    of instructions on which the system beats another system, averaged over all other systems; a tie counts as
+    half. `length` is the mean length of its candidates in characters. `length_held` has the means at equal
+    length, and `human` the prediction-powered means of the human score.
     """
 
     name: str
@@ -49,10 +49,11 @@ class SystemRank:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two systems on the instructions that both answered: `first` less `second`.
+    """The comparison of two systems on the instructions that both answered.
 
-    `p` is adjusted for all pairs of its column. Wins, losses and ties count instructions, by the judge. With
-    labels, `difference` and `p` are those of the prediction-powered means.
+    `difference` is the mean of `first` minus the mean of `second`, and `p` its p-value, adjusted for all pairs
+    of the column. With labels, both refer to the prediction-powered means. `wins`, `losses` and `ties` are
+    numbers of instructions, by the judge's scores.
     """
 
     first: str
@@ -68,13 +69,13 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Systems from the best overall to the worst.
+    """The comparison of systems, from the best overall to the worst.
 
-    `of` says which scores; of "calibrated" ones, `columns` and "overall" cover the calibrated aspects alone.
-    `basis` says whose differences decide the ranks, the pairs and the groups of systems that cannot be told
-    apart in the last column: the judge's, or with labels the human score's (in a column without labels, always
-    the judge's). `length_explains` is the share of a column's variance within instructions that the length
-    explains.
+    `of` is the kind of scores; for "calibrated", `columns` and "overall" include only the calibrated aspects.
+    `basis` is "judge", or "human" with labels: the scores whose differences decide the ranks, the pairs and the
+    groups in the last column. (A column without labels always uses the judge's scores.) `groups` has the sets
+    of systems without a significant difference. `length_explains` is the share of a column's variance within
+    instructions that length explains.
     """
 
     columns: tuple[str, ...]
@@ -102,15 +103,15 @@ def rank(
     """Compare the systems of a judge's runs.
 
     Args:
-        scores: of all systems.
-        measures: of their rows, for the part that length plays.
-        labels: of some rows, picked at random, for prediction-powered means.
-        of: which scores; the expected ones where there are such.
-        resamples: for the intervals.
-        seed: of the resamples.
+        scores: the scores of all systems.
+        measures: length and word overlap of the rows, for the effect of length.
+        labels: labels of a random sample of the rows, for prediction-powered means.
+        of: the kind of scores; by default the expected scores if all rows have them.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
 
     Raises:
-        UsageError: expected scores are asked for and not every row has one; or the runs are of several judges.
+        UsageError: expected scores are requested but some row has none; or the runs have several judges.
     """
     _one_judge(scores)
     of = of or scores.best
@@ -144,21 +145,19 @@ def rank(
     )
     notes = list(labels.notes) if labels else []
     if scores.failed:
-        notes.append(f"{scores.failed} failed rows are left out")
+        notes.append(f"{scores.failed} failed rows are excluded")
     if scores.uneven:
         notes.append(scores.uneven)
     if measures is None:
-        notes.append(
-            "the inputs are not where they were, so nothing is said about length (--inputs names them)"
-        )
+        notes.append("the effect of length is unknown, because the inputs were moved; give them with --inputs")
     elif not measures.known.all():
-        notes.append(f"length is known of {int(measures.known.sum())} of {len(measures.known)} rows")
+        notes.append(f"length is known for {int(measures.known.sum())} of {len(measures.known)} rows")
     if human is not None:
         notes.append(
             "human: prediction-powered means; they hold if the labelled rows are a random sample of all rows"
         )
         if lacking := [name for name in columns if not human.get(name)]:
-            notes.append(f"no labels of {', '.join(lacking)}: there the judge's scores decide")
+            notes.append(f"no labels of {', '.join(lacking)}: their ranks follow from the judge's scores")
     return Ranking(
         columns=columns,
         of="calibrated" if scores.calibrated and of == "expected" else of,
@@ -173,7 +172,7 @@ def rank(
 
 
 class _Column:
-    """One aspect, or all together, of all systems."""
+    """The statistics of all systems in one column: an aspect, or the mean over the aspects."""
 
     def __init__(
         self,
@@ -188,22 +187,26 @@ class _Column:
         self.name, self._scores = name, scores
         count = len(scores.systems)
         ends = (scores.lowest, scores.highest)
-        judged = _means(scores, values)
+        judged = judge_means(scores, values)
         self.means = studentise(judged, *ends, resamples=resamples, seed=seed).estimates()
         self.deciding = judged
         self.human = [UNDEFINED] * count
         if human is not None:
-            self.deciding = _human_means(scores, values, *human)
+            self.deciding = human_means(scores, values, *human)
             self.human = studentise(self.deciding, *ends, resamples=resamples, seed=seed).estimates()
-        self.length_held, self.length_explains = held_equal(scores, values, measures, resamples, seed)
+        self.length_held, self.length_explains = means_at_equal_length(
+            scores, values, measures, resamples, seed
+        )
         first, second = np.array(list(combinations(range(count), 2)), dtype=np.int32).reshape(-1, 2).T
-        cells = _by_instruction(scores, values)
+        cells = instruction_means(scores, values)
         reach = scores.highest - scores.lowest
-        paired = _paired(cells, first, second) if human is None else self.deciding.contrast(first, second)
+        paired = (
+            paired_differences(cells, first, second) if human is None else self.deciding.contrast(first, second)
+        )
         tested = studentise(paired, -reach, reach, symmetric=True, resamples=resamples, seed=seed)
         p = tested.adjusted()
         self.pairs: list[Pair] = []
-        self._told_apart = np.zeros((count, count), dtype=np.bool_)
+        self._differ = np.zeros((count, count), dtype=np.bool_)
         wins = np.zeros((count, 2))
         better = np.zeros((count, count), dtype=np.bool_)
         for place, (a, b, difference) in enumerate(zip(first, second, tested.estimates(), strict=True)):
@@ -213,9 +216,9 @@ class _Column:
             tied = len(between) - won - lost
             wins[a] += won + tied / 2, len(between)
             wins[b] += lost + tied / 2, len(between)
-            sure = p[place] < SURE
-            self._told_apart[a, b] = self._told_apart[b, a] = sure
-            better[a, b], better[b, a] = sure and paired.value[place] > 0, sure and paired.value[place] < 0
+            differ = p[place] < SIGNIFICANCE_LEVEL
+            self._differ[a, b] = self._differ[b, a] = differ
+            better[a, b], better[b, a] = differ and paired.value[place] > 0, differ and paired.value[place] < 0
             self.pairs.append(
                 Pair(
                     first=scores.systems[a],
@@ -235,70 +238,20 @@ class _Column:
         ]
 
     def groups(self, order: Sequence[int]) -> tuple[tuple[str, ...], ...]:
-        """Return the largest sets of systems that cannot be distinguished, best first."""
+        """Return the largest sets of systems without a significant difference between any two, best first."""
         place = {system: number for number, system in enumerate(order)}
-        sets = [sorted(members, key=place.__getitem__) for members in _cliques(~self._told_apart)]
+        sets = [sorted(members, key=place.__getitem__) for members in _cliques(~self._differ)]
         sets.sort(key=lambda members: [place[member] for member in members])
         return tuple(tuple(self._scores.systems[member] for member in members) for members in sets)
-
-
-def _means(scores: Scores, values: Floats) -> Contributions:
-    """Return each system's mean."""
-    each = []
-    for system in range(len(scores.systems)):
-        rows = scores.system == system
-        each.append(averages(values[rows, None], scores.group[rows], scores.groups))
-    return _together(each)
-
-
-def _human_means(scores: Scores, values: Floats, labelled: Integers, labels: Floats) -> Contributions:
-    """Return each system's prediction-powered mean."""
-    label = np.full(len(values), np.nan)
-    label[labelled] = labels
-    each = []
-    for system in range(len(scores.systems)):
-        rows = scores.system == system
-        known = np.isfinite(label[rows])
-        each.append(
-            prediction_powered(values[rows], known, label[rows][known], scores.group[rows], scores.groups)
-        )
-    return _together(each)
-
-
-def _together(each: list[Contributions]) -> Contributions:
-    return Contributions(
-        np.concatenate([one.value for one in each]),
-        np.concatenate([one.shares for one in each], axis=1),
-        np.concatenate([one.units for one in each]),
-    )
-
-
-def _by_instruction(scores: Scores, values: Floats) -> Floats:
-    """Each system's mean on each instruction, [groups, systems]; NaN where it has no row."""
-    systems = len(scores.systems)
-    cell = scores.group.astype(np.int64) * systems + scores.system
-    size = scores.groups * systems
-    rows = np.bincount(cell, minlength=size)
-    with np.errstate(invalid="ignore"):
-        return (np.bincount(cell, values, minlength=size) / rows).reshape(scores.groups, systems)
-
-
-def _paired(cells: Floats, first: Integers, second: Integers) -> Contributions:
-    """The mean differences on the instructions that both systems of a pair answered."""
-    between = cells[:, first] - cells[:, second]
-    common = np.isfinite(between)
-    units = common.sum(axis=0).astype(np.float64)
-    between = np.where(common, between, 0)
-    with np.errstate(invalid="ignore"):
-        value = between.sum(axis=0) / units
-    shares = np.where(common, between - value, 0) / np.maximum(units, 1)
-    return Contributions(value, shares, units)
 
 
 def _labelled(
     labels: Labels, scores: Scores, columns: Sequence[str]
 ) -> dict[str, tuple[Integers, Floats] | None]:
-    """The labelled rows and their labels for each column; overall, the rows with a label of every aspect."""
+    """Return the labelled rows and their mean labels for each column; None for a column without labels.
+
+    The column "overall" uses the rows with a label of every aspect.
+    """
     found: dict[str, tuple[Integers, Floats] | None] = {name: labels.means(name) for name in labels.aspects}
     if OVERALL in columns:
         found[OVERALL] = None
@@ -321,7 +274,7 @@ def _mean_lengths(scores: Scores, measures: Measures | None) -> list[float | Non
 
 
 def _cliques(joined: NDArray[np.bool_]) -> list[set[int]]:
-    """The maximal sets in which all are joined (Bron & Kerbosch 1973, with pivots)."""
+    """Return the maximal cliques of a graph (Bron & Kerbosch 1973, with pivots)."""
     near = [set(np.flatnonzero(row).tolist()) - {place} for place, row in enumerate(joined)]
     found: list[set[int]] = []
 
@@ -340,12 +293,12 @@ def _cliques(joined: NDArray[np.bool_]) -> list[set[int]]:
 
 
 def _one_judge(scores: Scores) -> None:
-    """Check that all scores are by one judge; otherwise the judges would be compared, too."""
+    """Check that all scores are by one judge; otherwise differences between judges would count as well."""
     first = scores.manifests[0].settings
     for folder, manifest in zip(scores.folders[1:], scores.manifests[1:], strict=True):
         for name in ("model", "rubric"):
             if getattr(manifest.settings, name) != getattr(first, name):
                 raise UsageError(
-                    f"{folder}: judged by another {name} than {scores.folders[0]}; rank the runs of one judge, "
-                    "or let localjudge jury put several judges together first"
+                    f"{folder}: judged with another {name} than {scores.folders[0]}; rank runs of one judge, "
+                    "or combine the judges first with localjudge jury"
                 )

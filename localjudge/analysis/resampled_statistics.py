@@ -1,8 +1,8 @@
 """Statistics of agreement on thousands of resamples of the same pairs at once.
 
-A resample of rows is a weight for each row, how often it was drawn. Each function takes pairs `x`, `y` [m] and
-weights [B, m], whole numbers of 0 or more, and gives [B] numbers: what SciPy's (for kappa, scikit-learn's)
-function gives on the rows, each repeated as often as it weighs. NaN where it is undefined.
+A resample gives each row a weight: the number of times that it was drawn. Each function takes pairs `x`, `y`
+[m] and weights [B, m], whole numbers of at least 0, and returns [B] numbers: the result of SciPy's function
+(scikit-learn's for kappa) on the rows, each repeated by its weight; NaN if it is undefined.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from localjudge.analysis.scores import Floats
 
 _SMALLEST = 1e-12
-"""A variance below this share of its terms is rounding: the column is constant."""
+"""Share of its terms below which a variance is a rounding error: the column is constant."""
 
 
 def pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Pearson's correlation."""
+    """Return Pearson's correlation."""
     x, y = x - x.mean(), y - y.mean()
     n, sx, sy, sxx, syy, sxy = (weights @ np.column_stack([np.ones_like(x), x, y, x * x, y * y, x * y])).T
     return _correlation(n, sx, sy, sxx, syy, sxy)
 
 
 def spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Spearman's: Pearson's of the ranks in each resample, where ties share their mean rank."""
+    """Return Spearman's correlation: Pearson's of the ranks in each resample; ties share their mean rank."""
     rx, ry = _ranks(x, weights), _ranks(y, weights)
     n = weights.sum(axis=1)
-    # From the mean rank, so that nothing cancels in the sums.
+    # Subtract the mean rank, so that the sums lose no precision.
     rx -= (n[:, None] + 1) / 2
     ry -= (n[:, None] + 1) / 2
     wx, wy = weights * rx, weights * ry
@@ -39,10 +39,10 @@ def spearman(x: Floats, y: Floats, weights: Floats) -> Floats:
 
 
 def kendall(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Kendall's tau-b.
+    """Return Kendall's tau-b.
 
-    For each level of y, how much weight of it lies below a row's x: a pair counts once, from its higher x. This
-    takes m times the levels of y; labels have few.
+    For each row and each level of y, the weight of that level at smaller x is summed, so that each pair counts
+    once. The time is proportional to m times the number of levels of y, which is small for labels.
     """
     order = np.argsort(x, kind="stable")
     x, y, weights = x[order], y[order], weights[:, order]
@@ -62,7 +62,7 @@ def kendall(x: Floats, y: Floats, weights: Floats) -> Floats:
 
 
 def kappa(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Cohen's kappa with quadratic weights, in moments: 2 cov / (var x + var y + (mean x - mean y)²)."""
+    """Return Cohen's kappa with quadratic weights: 2 cov / (var x + var y + (mean x - mean y)²)."""
     x, y = x - y.mean(), y - y.mean()
     n, sx, sy, sxx, syy, sxy = (weights @ np.column_stack([np.ones_like(x), x, y, x * x, y * y, x * y])).T
     chance = sxx / n + syy / n - 2 * sx * sy / n**2
@@ -71,7 +71,7 @@ def kappa(x: Floats, y: Floats, weights: Floats) -> Floats:
 
 
 def mean(values: Floats, weights: Floats) -> Floats:
-    """The mean of a column."""
+    """Return the mean of a column."""
     result: Floats = (weights @ values) / weights.sum(axis=1)
     return result
 
@@ -84,7 +84,7 @@ def _correlation(n: Any, sx: Any, sy: Any, sxx: Any, syy: Any, sxy: Any) -> Floa
 
 
 def _ranks(values: Floats, weights: Floats) -> Floats:
-    """The mean rank of each row among the rows repeated: [B, m]."""
+    """Return the mean rank of each row among the repeated rows, [B, m]."""
     at_level, level = _levels(values, weights)
     ranks = np.cumsum(at_level, axis=1) - (at_level - 1) / 2
     taken: Floats = ranks[:, level]
@@ -92,14 +92,14 @@ def _ranks(values: Floats, weights: Floats) -> Floats:
 
 
 def _tied(values: Floats, weights: Floats) -> Floats:
-    """Pairs that are equal in this column: [B]."""
+    """Return the number of pairs that are equal in this column, [B]."""
     at_level, _ = _levels(values, weights)
     pairs: Floats = (at_level * (at_level - 1) / 2).sum(axis=1)
     return pairs
 
 
 def _levels(values: Floats, weights: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """The weight at each distinct value [B, levels], and the level of each row [m]."""
+    """Return the weight of each distinct value [B, levels], and the level of each row [m]."""
     levels, level = np.unique(values, return_inverse=True)
     order = np.argsort(level, kind="stable")
     starts = np.searchsorted(level[order], np.arange(len(levels)))

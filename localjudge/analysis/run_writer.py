@@ -33,25 +33,25 @@ def write_run(
     model: str,
     inputs: Sequence[str],
     columns: Mapping[str, str],
-    **told: Any,
+    **fields: Any,
 ) -> Summary:
     """Write a run directory, completely or not at all.
 
     Args:
         folder: the directory to create; it must be missing or empty.
-        outcomes: in the order of the lines, which are numbered from 1.
+        outcomes: the outcomes in the order of the lines, which are numbered from 1.
         rubric: the aspects and the scale.
-        settings: what two such runs must share to be one.
+        settings: the settings that identify the run; runs with equal settings are the same run.
         model: a name for the judge.
-        inputs: where the rows are.
-        columns: the columns of fields that go by names of their own there.
-        told: further fields of `run.json`.
+        inputs: the files of the rows.
+        columns: the column of each field whose column has a custom name.
+        fields: further fields of `run.json`.
 
     Raises:
         UsageError: the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"--out {folder}: holds something already; choose another folder")
+        raise UsageError(f"--out {folder}: is not empty; choose another folder")
     manifest = RunManifest(
         format=FORMAT,
         settings=settings,
@@ -61,7 +61,7 @@ def write_run(
         max_tokens=None,
         notice=None,
         shard=None,
-        **told,
+        **fields,
         starts=[StartRecord.now(inputs, columns)],
     )
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Runs as columns: for each judged row its system, its instruction, and each aspect's score as numbers."""
+"""Scores of runs as columns: the system, the instruction and the score of each aspect for each judged row."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from localjudge.runs.run_manifest import RunManifest, read_manifest
 Integers = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
 Of = Literal["integer", "expected"]
-"""Which score: the integer that the judge gave, or the mean of the scale under its own probabilities."""
+"""Kind of score: the judge's integer, or the mean of the scale weighted by the judge's probabilities."""
 
 UNNAMED = "(none)"
-"""System of rows without a system."""
+"""Name of the system for rows without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The judged rows of one run or several, n of them, on A aspects. There is no NaN in here.
+    """The scores of n judged rows of one or more runs, for A aspects. No value is NaN.
 
-    `group` numbers the rows' instructions from 0: equal instructions (and references) share a number, across
-    systems and runs. It is the unit that intervals resample. `expected` is None unless every row has it.
-    `failed` counts the rows without scores. `notices` are those of the runs; `calibrated` says whether
-    `expected` went through a calibration.
+    `group` is the number of the row's instruction, from 0; equal instructions (with equal references) share a
+    number across systems and runs. Intervals resample these groups. `expected` is None unless every row has
+    expected scores. `failed` is the number of rows without scores. `notices` has the notices of the runs.
+    `calibrated` is True if `expected` has calibrated scores.
     """
 
     aspects: tuple[str, ...]
@@ -43,10 +43,10 @@ class Scores:
     folders: tuple[Path, ...]
     manifests: tuple[RunManifest, ...]
     ids: list[str]
-    digests: list[str | None]  # of the rows' texts
-    run: Integers  # [n]: the place of its run in `folders`
+    digests: list[str | None]  # digests of the rows' texts
+    run: Integers  # [n]: the index of its run in `folders`
     systems: tuple[str, ...]
-    system: Integers  # [n]: the place of its system in `systems`
+    system: Integers  # [n]: the index of its system in `systems`
     group: Integers  # [n]
     integer: Integers  # [n, A]
     expected: Floats | None  # [n, A]
@@ -68,23 +68,23 @@ class Scores:
         """Return the scores of an aspect, one per row.
 
         Raises:
-            UsageError: expected scores are asked for and not every row has one.
+            UsageError: expected scores are requested, but some row has none.
         """
         place = self.aspects.index(aspect)
         if of == "integer":
             return self.integer[:, place].astype(np.float64)
         if self.expected is None:
-            raise UsageError(f"{self.where}: not every judgement has expected scores; take the integers")
+            raise UsageError(f"{self.where}: some judgements have no expected scores; use the integers")
         return self.expected[:, place]
 
     @property
     def where(self) -> str:
-        """The runs, for a message."""
+        """Paths of the runs, for a message."""
         return ", ".join(map(str, self.folders))
 
     @property
     def uneven(self) -> str | None:
-        """What to know of comparisons where systems have answered different instructions; else None."""
+        """Note on comparisons of systems that answered different instructions; None if they did not."""
         answered = np.zeros((self.groups, len(self.systems)), dtype=np.bool_)
         answered[self.group, self.system] = True
         answered = answered[answered.any(axis=1)]
@@ -93,8 +93,8 @@ class Scores:
         each = answered.sum(axis=0)
         return (
             f"the systems have judgements on different instructions ({each.min()} to {each.max()} of "
-            f"{len(answered)}, {int(answered.all(axis=1).sum())} in common): a mean is over a system's own; "
-            "wins, and the judge's differences, are over those that both systems of a pair have"
+            f"{len(answered)}, {int(answered.all(axis=1).sum())} in common): each mean uses the system's own "
+            "instructions; wins and the judge's differences use those that both systems of a pair answered"
         )
 
     def take(self, rows: NDArray[Any]) -> Scores:
@@ -117,10 +117,10 @@ def read_scores(folders: Sequence[Path], by_run: bool = True) -> Scores:
 
     Args:
         folders: run directories with the same aspects and scale.
-        by_run: of several runs, rows that name no system go by the name of their run.
+        by_run: with several runs, use the name of the run as the system of rows without one.
 
     Raises:
-        UsageError: a folder is no run, holds no judgement, or the runs' aspects or scales differ.
+        UsageError: a folder is not a run or has no judgement, or the runs' aspects or scales differ.
     """
     manifests = [read_manifest(folder) for folder in folders]
     rubric = common_rubric(folders, manifests)
@@ -139,15 +139,15 @@ def common_rubric(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> 
     """Return the rubric of the first run.
 
     Raises:
-        UsageError: another run's has other aspects or another scale.
+        UsageError: another run has other aspects or another scale.
     """
     rubrics = [manifest.rubric for manifest in manifests]
     first = rubrics[0]
     for folder, rubric in zip(folders, rubrics, strict=True):
         if (rubric.aspects, rubric.scale) != (first.aspects, first.scale):
             raise UsageError(
-                f"{folder}: judged on {_described(rubric)}, and {folders[0]} on {_described(first)}; "
-                "runs are read together where these agree"
+                f"{folder}: judged on {_described(rubric)}, but {folders[0]} on {_described(first)}; "
+                "give runs with the same aspects and scale"
             )
     return first
 

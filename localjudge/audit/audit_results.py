@@ -24,7 +24,7 @@ from localjudge.runs.run_manifest import read_manifest
 Floats = NDArray[np.float64]
 
 FELT = 1 / 100
-"""How far a score must move to count as lower or higher, as a share of the scale's range: 0.04 from 1 to 5."""
+"""Smallest change that counts as lower or higher, as a share of the scale's range: 0.04 from 1 to 5."""
 _NEAR_THE_TOP = 1 / 4
 
 

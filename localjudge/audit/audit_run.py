@@ -80,7 +80,7 @@ def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rub
         elif (slot := random.randrange(usable)) < size:  # Vitter's algorithm R
             kept[slot] = (place, row)
     if not kept:
-        raise UsageError("an audit needs rows that can be judged; there is none in the input")
+        raise UsageError("an audit needs rows that can be judged; the input has none")
     chosen = [row for _, row in sorted(kept, key=lambda item: item[0])]
     skipped: dict[str, Counter[str]] = {each.name: Counter() for each in PERTURBATIONS}
     perturbed = []
@@ -115,15 +115,16 @@ def run_audit(
 
     Args:
         sample: the rows.
-        judge_by: makes the judge that is audited, by a rubric.
-        rubric: the rubric; the third run judges by it with its aspects in another order.
-        out: the folder of the runs; made if it is not there, continued if they are.
+        judge_by: a function that makes the audited judge for a rubric.
+        rubric: the rubric; the third run uses it with its aspects in another order.
+        out: the folder of the runs; it is created if it is missing, and existing runs are continued.
         seed: seed of the order in which the rows are judged again.
-        observer: told about steps, warnings and outcomes.
-        stopping: entered while rows are judged; once it is asked, what is in flight is finished.
+        observer: receives steps, warnings and outcomes.
+        stopping: a context that is active while rows are judged; when it requests a stop, rows in flight are
+            finished.
 
     Returns:
-        Whether all three runs are complete; False where they were stopped.
+        True if all three runs are complete; False if they were stopped.
 
     Raises:
         UsageError: the folder holds something else, or an audit with other settings; nothing was written.
@@ -148,28 +149,30 @@ def run_audit(
 
 
 def _refuse_another(judge: Judge, out: Path) -> None:
-    """See that the folder is new, or holds an audit by the same judge.
+    """Check that the folder is new, or has an audit by the same judge.
 
     Raises:
-        UsageError: it holds something else, or another judge's audit.
+        UsageError: it contains something else, or the audit of another judge.
     """
     runs = [out / name for name in RUNS if (out / name).exists()]
     if not runs and not (out / ROWS).exists():
         return
     if not _is_of_audit(out / ROWS):
         raise UsageError(
-            f"--out {out}: its {ROWS} is missing, or no audit has written it; choose another folder"
+            f"--out {out}: its {ROWS} is missing or was not written by an audit; choose another folder"
         )
     for folder in runs:
         inputs = [Path(name).name for start in read_manifest(folder).starts for name in start.inputs]
         if set(inputs) != {ROWS}:
-            raise UsageError(f"--out {folder}: holds a run that is no audit's; choose another folder")
+            raise UsageError(
+                f"--out {folder}: has a run that does not belong to an audit; choose another folder"
+            )
     if runs:
         RunDirectory(out / RUNS[0]).refuse_another(judge)
 
 
 def _is_of_audit(file: Path) -> bool:
-    """Return whether a file begins as `_write_rows` writes it."""
+    """Return whether a file has the beginning that `_write_rows` writes."""
     try:
         with file.open("rb") as stream:
             first = json.loads(stream.readline(MAX_ROW_BYTES))

@@ -20,13 +20,13 @@ from localjudge.system.terminal import guarded_streams
 
 
 class Commands(CommandGroup):
-    """The commands; one that is stopped says how to go on. (Typer itself would end it without a word.)"""
+    """The commands; a stopped command prints how to continue. (Typer alone would print nothing.)"""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stopped:
-            print(f"localjudge: stopped; to go on, run this again: {typed_command()}", file=sys.stderr)
+            print(f"localjudge: stopped; to continue, run this again: {typed_command()}", file=sys.stderr)
             raise typer.Exit(getattr(stopped, "exit_code", 130)) from None
 
 
@@ -36,7 +36,7 @@ app = typer.Typer(
     epilog="localjudge score examples --out runs/first\nlocaljudge show runs/first",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # No colours: what Typer prints passes the filter of `guarded_streams`, which would spell them out.
+    # No colours: Typer's output passes the filter of `guarded_streams`, which would print them as escapes.
     context_settings={"help_option_names": ["-h", "--help"], "color": False},
     rich_markup_mode=None,
 )
@@ -56,10 +56,10 @@ def program(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
 ) -> None:
-    """Take the options that belong to no command."""
+    """Parse the options that belong to no command."""
 
 
-# The order of the groups and of the commands in the help; each has an example that works as it is typed.
+# The order of the groups and of the commands in the help; each command has an example that works as typed.
 COMMANDS: dict[str, dict[Callable[..., None], str]] = {
     "Judge": {
         scoring.score: "score examples --out runs/first",
@@ -100,7 +100,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main() -> None:
-    """The program `localjudge`: a mistake ends with one line and an exit code, not with a traceback."""
+    """Run the program. A user's mistake ends with one line and an exit code, not with a traceback."""
     with guarded_streams():
         try:
             app(prog_name="localjudge")  # also under `python -m`: completion is installed for this name
@@ -114,25 +114,25 @@ def main() -> None:
             if (error.name or "localjudge").startswith("localjudge"):
                 traceback.print_exc()
                 _end(1)
-            fix = f"{install_command('cpu')}; localjudge doctor says what else is missing"
+            fix = f"{install_command('cpu')}; localjudge doctor lists what else is missing"
             _end(2, f"{error.name} is not installed: {fix}")
         except KeyboardInterrupt as stopped:
             _end(getattr(stopped, "exit_code", 130), "stopped; the same command continues")
         except BrokenPipeError:
             _end(1)
-        except OSError as error:  # a full disk, a folder taken away, a folder in the place of a file
-            going_on = "; the same command continues" if error.errno in _FULL else ""
-            _end(1, f"{error}{going_on}")
-        except Exception:  # a fault of this program: the traceback passes the filter, too
+        except OSError as error:  # for example a full disk, a removed folder, a folder instead of a file
+            advice = "; the same command continues" if error.errno in _FULL else ""
+            _end(1, f"{error}{advice}")
+        except Exception:  # a bug in this program: the traceback passes the filter, too
             traceback.print_exc()
             _end(1)
 
 
 def _end(code: str | int | None, message: str = "") -> NoReturn:
-    """Say in one line why the program ends, and end it. Output that could not be written is an error, too."""
+    """Print in one line why the program ends, and end it. Output that cannot be written is an error, too."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read it has read enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe on purpose
         code = code or 1
     except OSError as error:
         code, message = code or 1, message or f"stdout: {error}"

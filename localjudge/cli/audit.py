@@ -24,29 +24,31 @@ if TYPE_CHECKING:
     from localjudge.rubrics.rubric import Rubric
 
 BELOW_THRESHOLD = 3
-"""The exit code of an audit below a threshold that was set."""
+"""Exit code of an audit with a check below its threshold."""
 
 
 @with_options
 def audit(
     inputs: Inputs,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder of the audit's runs.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder for the audit's runs.")],
     *,
     sample: Annotated[
-        int, typer.Option(min=1, metavar="N", help="How many rows to audit with, at most.")
+        int, typer.Option(min=1, metavar="N", help="The largest number of rows to sample.")
     ] = 100,
     threshold: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME=SHARE",
-            help="End with 3 if a smaller share of this check held; all=SHARE sets it for every check.",
+            help="Exit with 3 if a smaller share of this check held; all=SHARE sets it for all checks.",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="S", help="Of the rows, their perturbations and the judge.")] = 0,
+    seed: Annotated[
+        int, typer.Option(metavar="S", help="The seed of the sample, its perturbations and the judge.")
+    ] = 0,
     judge: JudgeOptions,
     as_json: AsJson = False,
 ) -> None:
-    """Audit the judge: change rows in ways whose effect is known, and count how often it reacts rightly."""
+    """Audit the judge: change rows in ways with known effects, and count the scores that change as expected."""
     from localjudge.audit import read_audit, run_audit, sample_rows
     from localjudge.audit.perturbations import PERTURBATIONS
     from localjudge.cli.progress import Progress
@@ -77,7 +79,7 @@ def audit(
 
     complete = run_audit(drawn, judge_by, config.rubric, out, seed, observer=progress, stopping=stop)
     if not complete:
-        progress.say(f"stopped; to go on, run this again: {typed_command()}")
+        progress.say(f"stopped; to continue, run this again: {typed_command()}")
         raise typer.Exit(stop.exit_code)
     found = read_audit(out, drawn, seed, least)
     if as_json:
@@ -88,14 +90,14 @@ def audit(
     for check in found.checks:
         if check.passed is False:
             progress.warn(
-                f"below its threshold: {check.name} held {check.held_text}, not {check.threshold:.0%}"
+                f"below its threshold: {check.name} held for {check.held_text}, threshold {check.threshold:.0%}"
             )
     if not found.passed:
         raise typer.Exit(BELOW_THRESHOLD)
 
 
 def _thresholds(options: list[str] | tuple[()], names: list[str]) -> dict[str, float]:
-    """`["plea=0.9"]` as `{"plea": 0.9}`; `all` stands for every check that is not named itself."""
+    """Parse `["plea=0.9"]` as `{"plea": 0.9}`; `all` sets every check without a threshold of its own."""
     named: dict[str, float] = {}
     for option in options:
         name, equals, text = option.partition("=")
@@ -105,7 +107,8 @@ def _thresholds(options: list[str] | tuple[()], names: list[str]) -> dict[str, f
             share = -1.0
         if not equals or name not in (*names, "all") or not 0 <= share <= 1:
             raise UsageError(
-                f"--threshold {option}: write NAME=SHARE, a share from 0 to 1 of all, {', '.join(names)}"
+                f"--threshold {option}: write NAME=SHARE, with a share from 0 to 1; the names are all, "
+                f"{', '.join(names)}"
             )
         named[name] = share
     everywhere = named.pop("all", None)

@@ -1,4 +1,4 @@
-"""The command `doctor`: whether a run would start here."""
+"""The command `doctor`: check whether a run can start on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENGINES = ("auto", "vllm", "transformers")
 def doctor(
     model: ModelName = None,
     engine: Annotated[
-        str, typer.Option("--engine", metavar="auto|vllm|transformers", help="What runs the model.")
+        str, typer.Option("--engine", metavar="auto|vllm|transformers", help="The engine that runs the model.")
     ] = "auto",
     ray: Annotated[
         str | None,
@@ -30,17 +30,17 @@ def doctor(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check whether a run would start on this machine, and print a fix for each problem.
+    """Check whether a run can start on this machine, and print a fix for each problem.
 
-    Takes the flags of `score` that matter. Exits with 0 if a run would start and with 1 otherwise. Contacts no
-    network but the Ray cluster that is named.
+    Accepts the flags of `score` that affect the start. Exits with 0 if a run can start and with 1 otherwise.
+    Uses no network except to contact the given Ray cluster.
     """
     from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.examination import Intent, examine
     from localjudge.engines.cluster import Cluster
 
     if engine not in _ENGINES:
-        raise UsageError(f"--engine {engine}: there are {', '.join(_ENGINES)}")
+        raise UsageError(f"--engine {engine}: give one of {', '.join(_ENGINES)}")
     cluster = Cluster.parse(ray)
     switched = {
         name: (os.environ[name], ours)
@@ -55,5 +55,5 @@ def doctor(
 
 
 def _alike(value: str) -> tuple[str, ...]:
-    """Values of a switch that mean the same, in lower case."""
+    """Return all values of a switch with the same meaning, in lower case."""
     return ("1", "true", "yes", "on") if value == "1" else (value.lower(),)

@@ -90,7 +90,7 @@ def group_that_lists(name: str, listing: Callable[[bool], None], about: str, exa
         if context.invoked_subcommand is None:
             listing(as_json)
         elif as_json:
-            raise UsageError(f"{name} --json {context.invoked_subcommand}: put --json behind the command")
+            raise UsageError(f"{name} --json {context.invoked_subcommand}: write --json after the command")
 
     app.command("list", cls=ExplainedCommand, epilog=f"localjudge {name} list")(listing)
     return app

@@ -43,19 +43,19 @@ class JudgeOptions:
         bool, typer.Option("--allow-changed-model", help="Judge although the model's manifest does not match.")
     ] = False
     engine: Annotated[
-        str, typer.Option(metavar="auto|vllm|transformers|dry-run", help="What runs the model.")
+        str, typer.Option(metavar="auto|vllm|transformers|dry-run", help="The engine that runs the model.")
     ] = "auto"
     rubric: RubricName = "just-eval"
     column: ColumnNames = None
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES
     answer_spelling: AnswerSpelling = "compact"
-    max_rationale_tokens: Annotated[int, typer.Option(metavar="N", help="The most tokens of a rationale.")] = (
-        256
-    )
-    temperature: Annotated[float, typer.Option(metavar="T", help="0 takes the likeliest token.")] = 0.0
-    top_p: Annotated[float, typer.Option(metavar="P", help="The share of the probability to sample from.")] = (
-        1.0
-    )
+    max_rationale_tokens: Annotated[
+        int, typer.Option(metavar="N", help="The largest number of tokens of a rationale.")
+    ] = 256
+    temperature: Annotated[float, typer.Option(metavar="T", help="0 picks the most likely token.")] = 0.0
+    top_p: Annotated[
+        float, typer.Option(metavar="P", help="The share of the probability mass to sample from.")
+    ] = 1.0
     thinking_budget: Annotated[
         int | None,
         typer.Option(metavar="N", help="Let a reasoning model think for up to N tokens."),
@@ -63,7 +63,8 @@ class JudgeOptions:
     on_overflow: Annotated[
         str,
         typer.Option(
-            metavar="fail|truncate-candidate", help="What becomes of a row longer than the model's context."
+            metavar="fail|truncate-candidate",
+            help="What to do with a row that is longer than the model's context.",
         ),
     ] = "fail"
     guard: Guard = False
@@ -81,12 +82,14 @@ class JudgeOptions:
         str | None,
         typer.Option(
             metavar="N|MIN:MAX",
-            help="The number of workers.  [default: as many as there is room for]",
+            help="The number of workers.  [default: as many as the cluster can hold]",
         ),
     ] = None
     gpus_per_worker: Annotated[
         float | None,
-        typer.Option(metavar="G", help="The GPUs of each worker.  [default: those of its engine]"),
+        typer.Option(
+            metavar="G", help="The number of GPUs of each worker.  [default: as many as its engine uses]"
+        ),
     ] = None
     tensor_parallel_size: _EngineInt = None
     max_model_len: _EngineInt = None
@@ -95,11 +98,11 @@ class JudgeOptions:
     quantization: _EngineText = None
     engine_arg: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Any other option of the engine's own, such as batch_size=8."),
+        typer.Option(metavar="KEY=VALUE", help="Any other option of the engine, such as batch_size=8."),
     ] = None
 
     def columns(self) -> dict[str, str]:
-        """Return the columns of fields that go by names of their own.
+        """Return the column of each field whose column has a custom name.
 
         Raises:
             UsageError: `--column` does not name a field and a column.
@@ -116,7 +119,7 @@ class JudgeOptions:
         Args:
             command: the command's name, for messages.
             inputs: the files of rows.
-            settings: those that only this command has, by their names in `JudgeConfig`.
+            settings: the settings that only this command has, by their names in `JudgeConfig`.
 
         Raises:
             UsageError: an option cannot be used, or a package that it needs is not installed.
@@ -138,7 +141,7 @@ class JudgeOptions:
         return config, cluster
 
     def _engine_args(self) -> dict[str, object]:
-        """Return the engine's own options: those with a flag each, and those of `--engine-arg`."""
+        """Return the engine's own options: options with their own flag, and options from `--engine-arg`."""
         given: dict[str, object] = {name: getattr(self, name) for name in _ENGINE_ARGS}
         for option in self.engine_arg or ():
             key, equals, value = option.partition("=")

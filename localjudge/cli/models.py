@@ -1,4 +1,4 @@
-"""The commands `models`: the judges one can run, what each needs, and whether a directory of one is whole."""
+"""The commands `models`: list the models that can judge, plan what one needs, verify a model directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from localjudge.system.quantities import GIB, file_size
 
 
 def list_models(as_json: AsJson = False) -> None:
-    """List the judges that one can run, and what each needs on GPUs of 80 GB; `models` alone does the same."""
+    """List the models that can judge, and what each needs on GPUs of 80 GB; `models` alone does the same."""
     settle_environment()
     from localjudge.models.catalogue import Catalogue
 
@@ -26,13 +26,13 @@ def list_models(as_json: AsJson = False) -> None:
         print_table(catalogue.table())
         for note in catalogue.notes:
             print(note)
-        print("GPUs: of 80 GB each; in full: localjudge models plan MODEL", file=sys.stderr)
+        print("GPUs of 80 GB each; for details: localjudge models plan MODEL", file=sys.stderr)
 
 
 app = group_that_lists(
     "models",
     list_models,
-    "List the judges that one can run, plan what one needs, verify a model directory.",
+    "List the models that can judge, plan what one needs, verify a model directory.",
     "localjudge models list",
 )
 
@@ -47,7 +47,9 @@ def plan(
         ),
     ],
     gpu_memory: Annotated[float, typer.Option(metavar="GIB", help="The memory of each GPU.")] = 80,
-    gpus: Annotated[int, typer.Option(min=1, max=1024, metavar="N", help="The most GPUs to use.")] = 8,
+    gpus: Annotated[
+        int, typer.Option(min=1, max=1024, metavar="N", help="The largest number of GPUs to use.")
+    ] = 8,
     gpu_memory_utilization: Annotated[
         float, typer.Option(metavar="SHARE", help="The share of a GPU's memory that vLLM may use.")
     ] = 0.9,
@@ -55,19 +57,19 @@ def plan(
         str, typer.Option(metavar="auto|fp8", help="The type of the KV cache, as in vLLM.")
     ] = "auto",
     prompt_tokens: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The tokens of a typical prompt.")
+        int, typer.Option(min=1, metavar="N", help="The number of tokens of a typical prompt.")
     ] = 1500,
     max_rationale_tokens: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The most tokens of a rationale.")
+        int, typer.Option(min=1, metavar="N", help="The largest number of tokens of a rationale.")
     ] = 256,
     thinking_budget: Annotated[
-        int, typer.Option(min=0, metavar="N", help="The most tokens of a thought before it.")
+        int, typer.Option(min=0, metavar="N", help="The largest number of thinking tokens before it.")
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a model needs: weights, KV cache, rows in flight, GPUs, and whether this machine has that."""
+    """Compute what a model needs (weights, KV cache, rows in flight, GPUs) and whether it fits this machine."""
     if kv_cache_dtype not in ("auto", "fp8"):
-        raise UsageError(f"--kv-cache-dtype {kv_cache_dtype}: there are auto and fp8")
+        raise UsageError(f"--kv-cache-dtype {kv_cache_dtype}: give auto or fp8")
     if not 0 < gpu_memory_utilization <= 1:
         raise UsageError(f"--gpu-memory-utilization {gpu_memory_utilization}: give a share above 0, at most 1")
     if not 0 < gpu_memory < 1e6:
@@ -100,16 +102,14 @@ def verify(
             metavar="DIR", help="A model directory, the id of a model in the local cache, or 'bundled'."
         ),
     ],
-    no_manifest: Annotated[bool, typer.Option("--no-manifest", help="Check only, and write nothing.")] = False,
-    renew: Annotated[
-        bool, typer.Option("--renew", help="Write a new manifest in the place of the one that is there.")
-    ] = False,
+    no_manifest: Annotated[bool, typer.Option("--no-manifest", help="Only check; write no manifest.")] = False,
+    renew: Annotated[bool, typer.Option("--renew", help="Replace the existing manifest by a new one.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check that a model directory is whole and safe, and write down what it holds.
+    """Check that a model directory is complete and safe, and write a manifest of its files.
 
-    The manifest, localjudge-manifest.json, keeps the size and SHA-256 of every file. From then on, judging by
-    the model is refused when a file is another. Exits with 0 if nothing is wrong and with 2 otherwise.
+    The manifest, localjudge-manifest.json, has the size and SHA-256 of every file. Afterwards, `score` refuses
+    the model if a file has changed. Exits with 0 if nothing is wrong and with 2 otherwise.
     """
     settle_environment()
     from localjudge.diagnostics.check_results import is_sound
@@ -118,7 +118,7 @@ def verify(
     from localjudge.models.model import Model
 
     if no_manifest and renew:
-        raise UsageError("--renew writes a manifest, --no-manifest writes none; give one of them")
+        raise UsageError("--renew writes a manifest and --no-manifest writes none; give only one of them")
     found = Model.locate(model)
     total = sum(file.stat().st_size for file in model_files(found.path).values())
     said, done = 0.0, 0

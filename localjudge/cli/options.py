@@ -1,4 +1,4 @@
-"""What several commands share: forms and groups of their flags, the environment, a table on stdout."""
+"""Shared parts of the commands: options, groups of options, the environment, and output to stdout."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from localjudge.diagnostics.check_results import Check
 
 FAILED_ROWS = 3
-"""The exit code of a run that finished with failures."""
+"""Exit code of a run that finished with failures."""
 
 Inputs = Annotated[
     list[str],
@@ -33,7 +33,7 @@ Inputs = Annotated[
         help="Files or globs (.jsonl, .jsonl.gz, .csv, .tsv, .parquet), '-' for JSONL on stdin, or 'examples'.",
     ),
 ]
-RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric to judge by.")]
+RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric for the judge.")]
 Guard = Annotated[
     bool, typer.Option("--guard", help="Keep each field inside its fence, and show invisible characters in it.")
 ]
@@ -42,37 +42,42 @@ ModelName = Annotated[
     typer.Option(
         "--model",
         metavar="PATH_OR_ID",
-        help="A model directory or the id of a model in the local cache.  [default: the small bundled one]",
+        help="A model directory or the id of a model in the local cache.  [default: the small bundled model]",
     ),
 ]
 AllowDownload = Annotated[
-    bool, typer.Option("--allow-download", help="Fetch the model from the hub if it is not on this machine.")
+    bool, typer.Option("--allow-download", help="Download the model from the hub if it is not on this machine.")
 ]
 ColumnNames = Annotated[
     list[str] | None,
     typer.Option(
         "--column",
         metavar="FIELD=COLUMN",
-        help="The input's column for a field, such as candidate=my_column; the usual names need none.",
+        help="The input's column for a field, such as candidate=my_column; not needed for the usual names.",
     ),
 ]
 MaxRowBytes = Annotated[
-    int, typer.Option("--max-row-bytes", min=1, metavar="N", help="The largest row; a larger one fails.")
+    int,
+    typer.Option(
+        "--max-row-bytes", min=1, metavar="N", help="The largest row in bytes; larger rows become failures."
+    ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Only the first N rows.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Use only the first N rows.")]
 AnswerSpelling = Annotated[
     str,
-    typer.Option("--answer-spelling", metavar="compact|spaced|indented", help="The white space of an answer."),
+    typer.Option(
+        "--answer-spelling", metavar="compact|spaced|indented", help="The white space of the answer's JSON."
+    ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with an option for each field of its parameters that are dataclasses.
+    """Return the command with each dataclass parameter replaced by one option for each of its fields.
 
-    A field is declared as an option of a command is: annotated with `typer.Option`, with its default. The
-    options stand in the help where the parameter stands in the signature.
+    A field is declared like an option of a command: annotated with `typer.Option`, with its default. In the
+    help, the options have the position of the parameter in the signature.
     """
     groups: dict[str, dict[str, inspect.Parameter]] = {}
     flat: list[inspect.Parameter] = []
@@ -100,14 +105,14 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 QUIET = {
-    # Threads that spin while they wait make a run on a busy machine ten times slower.
+    # Threads that wait in a busy loop make a run on a busy machine ten times slower.
     "OMP_WAIT_POLICY": "PASSIVE",
     "HF_HUB_DISABLE_PROGRESS_BARS": "1",
     "TRANSFORMERS_VERBOSITY": "error",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_DEDUP_LOGS_SKIP_REGEX": ".",
 }
-"""What `settle_environment` sets besides `SWITCHES`: no chatter from the libraries below, no busy waiting."""
+"""Variables that `settle_environment` sets besides `SWITCHES`: quiet libraries, and no busy waiting."""
 
 
 def print_table(table: object) -> None:
@@ -117,7 +122,7 @@ def print_table(table: object) -> None:
 
 
 def typed_command() -> str:
-    """The command that started this program, to be typed again."""
+    """Return the command line that started this program, quoted for a shell."""
     program, *arguments = sys.argv
     if Path(program).name == "__main__.py":
         return shlex.join([sys.orig_argv[0], "-m", "localjudge", *arguments])
@@ -126,7 +131,7 @@ def typed_command() -> str:
 
 
 def print_json(document: object, indent: int | None = None) -> None:
-    """Print JSON that every encoding of stdout can hold and no terminal can be steered by."""
+    """Print JSON in ASCII, which every encoding of stdout can hold and which cannot control a terminal."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent))
 
@@ -143,7 +148,7 @@ def print_checks(checks: Sequence[Check], as_json: bool) -> None:
 
 
 def input_extras(inputs: Iterable[str]) -> list[str]:
-    """The extras that reading these files needs."""
+    """Return the extras that are needed to read these files."""
     return ["parquet"] if any(name.endswith(".parquet") for name in inputs) else []
 
 
@@ -151,19 +156,19 @@ _OF_A_RUN = ("run.json", "judgements.jsonl", "set-aside.jsonl", "summary.json")
 
 
 def check_out_file(out: Path) -> None:
-    """See that what is to be written takes the place of a file, and never of a folder or a device.
+    """Check that an output file is new or replaces a file, and not a folder, a device or a file of a run.
 
     Raises:
-        UsageError: there is something else.
+        UsageError: the path is something else.
     """
     if os.path.exists(out) and not os.path.isfile(out):
-        raise UsageError(f"--out {out}: is no file; name one that is new or is to be replaced")
+        raise UsageError(f"--out {out}: is not a file; give a new file, or one to replace")
     if out.name in _OF_A_RUN and (out.parent / "run.json").exists():
         raise UsageError(f"--out {out}: is a file of a run; choose another name")
 
 
 def check_out(out: Path) -> None:
-    """See that a folder can be written, and leave nothing there.
+    """Check that a folder can be written; leave nothing in it.
 
     Raises:
         UsageError: it is a file, it or its parent cannot be written, or the disk is full.
@@ -178,13 +183,13 @@ def check_out(out: Path) -> None:
 def settle_environment(
     *, deterministic: bool = False, allow_download: bool = False, ray: str | None = None
 ) -> None:
-    """No network and no chatter from the libraries below, unless the user has set it otherwise.
+    """Set the variables for no network and quiet libraries, except those that the user has set.
 
-    They read these when they are imported, so it comes first.
+    Libraries read them at import, so call this first.
     """
     settings = SWITCHES | QUIET | ({BATCH_INVARIANT: "1"} if deterministic else {})
     if ray == "local":
-        # A Ray without other hosts keeps to the loopback address, and does not look for another one.
+        # A Ray on one host uses the loopback address, and does not search for another address.
         settings |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
     if allow_download:
         os.environ |= {"HF_HUB_OFFLINE": "0", "TRANSFORMERS_OFFLINE": "0"}

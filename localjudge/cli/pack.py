@@ -1,4 +1,4 @@
-"""The command `pack`: all that a machine without a network needs, in parts."""
+"""The command `pack`: everything that a machine without a network needs, in parts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def pack(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.")],
     extra: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="With this extra.  [default: those installed here]"),
+        typer.Option(metavar="NAME", help="Include this extra.  [default: the extras installed here]"),
     ] = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(metavar="PATH_OR_ID", help="With this model; the bundled one is always there."),
+        typer.Option(metavar="PATH_OR_ID", help="Include this model; the bundled model is always included."),
     ] = None,
     rows: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="With this file of rows; the examples are always there."),
+        typer.Option(metavar="FILE", help="Include this file of rows; the examples are always included."),
     ] = None,
     python: Annotated[
         str | None,
@@ -38,11 +38,11 @@ def pack(
         ),
     ] = None,
     part_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="The most bytes of a part: 60M, 1.5G, 512MiB.")
+        str, typer.Option(metavar="SIZE", help="The largest size of a part: 60M, 1.5G, 512MiB.")
     ] = "1G",
     pip_arg: Annotated[
         list[str] | None,
-        typer.Option(metavar="ARG", help="Any option of pip's own, such as --constraint=FILE."),
+        typer.Option(metavar="ARG", help="Any option of pip, such as --constraint=FILE."),
     ] = None,
 ) -> None:
     """Pack wheels, models and rows for a machine without a network; its Python unpacks and installs them."""
@@ -55,13 +55,15 @@ def pack(
     size = parse_size(part_size)
     target = Target.of(python, platform or ())
     if not target.is_here:
-        progress.warn("pip decides by this machine what a package needs on some systems or Pythons only")
+        progress.warn(
+            "pip evaluates conditions on the system or the Python version for this machine, not the target"
+        )
     try:
         manifest = make_pack(out, size, target, extra, model or (), rows or (), pip_arg or (), progress.say)
     except OSError as error:
-        raise LocalJudgeError(f"--out {out}: {error}; nothing was kept") from None
+        raise LocalJudgeError(f"--out {out}: {error}; no pack was written") from None
     if not {"cpu", "vllm"} & set(manifest.extras):
-        progress.warn("without --extra cpu or --extra vllm nothing in it runs a model")
+        progress.warn("this pack cannot run a model; give --extra cpu or --extra vllm to include an engine")
     total = sum(part.size for part in manifest.parts)
     progress.say(f"{len(manifest.parts)} parts, {file_size(total)} · {out}")
     progress.say(f"manifest {manifest.sha256}")

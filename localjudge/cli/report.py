@@ -1,4 +1,4 @@
-"""The command `report`: runs become one file that people look at."""
+"""The command `report`: write runs as one file for a browser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from localjudge.system.requirements import require
 
 def report(
     runs: RunFolders,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The report.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write.")] = Path(
+        "report.html"
+    ),
     title: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Its title.  [default: the runs' names]"),
@@ -24,17 +26,17 @@ def report(
     inputs: MovedInputs = None,
     labels: Annotated[
         list[str] | None,
-        typer.Option("--labels", metavar="FILE", help="Labels to hold the judge against."),
+        typer.Option("--labels", metavar="FILE", help="Labels to compare the judge with."),
     ] = None,
     mapping: LabelColumns = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
     audit: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="What `audit --json` printed."),
+        typer.Option(metavar="FILE", help="The output of `audit --json`."),
     ] = None,
 ) -> None:
-    """Write a report of runs: one file that opens anywhere and fetches nothing."""
+    """Write a report of runs: one file for any browser, which fetches nothing."""
     require("report", "report", *input_extras([*(labels or ()), *(inputs or ())]))
     from localjudge.report.run_report import write_report
 

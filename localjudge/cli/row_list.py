@@ -1,4 +1,4 @@
-"""The rows of a run as a list, a line each: id, system and scores, or the reason of a failure."""
+"""The rows of a run as a list, one line each: id, system and scores, or the reason for a failure."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from localjudge.system.terminal import printable
 
 _NO_SYSTEM = "(none)"
 _WIDEST = 40
-"""Columns that an id or a system is padded to, at most."""
+"""Largest width to which an id or a system is padded, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSelection:
-    """Which rows of a run to list, and in which order.
+    """The selection and the order of the rows to list.
 
     Args:
-        system: only the rows of this system; "(none)" stands for rows without one.
-        failed: only the failures.
-        sort: the aspect to sort by, which leaves out the failures; None keeps the run's order.
-        descending: the highest score first.
-        limit: only the first so many rows of these.
+        system: list only the rows of this system; "(none)" means rows without one.
+        failed: list only the failures.
+        sort: the aspect to sort by, which excludes the failures; None keeps the run's order.
+        descending: list the highest score first.
+        limit: the largest number of rows to list.
     """
 
     system: str | None = None
@@ -35,7 +35,7 @@ class RowSelection:
     limit: int | None = None
 
     def takes(self, outcome: Outcome) -> bool:
-        """Return whether this row is to be listed, the limit aside."""
+        """Return whether this row is listed, apart from the limit."""
         is_failure = isinstance(outcome, Failure)
         if is_failure if self.sort else self.failed and not is_failure:
             return False
@@ -44,7 +44,7 @@ class RowSelection:
 
 @dataclass(frozen=True, slots=True)
 class ListedRow:
-    """A row of the list: `says` holds its scores or the reason of its failure; `score` is the sort key."""
+    """A row of the list: `says` has its scores or the reason for its failure; `score` is the sort key."""
 
     id: str
     system: str
@@ -54,7 +54,7 @@ class ListedRow:
 
 @dataclass(frozen=True, slots=True)
 class RowList:
-    """The rows to print, and how many there were before the limit."""
+    """The rows to print, and the number of selected rows before the limit."""
 
     aspects: tuple[str, ...]
     rows: tuple[ListedRow, ...]
@@ -65,13 +65,13 @@ class RowList:
         """Read the rows that are selected.
 
         Raises:
-            UsageError: no such aspect or system, or failures are to be sorted by a score.
-            RunMismatchError: the folder holds no run.
+            UsageError: there is no such aspect or system, or failures would be sorted by a score.
+            RunMismatchError: the folder is not a run directory.
         """
         if selection.sort is not None and selection.sort not in aspects:
             raise UsageError(f"--sort {selection.sort}: the aspects of {run} are {', '.join(aspects)}")
         if selection.sort is not None and selection.failed:
-            raise UsageError("--failed --sort: a failure has no scores; leave out one of the two")
+            raise UsageError("--failed --sort: failures have no scores to sort by; give only one of the two")
         systems: set[str] = set()
         rows: list[ListedRow] = []
         matching = 0
@@ -84,13 +84,15 @@ class RowList:
                 rows.append(_listed(outcome, selection.sort))
         if selection.system is not None and selection.system not in systems:
             there = ", ".join(sorted(systems)) or "none"
-            raise UsageError(f"--system {selection.system}: {run} has no row of it; its systems are {there}")
+            raise UsageError(
+                f"--system {selection.system}: {run} has no row of this system; its systems are {there}"
+            )
         if selection.sort:
             rows.sort(key=lambda row: row.score, reverse=selection.descending)
         return cls(tuple(aspects), tuple(rows[: selection.limit]), matching)
 
     def texts(self) -> Iterator[str]:
-        """Yield a heading, and then a line for each row; the columns are aligned."""
+        """Yield a heading and a line for each row, with aligned columns."""
         heading = ListedRow("id", "system", "  ".join(f"{aspect:>4}" for aspect in self.aspects), 0)
         lines = [heading, *self.rows]
         ids = min(_WIDEST, max(len(row.id) for row in lines))
@@ -114,5 +116,5 @@ def _system(outcome: Outcome) -> str:
 
 
 def _flat(text: str) -> str:
-    """Return the text on one line, as it will be printed, so that its length is known."""
+    """Return the text as one printable line, so that its printed width is known."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")

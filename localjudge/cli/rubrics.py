@@ -1,4 +1,4 @@
-"""The commands `rubrics`: those that are included, what one holds, and a file to start one's own from."""
+"""The commands `rubrics`: list the included rubrics, show one, write a template for a new one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from localjudge.errors import UsageError
 
 
 def list_rubrics(as_json: AsJson = False) -> None:
-    """List the rubrics that are included; `rubrics` alone does the same."""
+    """List the included rubrics; `rubrics` alone does the same."""
     from rich import box
     from rich.table import Table
 
@@ -41,7 +41,7 @@ def list_rubrics(as_json: AsJson = False) -> None:
 app = group_that_lists(
     "rubrics",
     list_rubrics,
-    "List the rubrics that are included, show what one holds, start a rubric of your own.",
+    "List the included rubrics, show the content of one, start a new rubric.",
     "localjudge rubrics init my-rubric.toml",
 )
 
@@ -50,14 +50,14 @@ app = group_that_lists(
 def show(
     rubric: Annotated[
         str,
-        typer.Argument(metavar="NAME|FILE", help="An included rubric's name, or a TOML file."),
+        typer.Argument(metavar="NAME|FILE", help="The name of an included rubric, or a TOML file."),
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show what a rubric holds: its aspects, its scale, its digest and its template.
+    """Show a rubric: its aspects, its scale, its digest and its template.
 
-    The digest is the SHA-256 of everything in the rubric that can change a score; name and description are not
-    part of it. Runs with the same digest were judged by the same rubric.
+    The digest is the SHA-256 of everything in the rubric that can change a score, without name and description.
+    Runs with the same digest were judged with the same rubric.
     """
     from localjudge.rubrics.rubric import Rubric
 
@@ -85,7 +85,7 @@ def show(
 def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
 ) -> None:
-    """Write a rubric with comments to start from, which `--rubric FILE` accepts as it is."""
+    """Write a commented rubric as a template; `--rubric FILE` accepts it unchanged."""
     text = (files("localjudge") / "rubrics" / "starting_rubric.txt").read_bytes()
     try:
         with file.open("xb") as stream:

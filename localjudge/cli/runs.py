@@ -19,25 +19,26 @@ def show(
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="List the rows of this system, a line each."),
+        typer.Option(metavar="NAME", help="List the rows of this system, one line each."),
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="List the failures with their reasons.")] = False,
     sort: Annotated[
         str | None,
         typer.Option(
             metavar="ASPECT",
-            help="List the judged rows by this score, lowest first; by the expected score where there is one.",
+            help="List the judged rows by this score, lowest first; by the expected score if the run has it.",
         ),
     ] = None,
     descending: Annotated[bool, typer.Option("--descending", help="With --sort: highest first.")] = False,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="List only the first N of the rows."),
+        typer.Option(min=1, metavar="N", help="List only the first N rows."),
     ] = None,
 ) -> None:
-    """Show a run: its systems with their scores, a list of its rows, or single judgements by their id.
+    """Show a run: its systems with their scores, a list of its rows, or single judgements by id.
 
-    Any of --system, --failed, --sort and --limit gives the list: id, system and scores, or a failure's reason.
+    Each of --system, --failed, --sort and --limit selects the list: id, system and scores, or the reason for a
+    failure.
     """
     from localjudge.runs.notices import headed, kinds
     from localjudge.runs.reader import read_notices, read_outcomes
@@ -46,9 +47,9 @@ def show(
 
     lists_rows = system is not None or failed or sort is not None or limit is not None
     if row_id and lists_rows:
-        raise UsageError("--id shows single judgements; leave out --system, --failed, --sort and --limit")
+        raise UsageError("--id shows single judgements; give it without --system, --failed, --sort and --limit")
     if descending and sort is None:
-        raise UsageError("--descending: name the aspect with --sort ASPECT")
+        raise UsageError("--descending: give the aspect with --sort ASPECT")
     if row_id:
         _show_judgements(run, row_id)
         return
@@ -88,7 +89,7 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
         for outcome in outcomes:
             print(judgement_text(outcome, texts.get(outcome)))
         for problem in texts.problems:
-            print(f"the row's texts are missing: {problem}", file=sys.stderr)
+            print(f"the texts of the row are missing: {problem}", file=sys.stderr)
     if missing := wanted - {outcome.id for outcome in outcomes}:
         raise UsageError(f"{run}: no row with the id {', '.join(sorted(missing))}")
 
@@ -108,7 +109,7 @@ def export(
         typer.Option("--out", metavar="FILE", help="The file to write; a folder for inspect."),
     ],
     with_texts: Annotated[
-        bool, typer.Option("--with-texts", help="With each row's instruction, reference and candidate.")
+        bool, typer.Option("--with-texts", help="Include each row's instruction, reference and candidate.")
     ] = False,
     baseline: Annotated[
         str | None,
@@ -130,7 +131,7 @@ def merge(
     shards: Annotated[list[Path], typer.Argument(metavar="DIR...", help="The shards' run directories.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory to write.")],
 ) -> None:
-    """Put the shards of a run together, as if one machine had judged them all."""
+    """Merge the shards of a run into the run that one machine would have written."""
     from localjudge.runs.merge import merge as put_together
     from localjudge.runs.notices import headed
     from localjudge.runs.reader import read_notices

@@ -1,4 +1,4 @@
-"""Commands that judge: `score`, and `prompt` and `repeat` beside it. Flags become a judge and a run."""
+"""Commands for judging: `score`, `prompt` and `repeat`. They make a judge and a run from flags."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ def score(
     judge: JudgeOptions,
     system_from: Annotated[
         str | None,
-        typer.Option(metavar="filename", help="Each file holds one system's rows."),
+        typer.Option(metavar="filename", help="Use each file's name as the system of its rows."),
     ] = None,
     limit: Limit = None,
-    seed: Annotated[int, typer.Option(metavar="S", help="Of the sampling.")] = 0,
-    keep_thoughts: Annotated[bool, typer.Option("--keep-thoughts", help="Keep what it thought.")] = False,
+    seed: Annotated[int, typer.Option(metavar="S", help="The seed of the sampling.")] = 0,
+    keep_thoughts: Annotated[bool, typer.Option("--keep-thoughts", help="Keep the model's thoughts.")] = False,
     shard: Annotated[
         str | None,
-        typer.Option(metavar="I/N", help="Only part I of N, or 'slurm' for this task's."),
+        typer.Option(metavar="I/N", help="Judge only part I of N; 'slurm' takes both from the array task."),
     ] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Judge rows again that failed at an earlier start.")
+        bool, typer.Option("--retry-failed", help="Judge rows that failed in an earlier start again.")
     ] = False,
 ) -> None:
-    """Judge every row and write a run directory. The same command again continues a run."""
+    """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
     from localjudge.cli.progress import Progress
     from localjudge.rows.inputs import FILENAME
     from localjudge.runs.interruption import StopSignal
@@ -66,7 +66,7 @@ def score(
     columns = judge.columns()
     if system_from is not None:
         if system_from != "filename" or "system" in columns:
-            raise UsageError(f"--system-from {system_from}: there is filename, without --column system=…")
+            raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
         columns["system"] = FILENAME
     part = Shard.parse(shard, os.environ)
     config, cluster = judge.prepare("score", inputs, seed=seed, keep_thoughts=keep_thoughts)
@@ -95,7 +95,7 @@ def score(
     if not result.complete:
         progress.say(
             f"stopped with {result.done} of {result.planned} rows done; "
-            f"to go on, run this again: {typed_command()}"
+            f"to continue, run this again: {typed_command()}"
         )
         raise typer.Exit(stop.exit_code)
     summary, cost, counted = result.summary, result.cost, result.statistics
@@ -122,10 +122,12 @@ def prompt(
     model: ModelName = None,
     allow_download: AllowDownload = False,
     answer_spelling: AnswerSpelling = "compact",
-    tokens: Annotated[bool, typer.Option("--tokens", help="With the token ids that the engine gets.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON line a row: id, text, tokens.")] = False,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Print the token ids for the engine, too.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON line per row: id, text, tokens.")
+    ] = False,
 ) -> None:
-    """Print exactly what the judge will be sent."""
+    """Print the exact prompts for the judge."""
     from localjudge.records import Failure
     from localjudge.rows.columns import parse_columns
     from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
@@ -143,7 +145,7 @@ def prompt(
 
         judge = Judge(model, rubric=judged_by, answer_spelling=answer_spelling, allow_download=allow_download)
         encode = judge.prompts.encode
-    # A terminal shows what it can safely; a pipe gets every byte.
+    # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     failed = False
     for row in islice(read_rows(files, columns, max_row_bytes), limit):
@@ -169,8 +171,8 @@ def prompt(
 
 def repeat(
     run: RunFolder,
-    sample: Annotated[int, typer.Option(min=1, metavar="N", help="How many judgements, at most.")] = 100,
-    seed: Annotated[int, typer.Option(metavar="S", help="Of the sample and its order.")] = 0,
+    sample: Annotated[int, typer.Option(min=1, metavar="N", help="The largest number of judgements.")] = 100,
+    seed: Annotated[int, typer.Option(metavar="S", help="The seed of the sample and its order.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""

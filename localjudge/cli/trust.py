@@ -1,4 +1,4 @@
-"""Commands that say how far a judge can be trusted: `agree`, `rank`, `jury`, `calibrate`, and `import`."""
+"""Commands that measure how reliable a judge is: `agree`, `rank`, `jury`, `calibrate`, and `import`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LabelFiles = Annotated[
     typer.Option(
         "--labels",
         metavar="FILE",
-        help="Labels: records with id, or instruction and candidate, and the aspects' columns.",
+        help="Label files: records with id, or instruction and candidate, and a column for each aspect.",
     ),
 ]
 SomeLabelFiles = Annotated[
@@ -41,7 +41,7 @@ SomeLabelFiles = Annotated[
     typer.Option(
         "--labels",
         metavar="FILE",
-        help="Labels of some rows, picked at random, for means that hold for the human score.",
+        help="Labels of a random sample of the rows, to estimate means of the human score.",
     ),
 ]
 LabelColumns = Annotated[
@@ -50,19 +50,19 @@ LabelColumns = Annotated[
 ]
 MovedInputs = Annotated[
     list[str] | None,
-    typer.Option("--inputs", metavar="FILE", help="The run's inputs, where they stand elsewhere now."),
+    typer.Option("--inputs", metavar="FILE", help="The input files of the run, if they were moved."),
 ]
 CalibrationFile = Annotated[
     Path | None,
     typer.Option(
         "--calibration",
         metavar="FILE",
-        help="Apply what `calibrate` wrote; stored scores stay.",
+        help="Apply the output of `calibrate`; stored scores do not change.",
     ),
 ]
 AllowNoGain = Annotated[
     list[str] | None,
-    typer.Option("--allow-no-gain", metavar="ASPECT", help="Calibrate it although no gain is shown."),
+    typer.Option("--allow-no-gain", metavar="ASPECT", help="Calibrate this aspect although no gain is shown."),
 ]
 
 
@@ -71,7 +71,7 @@ class StatisticsOptions:
     """The options of every command that computes statistics of runs."""
 
     allow_dry_run: Annotated[
-        bool, typer.Option("--allow-dry-run", help="Take a dry run, whose scores mean nothing.")
+        bool, typer.Option("--allow-dry-run", help="Accept a dry run, whose scores mean nothing.")
     ] = False
     resamples: Annotated[
         int, typer.Option(min=100, metavar="N", help="The number of resamples for the intervals.")
@@ -106,7 +106,7 @@ def agree(
     allow_no_gain: AllowNoGain = None,
     statistics: StatisticsOptions,
 ) -> None:
-    """Compare a run with labels: agreement, how far the annotators agree, and what length alone would reach."""
+    """Compare a run with labels: agreement, inter-annotator agreement, and baselines such as length only."""
     require("agree", "trust", *input_extras([*labels, *(inputs or ())]))
     from localjudge.analysis.agreement import agree as compare
     from localjudge.analysis.analysis_tables import agreement_tables
@@ -142,7 +142,7 @@ def rank(
     allow_no_gain: AllowNoGain = None,
     statistics: StatisticsOptions,
 ) -> None:
-    """Compare systems: means with intervals, which cannot be told apart, and what length has to do with it."""
+    """Compare systems: means with intervals, pairs without significant difference, and the effect of length."""
     require("rank", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
     from localjudge.analysis.analysis_tables import ranking_tables
     from localjudge.analysis.labels import parse_mapping, read_labels
@@ -151,7 +151,7 @@ def rank(
     from localjudge.analysis.scores import read_scores
 
     if scores not in (None, "expected", "integer"):
-        raise UsageError(f"--scores {scores}: there are expected and integer")
+        raise UsageError(f"--scores {scores}: give expected or integer")
     statistics.check(runs)
     judged = read_scores(runs)
     known = None
@@ -159,7 +159,9 @@ def rank(
         known = read_labels(labels, judged, parse_mapping(mapping or (), judged.aspects), inputs or ())
     measures = measure(judged, inputs or ())
     if calibration and scores == "integer":
-        raise UsageError("--scores integer: calibrated scores are no integers; leave out one of the two")
+        raise UsageError(
+            "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
+        )
     judged = _calibrated(judged, calibration, allow_no_gain, known.digests if known else ()) or judged
     found = compare(judged, measures, known, cast("Of | None", scores), statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), ranking_tables(found))
@@ -178,11 +180,11 @@ def jury(
         ),
     ] = None,
     splits: Annotated[
-        int, typer.Option(min=0, metavar="N", help="How many of the rows to name that they differ on most.")
+        int, typer.Option(min=0, metavar="N", help="The number of rows with the largest differences to list.")
     ] = 10,
     statistics: StatisticsOptions,
 ) -> None:
-    """Compare judges, or samples of one: what they agree on, which is an outlier, their scores as a run."""
+    """Compare judges, or samples of one judge: agreement, outlier, and their combined scores as a run."""
     require("jury", "trust")
     from localjudge.analysis.analysis_tables import jury_tables
     from localjudge.analysis.jury import compare_judges
@@ -200,13 +202,13 @@ def jury(
 def calibrate(
     run: RunFolder,
     labels: LabelFiles,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The calibration.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The calibration file to write.")],
     *,
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
     statistics: StatisticsOptions,
 ) -> None:
-    """Fit a monotone map from the judge's scores to people's, and say what it gains on unseen instructions."""
+    """Fit a monotone map from the judge's scores to human scores; measure its gain on unseen instructions."""
     require("calibrate", "trust", *input_extras([*labels, *(inputs or ())]))
     check_out_file(out)
     from localjudge.analysis.analysis_tables import calibration_table
@@ -225,13 +227,15 @@ def calibrate(
 def import_scores(
     inputs: Inputs,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.")],
-    aspect: Annotated[list[str], typer.Option("--aspect", metavar="NAME", help="What was judged.")],
-    scale: Annotated[str, typer.Option("--scale", metavar="LOWEST-HIGHEST", help="The scale's ends.")] = "1-5",
-    judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="Who judged.")] = "elsewhere",
+    aspect: Annotated[list[str], typer.Option("--aspect", metavar="NAME", help="An aspect that was judged.")],
+    scale: Annotated[
+        str, typer.Option("--scale", metavar="LOWEST-HIGHEST", help="The lowest and the highest score.")
+    ] = "1-5",
+    judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="A name for the judge.")] = "elsewhere",
     mapping: LabelColumns = None,
     column: ColumnNames = None,
 ) -> None:
-    """Write scores that were made elsewhere as a run, for the commands that read runs."""
+    """Import scores from elsewhere as a run, for the commands that read runs."""
     from localjudge.analysis.imported_scores import import_scores
     from localjudge.analysis.labels import parse_mapping
     from localjudge.rows.columns import parse_columns
@@ -264,8 +268,8 @@ def _calibrated(
     found = Calibration.load(file)
     if set(found.labels) & set(labels):
         print(
-            f"localjudge: --calibration {file} was fitted on these very labels, which flatters it; what it "
-            "gains on others is in the file",
+            f"localjudge: --calibration {file} was fitted on these labels, so the agreement is too high; its "
+            "gain on unseen instructions is in the file",
             file=sys.stderr,
         )
     return found.apply_to(scores, without_gain or ())

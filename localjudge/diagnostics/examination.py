@@ -110,21 +110,21 @@ def _model(intent: Intent) -> list[Check]:
     from localjudge.models.model_manifest import changes_since_verified
 
     checks = check_model(model)
-    told = [
+    problems = [
         Check("model", check.state, f"{model.name}: {check.name}: {check.found}", check.fix)
         for check in checks
         if check.state != "ok"
     ]
     if not is_sound(checks):
-        return told
+        return problems
     try:
         verified = "no manifest" if changes_since_verified(model) is None else "as verified"
     except ModelError as error:
         found, _, fix = str(error).removeprefix("model ").partition("; ")
-        return [*told, wrong("model", found, fix)]
+        return [*problems, wrong("model", found, fix)]
     about = {check.name: check.found for check in checks}
     context = about["context"].partition(":")[0]
-    return [*told, ok("model", f"{model.name}: {about['files']}, context {context}, {verified}")]
+    return [*problems, ok("model", f"{model.name}: {about['files']}, context {context}, {verified}")]
 
 
 def _fit(name: str | None) -> list[Check]:

@@ -80,7 +80,7 @@ def judge_gpus(found: Gpus, engine: str) -> Check:
     else:
         said, fix = "no GPU", "give --engine transformers, or use a machine with a GPU"
     if engine == "vllm" and not _vllm_runs_on_cpus():
-        return wrong("gpus", f"{said}, and vLLM needs one", fix)
+        return wrong("gpus", f"{said}, but vLLM needs one", fix)
     return note("gpus", said, fix) if found.named else ok("gpus", "none; the model runs on the CPU")
 
 
@@ -139,8 +139,8 @@ def cpus() -> Check:
     there = os.cpu_count() or 1
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else there
     threads = os.environ.get("OMP_NUM_THREADS")
-    told = f", OMP_NUM_THREADS={threads}" if threads else ""
-    return ok("cpus", f"{usable} of {there} usable{told}")
+    limit = f", OMP_NUM_THREADS={threads}" if threads else ""
+    return ok("cpus", f"{usable} of {there} usable{limit}")
 
 
 def memory(least: int = LEAST_MEMORY) -> Check:

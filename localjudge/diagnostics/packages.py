@@ -16,12 +16,12 @@ from localjudge.system import requirements
 def python() -> Check:
     from packaging.specifiers import SpecifierSet
 
-    asked = metadata.metadata(requirements.SELF)["Requires-Python"] or ""
+    needed = metadata.metadata(requirements.SELF)["Requires-Python"] or ""
     here = platform.python_version()
-    if SpecifierSet(asked).contains(here, prereleases=True):
+    if SpecifierSet(needed).contains(here, prereleases=True):
         return ok("python", f"{here}, {platform.machine()}")
     return wrong(
-        "python", f"{here}, and localjudge needs {asked}", f"create a virtual environment with Python {asked}"
+        "python", f"{here}, but localjudge needs {needed}", f"create a virtual environment with Python {needed}"
     )
 
 
@@ -35,7 +35,7 @@ def required_packages(extras: Collection[str]) -> list[Check]:
         if version is None:
             faults.append(wrong("packages", f"{requirement.name} is not installed", fix))
         elif not requirement.specifier.contains(version, prereleases=True):
-            said = f"{requirement.name} {version}, and localjudge needs {requirement.specifier}"
+            said = f"{requirement.name} {version}, but localjudge needs {requirement.specifier}"
             faults.append(wrong("packages", said, fix))
         else:
             found[requirement.name] = version
@@ -85,12 +85,12 @@ def vllm_runner(why: str) -> Check:
         from vllm.triton_utils import HAS_TRITON
 
         platform_found = current_platform.device_type
-        asked = envs.VLLM_USE_V2_MODEL_RUNNER
+        chosen = envs.VLLM_USE_V2_MODEL_RUNNER
     if not platform_found:
         return wrong(
             "engine",
             f"vLLM {vllm.__version__} finds no device of the kind that it was built for",
             "repair the driver, or give --engine transformers",
         )
-    runner = "V2" if asked or (asked is None and HAS_TRITON) else "V1"
+    runner = "V2" if chosen or (chosen is None and HAS_TRITON) else "V1"
     return ok("engine", f"vllm {vllm.__version__} on {platform_found}, runner {runner}, {why}")

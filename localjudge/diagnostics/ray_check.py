@@ -45,10 +45,10 @@ def examine_cluster(cluster: Cluster) -> list[Check]:
 def _joined(address: str) -> list[Check]:
     nodes = [node for node in ray.nodes() if node["Alive"]]
     here = {"python": platform.python_version(), "ray": ray.__version__, "localjudge": version("localjudge")}
-    asked = {node["NodeManagerAddress"] + "/" + node["NodeID"][:6]: _ask(node["NodeID"]) for node in nodes}
-    done, _ = ray.wait(list(asked.values()), num_returns=len(asked), timeout=_ANSWER_SECONDS)
+    answers = {node["NodeManagerAddress"] + "/" + node["NodeID"][:6]: _ask(node["NodeID"]) for node in nodes}
+    done, _ = ray.wait(list(answers.values()), num_returns=len(answers), timeout=_ANSWER_SECONDS)
     checks = []
-    for name, reference in asked.items():
+    for name, reference in answers.items():
         if reference not in done:
             said = f"node {name} started no process in {_ANSWER_SECONDS:.0f} s"
             checks.append(wrong("cluster", said, "read its raylet log, or remove the node: ray stop"))

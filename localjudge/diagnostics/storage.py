@@ -27,15 +27,15 @@ def out(folder: Path, least: int = LEAST_DISK) -> Check:
 def temporary(least: int = LEAST_DISK) -> Check:
     """Check the folder for temporary files, which vLLM, Ray and torch use."""
     fix = "set TMPDIR to a writable folder with free space"
-    asked = os.environ.get("TMPDIR")
+    chosen = os.environ.get("TMPDIR")
     try:
         folder = Path(tempfile.gettempdir())
     except FileNotFoundError:
         return wrong("temporary", "no folder for temporary files is writable", fix)
     if fault := _fault(folder, least):
         return wrong("temporary", f"{folder}: {fault}", fix)
-    if asked and Path(asked).absolute() != folder.absolute():
-        return note("temporary", f"{folder}: {_free(folder)}; TMPDIR={asked} cannot be used", fix)
+    if chosen and Path(chosen).absolute() != folder.absolute():
+        return note("temporary", f"{folder}: {_free(folder)}; TMPDIR={chosen} cannot be used", fix)
     return ok("temporary", f"{folder}: {_free(folder)}")
 
 

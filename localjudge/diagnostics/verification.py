@@ -308,7 +308,7 @@ def _remote_code(configuration: Mapping[str, Any]) -> Iterator[str]:
 
 def _manifest(model: Model, write: bool, renew: bool, read: Callable[[int], None]) -> Iterator[Check]:
     """Check the files against the manifest, or write a new one."""
-    found = read_digests(model.path, afresh=True, read=read).sha256
+    found = read_digests(model.path, ignore_cache=True, read=read).sha256
     now = ModelManifest.of(model.path, found)
     about = f"{len(now.files)} files, digest {now.digest[:16]}"
     was = None if renew else ModelManifest.read(model.path)

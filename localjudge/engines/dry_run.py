@@ -52,7 +52,7 @@ class DryRunEngine:
         return {"prompt_tokens": self._prompt_tokens, "rate": self._rate}
 
     def close(self) -> None:
-        """There is nothing to free."""
+        """Do nothing: there is nothing to free."""
 
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
         for batch in chunks(prompts, _AT_ONCE):

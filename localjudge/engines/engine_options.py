@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from localjudge.models.model import Model
 
 BATCH_INVARIANT = "VLLM_BATCH_INVARIANT"
-"""The environment variable that asks vLLM for results that do not depend on the batch."""
+"""The environment variable that makes vLLM's results independent of the batch."""
 
 
 def batch_invariance(*, supported: bool) -> bool | None:
-    """Return whether results do not depend on the batch; None if the environment does not ask for it."""
+    """Return whether results are independent of the batch; None if the environment does not request it."""
     return supported if os.environ.get(BATCH_INVARIANT) == "1" else None
 
 
@@ -88,8 +88,8 @@ class VllmOptions:
 
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer: the model's limit or `max_model_len`."""
-        asked = str(self.arguments.get("max_model_len", ""))
-        limits = (model.context, int(asked) if asked.isdecimal() else None)
+        option = str(self.arguments.get("max_model_len", ""))
+        limits = (model.context, int(option) if option.isdecimal() else None)
         return min((limit for limit in limits if limit), default=None)
 
 

@@ -20,19 +20,20 @@ from localjudge.prompts.prompt import Prompt
 
 
 class EngineInfo(BaseModel):
-    """An engine that is open: what it computes on, and how. `run.json` keeps it.
+    """The device and the settings of an open engine. `run.json` records them.
 
     Attributes:
         name: the engine's name.
         dtype: the type of the weights.
         device: the device of the model.
         versions: the versions of the engine's libraries, by name.
-        applies_table: whether the engine applies the token table, so that every answer is whole. A black box,
-            such as a server, does not: its answers are text that may not parse.
-        context: the most tokens of a prompt and its answer; None if there is no limit.
+        applies_table: True if the engine applies the token table, so that every answer is complete. A black
+            box, such as a server, does not: its answers are text that may not parse.
+        context: the largest number of tokens of a prompt and its answer; None if there is no limit.
         batch_size: prompts in a batch, for an engine that computes one fixed batch after the other.
-        max_num_seqs: the most prompts in progress, for an engine that takes a prompt when another one finishes.
-        batch_invariant: whether results do not depend on the batch; None if that was not asked for.
+        max_num_seqs: the largest number of prompts in progress, for an engine that takes a prompt when another
+            one finishes.
+        batch_invariant: True if results are independent of the batch; None if this was not requested.
         details: further settings of this engine, by name.
         headline: one line for people: the device and the capacity.
     """
@@ -54,13 +55,13 @@ class EngineInfo(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How answers are decoded.
+    """The settings for decoding answers.
 
     Attributes:
         table: the token table.
-        limit: the most tokens of an answer.
-        thinking_budget: the most tokens of thinking before the answer; None if the model answers at once.
-        closing_margin: how many tokens before the limit a rationale closes after a complete sentence.
+        limit: the largest number of tokens of an answer.
+        thinking_budget: the largest number of tokens of thinking before the answer; None without thinking.
+        closing_margin: number of tokens before the limit from which a rationale closes after a whole sentence.
         temperature: 0 picks the most likely token.
         top_p: the share of the probability mass to sample from, above 0 and up to 1.
     """
@@ -101,11 +102,11 @@ def completion(tag: int, tokens: list[int], kept: NDArray[np.float64]) -> Comple
 
 
 class Engine(Protocol):
-    """What every engine has, however it is constrained."""
+    """The interface of all engines, with or without the token table."""
 
     @property
     def info(self) -> EngineInfo:
-        """What the engine computes on, and how."""
+        """The device of the open engine, and its settings."""
         ...
 
     def statistics(self) -> Mapping[str, Any]:
@@ -118,14 +119,14 @@ class Engine(Protocol):
 
 
 class TableEngine(Engine, Protocol):
-    """An engine that applies the token table: its answers are token ids, and whole by construction."""
+    """An engine that applies the token table: its answers are token ids, and complete by construction."""
 
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
         """Answer all prompts, each exactly once; yield lists of answers that finished together.
 
         If the prompts raise `StopSubmitting`, finish the prompts in flight as if they had ended normally. None
-        among the prompts means that no further one is ready: go on with those in flight, and return when there
-        are none. An engine may ask for more while it has prompts in flight.
+        among the prompts means that no further prompt is ready: continue with those in flight, and return if
+        there are none. An engine may ask for more while it has prompts in flight.
 
         Raises:
             EngineError: the engine failed; prompts that are not answered yet get no answer.

@@ -23,7 +23,7 @@ def choose_engine(name: str) -> tuple[str, str]:
     `auto` stands for vLLM if it is installed and there is a GPU, and for transformers otherwise.
     """
     if name != "auto":
-        return name, "as asked"
+        return name, "as requested"
     if installed("vllm") is None:
         return "transformers", "because vLLM is not installed"
     try:

@@ -75,7 +75,7 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
 
 
 def same_file(one: str | Path, other: str | Path) -> bool:
-    """Return whether two paths are one file that is there."""
+    """Return whether two paths are the same existing file."""
     try:
         return os.path.samefile(one, other)
     except OSError:
@@ -83,18 +83,16 @@ def same_file(one: str | Path, other: str | Path) -> bool:
 
 
 def refuse_other_files(out: Path) -> None:
-    """See that a folder to be replaced is new, or holds Inspect's logs and nothing else.
+    """Check that an output folder is new, or contains only Inspect's logs, which are replaced.
 
     Raises:
-        UsageError: it is no folder, or holds something else.
+        UsageError: it is not a folder, or contains something else.
     """
     if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise UsageError(f"--out {out}: is no folder; name one that is new")
+        raise UsageError(f"--out {out}: is not a folder; give a new one")
     others = [each.name for each in out.iterdir() if not _is_log(each)] if out.is_dir() else []
     if others:
-        raise UsageError(
-            f"--out {out}: holds {min(others)}, which is no log of Inspect's; name a folder that is new"
-        )
+        raise UsageError(f"--out {out}: contains {min(others)}, which is not an Inspect log; give a new folder")
 
 
 def _is_log(file: Path) -> bool:
@@ -109,11 +107,15 @@ def outcomes_with_texts(folder: Path) -> Iterator[tuple[Outcome, Text | None]]:
     """
     with Texts(read_manifest(folder), read_outcomes(folder)) as texts:
         if texts.problems:
-            raise UsageError(f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}")
+            raise UsageError(
+                f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}; restore the inputs"
+            )
         for outcome in read_outcomes(folder):
             text = texts.get(outcome)
             if text is None and outcome.digest:
-                raise UsageError(f"{folder}: {outcome.source} has changed since it was judged; restore it")
+                raise UsageError(
+                    f"{folder}: {outcome.source} has changed since it was judged; restore the input"
+                )
             yield outcome, text
 
 

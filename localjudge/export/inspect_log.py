@@ -51,7 +51,7 @@ def write_logs(
 
 
 def _file_names(systems: Iterable[str]) -> dict[str, str]:
-    """Return a file name for each system; no two are equal, whatever the case and the signs in their names."""
+    """Return a different file name for each system, even if names differ only in case or special characters."""
     names: dict[str, str] = {}
     taken: set[str] = set()
     for system in systems:

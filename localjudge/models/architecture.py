@@ -24,7 +24,7 @@ class TensorCheck:
 
     Attributes:
         complete: True if every tensor of the architecture was checked with its shape.
-        words: what was checked, for a person.
+        words: a description of what was checked, for people.
     """
 
     complete: bool

@@ -77,7 +77,7 @@ class PlannedModel:
 
 @dataclass(frozen=True, slots=True)
 class CapacityPlan:
-    """What a model needs on GPUs of a given size, and on this machine.
+    """The needs of a model on GPUs of a given size, and on this machine.
 
     Attributes:
         subject: the model.
@@ -159,7 +159,7 @@ class CapacityPlan:
 
     @property
     def fits_here(self) -> tuple[bool, str]:
-        """Whether this machine can run the model, and a sentence that says how."""
+        """True if this machine can run the model, and a sentence that explains the result."""
         memory = self.machine.memory
         if self.here is not None:
             count, name = len(self.machine.gpus), self.machine.gpus[0][0]
@@ -169,7 +169,7 @@ class CapacityPlan:
         if memory is None:
             return (
                 False,
-                f"no GPU; on the CPU it needs {memory_size(self.cpu.total)}, the memory here is not known",
+                f"no GPU; on the CPU it needs {memory_size(self.cpu.total)}; this machine's memory is unknown",
             )
         if self.cpu.total > self.machine.usable_memory:
             return (

@@ -69,7 +69,7 @@ def model_files(folder: Path) -> dict[str, Path]:
 
 
 def read_digests(
-    folder: Path, *, afresh: bool = False, read: Callable[[int], None] = lambda count: None
+    folder: Path, *, ignore_cache: bool = False, read: Callable[[int], None] = lambda count: None
 ) -> Digests:
     """Return the digest of each file. The cache remembers the digests of unchanged files.
 
@@ -79,7 +79,7 @@ def read_digests(
 
     Args:
         folder: the model directory.
-        afresh: read every byte again and ignore the cache.
+        ignore_cache: compute every digest from the bytes of its file.
         read: called with the number of bytes of each read, for progress.
 
     Raises:
@@ -93,7 +93,7 @@ def read_digests(
     found, worth_remembering, remembered = {}, {}, set()
     for name, file in model_files(folder).items():
         stamp, changed = _stamp(file)
-        known = None if afresh or not isinstance(memory, dict) else memory.get(stamp)
+        known = None if ignore_cache or not isinstance(memory, dict) else memory.get(stamp)
         if known is not None and not (isinstance(known, str) and _SHA256.fullmatch(known)):
             known = None
         if known is not None:

@@ -103,7 +103,7 @@ class GpuSplit:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a model needs on GPUs of one size.
+    """The needs of a model on GPUs of one size.
 
     Attributes:
         weights: bytes of all weights.

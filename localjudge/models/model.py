@@ -24,7 +24,8 @@ _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", 
 _FETCHED = [*(f"*{ending}" for ending in DECISIVE), "*.md", "LICENSE*"]
 BUNDLED_NOTICE = (
     "These scores come from the small bundled model. It only compares words: which words of the reference "
-    "the response keeps, changes or omits, and how it is written. It makes mistakes and has no knowledge.\n"
+    "the response keeps, changes or omits, and how it is written. Use its scores to try the program, not as "
+    "results.\n"
     "Give a real judge with --model, a model directory or an id in the local cache, such as "
     "--model Qwen/Qwen3-8B"
 )
@@ -75,8 +76,8 @@ class Model:
             raise ModelError(f"model {self.name}: {self.path} has {what}; give a model with safetensors files")
         if (self.path / "adapter_config.json").exists():
             raise ModelError(
-                f"model {self.name}: {self.path} has an adapter (adapter_config.json), which one engine loads "
-                "and another ignores; merge it into the weights, or remove it"
+                f"model {self.name}: {self.path} has an adapter (adapter_config.json), which some engines load "
+                "and others ignore; merge it into the weights, or remove it"
             )
         return self
 
@@ -100,9 +101,9 @@ class Model:
             )
         if named := read_document(self.path / "config.json", self.name).get("transformers_weights"):
             raise ModelError(
-                f"model {self.name}: config.json names weights of its own (transformers_weights: "
-                f"{str(named)[:80]}), which not every engine reads; name the file model.safetensors and take "
-                "this out"
+                f"model {self.name}: config.json names a weights file (transformers_weights: "
+                f"{str(named)[:80]}), which some engines ignore; rename that file to model.safetensors, and "
+                "remove transformers_weights"
             )
         try:
             return AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
@@ -124,7 +125,7 @@ class Model:
             return AutoTokenizer.from_pretrained(
                 self.path, local_files_only=True, trust_remote_code=False, mistral_format=False
             )
-        except Exception as error:  # the same
+        except Exception as error:  # as above
             raise ModelError(
                 f"model {self.name}: its tokenizer cannot be loaded: {_first_line(error)}{self._missing_reader}"
             ) from None
@@ -178,7 +179,7 @@ class Model:
 
     @cached_property
     def always_thinks(self) -> bool:
-        """Whether the chat template opens a thought before the answer even when thinking is off."""
+        """True if the chat template opens a thought before the answer even when thinking is off."""
         if self.thinking_tokens is None or not self.tokenizer.chat_template:
             return False
         opens, ends = self.thinking_tokens
@@ -215,7 +216,8 @@ class Model:
             ends |= self._end_of_turn()
         if not ends:
             raise ModelError(
-                f"model {self.name}: neither its files nor its tokenizer name an end-of-text token"
+                f"model {self.name}: neither its files nor its tokenizer name an end-of-text token; set "
+                "eos_token_id in generation_config.json"
             )
         return frozenset(ends)
 
@@ -231,15 +233,15 @@ class Model:
 
     def _end_of_turn(self) -> set[int]:
         """Return the added token that the chat template puts after an answer, if any."""
-        stand_in = "stand-in-for-the-answer"
-        turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": stand_in}]
+        placeholder = "stand-in-for-the-answer"
+        turns = [{"role": "user", "content": "-"}, {"role": "assistant", "content": placeholder}]
         try:
             text = render(self.tokenizer, turns, add_generation_prompt=False)
         except ModelError as error:
             raise ModelError(f"model {self.name}: {error}") from None
-        if stand_in not in text:
+        if placeholder not in text:
             return set()
-        rest = text.rpartition(stand_in)[2].lstrip()
+        rest = text.rpartition(placeholder)[2].lstrip()
         special = {
             token: added
             for token, added in self.tokenizer.backend_tokenizer.get_added_tokens_decoder().items()

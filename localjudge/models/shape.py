@@ -122,7 +122,7 @@ class Shape:
 
     @property
     def is_known(self) -> bool:
-        """Whether all layers are of known kinds, so that the parameters can be counted."""
+        """True if all layers are of known kinds, so that the parameters can be counted."""
         return all(layer.kind != "other" for layer in self.layers)
 
     def _known(self) -> None:

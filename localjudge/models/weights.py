@@ -4,9 +4,9 @@ A safetensors file consists of eight bytes with the length of its header (little
 object with the type, shape and offsets of each tensor, and the tensors, without gaps.
 (https://github.com/huggingface/safetensors#format)
 
-The header is not read with the library safetensors, which says the same of a file that is cut short and of one
-with bytes too many, and takes names that occur twice and tensors of any number of dimensions. A test holds that
-it reads in the same way each file that is read here.
+The library safetensors is not used for the header: it gives the same error for a truncated file and for a file
+with extra bytes, and accepts duplicate names and tensors of any number of dimensions. A test checks that the
+library reads each file that is accepted here in the same way.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _tensor(name: str, entry: Any) -> tuple[Tensor, int]:
 
 
 def _checked(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; refuse what Python reads and other readers refuse, or read in another way."""
+    """Return a JSON object; refuse content that other JSON readers refuse or read differently."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name occurs twice")

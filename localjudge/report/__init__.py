@@ -1,1 +1,1 @@
-"""A report of runs as one file that people look at."""
+"""Reports of runs, each a single file for a browser."""

@@ -27,7 +27,7 @@ _CONFIDENCE_LEVELS = (0.5, 0.7, 0.9, 0.99)
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 _ACTIVE = [{"name": "active", "value": -1}]
-"""The index of the series that is chosen in the page's legend; -1 without one."""
+"""Name of the chart parameter with the index of the series selected in the page's legend; -1 if none is."""
 _LABELS = {"field": "label", "type": "nominal", "title": None, "sort": None}
 
 Spec = dict[str, Any]
@@ -40,7 +40,7 @@ def series_colour(index: int) -> str:
 def means(judgements: Judgements, aspect: int, found: Mapping[str, Estimate]) -> Spec:
     """Return the chart of each system's mean of one aspect, with its interval.
 
-    The axis ends at eighths of the scale around the intervals, so that close means can be told apart.
+    The axis ends at eighths of the scale around the intervals, so that close means stay distinct.
 
     Args:
         found: the mean for each series' label.
@@ -147,7 +147,7 @@ def expected_against_integer(judgements: Judgements, aspect: int) -> Spec:
     )
     clickable = {"cursor": "pointer"}
     return {
-        "description": f"Expected {judgements.rubric.aspects[aspect]} scores for each integer that was given",
+        "description": f"Expected {judgements.rubric.aspects[aspect]} scores for each integer score",
         "height": 20 * len(values),
         "data": {"values": values},
         "encoding": {"y": y, "tooltip": tooltip},
@@ -169,7 +169,7 @@ def expected_against_integer(judgements: Judgements, aspect: int) -> Spec:
 
 
 def confidence(judgements: Judgements) -> Spec:
-    """Return the chart of the judge's confidence: its own probability of the score that it gave."""
+    """Return the chart of the judge's confidence: the probability that it gave to the chosen score."""
     names = [f"below {_CONFIDENCE_LEVELS[0]:.0%}"]
     names += [f"{low:.0%} to {high:.0%}" for low, high in pairwise(_CONFIDENCE_LEVELS)]
     names += [f"{_CONFIDENCE_LEVELS[-1]:.0%} or more"]
@@ -211,7 +211,9 @@ def confidence(judgements: Judgements) -> Spec:
 def length_against_score(judgements: Judgements) -> Spec:
     """Return the chart of overall score against candidate length.
 
-    Points are a sample of the judgements; the line is the mean of all, in up to twelve groups by length."""
+    The points are a sample of the judgements. The line is the mean of all judgements, in up to twelve groups by
+    length.
+    """
     columns, scale = judgements.columns, judgements.rubric.scale
     overall = columns.overall
     known = np.flatnonzero((columns.length >= 0) & ~np.isnan(overall))
@@ -294,7 +296,7 @@ def _series_colours(judgements: Judgements) -> Spec:
 
 
 def _opacity(usual: float) -> Spec:
-    """Return the opacity of a datum with `series`: faint where another system is chosen in the legend."""
+    """Return the opacity of a datum with `series`: faint if another system is selected in the legend."""
     return {"condition": {"test": "active < 0 || active === datum.series", "value": usual}, "value": 0.2}
 
 

@@ -1,4 +1,4 @@
-"""What a report says besides the judgements: its tables, charts and notices, as the page reads them."""
+"""The part of a report above the judgements: tables, charts and notices, in the form that the page reads."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _STATISTICS = {
 }  # fmt: skip
 _COMPARED = {
     "integer": "score", "expected": "expected score", "calibrated": "calibrated score",
-    "length": "length alone", "overlap": "shared words alone", "people": "people among themselves",
+    "length": "length only", "overlap": "word overlap only", "people": "inter-annotator agreement",
 }  # fmt: skip
 
 
 def by_series(scores: Scores, judgements: Judgements) -> Scores:
-    """The scores with the report's series for systems: a system that two runs have judged is two."""
+    """Return the scores with the report's series as systems; a system that two runs judged counts as two."""
     folders = judgements.folders
     places = {(folders[series.run], series.system): place for place, series in enumerate(judgements.series)}
     known = []
@@ -52,15 +52,17 @@ def head(
     agreements: Sequence[tuple[str, Agreement]],
     audit: Path | None,
 ) -> dict[str, Any]:
-    """Everything but the judgements.
+    """Return everything that the page shows besides the judgements.
 
     Args:
-        rankings: of each judge.
-        agreements: of each run, by its name.
-        audit: the file of an audit.
+        judgements: the judgements of the report.
+        title: the title of the report; None for the names of the runs.
+        rankings: one ranking for each judge.
+        agreements: the name of each run with labels, and its agreement.
+        audit: the output of `localjudge audit --json`, if any.
 
     Raises:
-        UsageError: the file of the audit is none.
+        UsageError: the audit file cannot be read, or is not the output of an audit.
     """
     rubric = judgements.rubric
     means = {system.name: system.means for ranking in rankings for system in ranking.systems}
@@ -108,11 +110,9 @@ def _notices(judgements: Judgements, rankings: Sequence[Ranking]) -> list[str]:
     notices = list(dict.fromkeys([*of_runs, *calibrated]))
     if missing := len(judgements) - judgements.found:
         reasons = f" ({'; '.join(judgements.problems)})" if judgements.problems else ""
-        notices.append(
-            f"{_counted(missing, 'judgement')} without the text of the row: not found again{reasons}."
-        )
+        notices.append(f"{_counted(missing, 'judgement')} without text: the input row was not found{reasons}.")
     if failed := int((judgements.columns.flags & FAILED).sum()):
-        notices.append(f"{_counted(failed, 'row')} failed and count in no figure.")
+        notices.append(f"{_counted(failed, 'row')} failed; the means and charts exclude failed rows.")
     return notices
 
 
@@ -121,13 +121,13 @@ def _systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[
     failures = judgements.columns.series[(judgements.columns.flags & FAILED) > 0]
     failed = np.bincount(failures, minlength=len(index_of)).tolist()
     systems = [system for ranking in rankings for system in ranking.systems]
-    columns_of = rankings[0].columns  # of a calibration, the calibrated aspects alone
+    columns_of = rankings[0].columns  # with a calibration, only the calibrated aspects
     whole = columns_of[-1]
     shown = dict.fromkeys((whole, *columns_of))
     held = any(system.length_held for system in systems)
     human = any(system.human for system in systems)
     columns = [("system", "text"), *((name, "estimate") for name in shown)]
-    columns += [("length held equal", "estimate")] * held + [(f"human, {whole}", "estimate")] * human
+    columns += [("mean at equal length", "estimate")] * held + [(f"human, {whole}", "estimate")] * human
     columns += [("rank", "number"), ("rows", "number")] + [("failed", "number")] * any(failed)
     rows = []
     for system in systems:
@@ -140,21 +140,21 @@ def _systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[
     for label in index_of.keys() - {system.name for system in systems}:
         rows.append([label, *[None] * (len(columns) - 3), 0, failed[index_of[label]]])
     notes = [
-        f"{', '.join(group[:-1])} and {group[-1]} cannot be told apart on the whole."
+        f"No significant difference ({whole}): {', '.join(group)}."
         for ranking in rankings
         for group in ranking.groups[whole]
         if len(group) > 1
     ]
     notes += dict.fromkeys(note for ranking in rankings for note in ranking.notes)
     if len(rankings) > 1:
-        notes.append("The runs are of several judges: a rank is among the systems of one judge.")
+        notes.append("The runs have several judges: a rank compares only the systems of one judge.")
     every = {ranking.of for ranking in rankings}
     scores = f"{rankings[0].of} scores" if every in ({"expected"}, {"calibrated"}) else "scores"
     if every == {"calibrated"}:
-        notes.append("The charts of single judgements show their scores as the judge gave them.")
+        notes.append("The charts of single judgements show uncalibrated scores.")
     return {
-        "lead": f"Means of the {scores} with 95 % intervals, resampling instructions. A rank is a range where "
-        "comparisons on the same instructions do not settle it.",
+        "lead": f"Means of the {scores} with 95 % intervals from resampling instructions. A rank is a range if "
+        "the differences between systems on the same instructions are not significant.",
         "columns": [{"name": name, "kind": kind} for name, kind in columns],
         "rows": rows,
         "dots": [index_of[row[0]] for row in rows],
@@ -164,16 +164,14 @@ def _systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[
 
 
 def _length_lead(rankings: Sequence[Ranking]) -> str:
-    lead = "A point is a judgement (of very many, a sample); the line is the mean of all by length."
+    lead = "Each point is a judgement (a sample if there are many); the line is the mean of all by length."
     if len(rankings) != 1:
         return lead
     shares = {name: share for name, share in rankings[0].length_explains.items() if share is not None}
     if not shares:
         return lead
-    told = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    return (
-        f"{lead} Among answers to the same instruction, length explains this share of the differences: {told}."
-    )
+    explained = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+    return f"{lead} Length explains this share of the variance within instructions: {explained}."
 
 
 def _figures(
@@ -191,7 +189,7 @@ def _figures(
     if not np.isnan(columns.confidence).all():
         for place, aspect in enumerate(aspects):
             figures["expected"].append(_figure(aspect, charts.expected_against_integer(judgements, place)))
-        title = "Probability of the score that was given"
+        title = "Probability of the chosen score"
         figures["confidence"].append(_figure(title, charts.confidence(judgements)))
     if ((columns.length >= 0) & ~np.isnan(columns.overall)).any():
         figures["length"] = [_figure(None, charts.length_against_score(judgements))]
@@ -232,13 +230,14 @@ def _agreement_tables(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, 
     details += [(heading, "estimate") for heading in _STATISTICS.values()]
     return {
         "leads": [
-            "How far the judge's scores agree with the labels, beside what length or shared words alone would "
-            "give, and how far people agree with each other, which no judge can be asked to exceed by much.",
+            "The agreement of the judge's scores with the labels, compared with two trivial baselines (length "
+            "only, word overlap only) and with the inter-annotator agreement, which no judge is likely to "
+            "exceed by much.",
             *dict.fromkeys(note for _, agreement in agreements for note in agreement.notes),
         ],
         "tables": [
             _table("Spearman's correlation with the labels", columns, brief),
-            _table("Every statistic", details, every, folded=True),
+            _table("All statistics", details, every, folded=True),
         ],
     }
 
@@ -251,7 +250,7 @@ def _audit_tables(file: Path | None) -> dict[str, Any] | None:
     except OSError as error:
         raise UsageError(f"--audit {file}: {error.strerror}") from None
     except ValueError:
-        raise UsageError(f"--audit {file}: not what `localjudge audit --json` prints") from None
+        raise UsageError(f"--audit {file}: not the output of `localjudge audit --json`") from None
     columns = [("check", "text"), ("a sound judge", "word"), ("held", "number"), ("verdict", "word")]
     columns += [("shift", "estimate"), ("rows", "number"), ("not tested", "word")]
     rows: list[list[Any]] = [

@@ -1,7 +1,7 @@
-"""The judgements of several runs as columns: a few numbers each, and where the rest of each stands.
+"""The judgements of several runs as columns: a few numbers for each, and the place of its line and its text.
 
-A run of 50,000 judgements is a hundred megabytes of text. Only what is counted, drawn, filtered or sorted is
-kept in memory; a judgement's line and its row's text are read again when it is written to the page.
+A run of 50,000 judgements is a hundred megabytes of text. Memory holds only the numbers that are counted,
+drawn, filtered or sorted. A judgement's line and its row's text are read again when it is written to the page.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from localjudge.system.line_store import LineStore
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
 """The bits of a judgement's flags."""
 SNIPPET = 160
-"""How many characters of an instruction stand in the list."""
+"""Number of characters of an instruction that the list shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A system as one run judged it. `label` is unlike any other's."""
+    """A system as judged by one run. Its `label` is unique."""
 
     run: int
     system: str | None
@@ -43,16 +43,16 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """N judgements of A aspects; those of one instruction together, in the order they first came.
+    """N judgements of A aspects, grouped by instruction; the groups are in the order of their first row.
 
     Attributes:
         series: int16 (N,), an index into the series.
-        group: int32 (N,), the instruction; equal for rows of equal instruction and reference.
-        scores: int16 (A, N), -1 where the row failed.
-        expected: float64 (A, N), NaN where it is not known.
-        confidence: float64 (A, N), the probability of the score that was given; NaN where it is not known.
-        length: int32 (N,), characters of the candidate; -1 where its text was not found.
-        flags: uint8 (N,), `FAILED` and so on.
+        group: int32 (N,), the number of the instruction; rows with equal instruction and reference share it.
+        scores: int16 (A, N), -1 if the row failed.
+        expected: float64 (A, N), the expected score; NaN if it is unknown.
+        confidence: float64 (A, N), the probability of the chosen score; NaN if it is unknown.
+        length: int32 (N,), characters of the candidate; -1 if its text was not found.
+        flags: uint8 (N,), a sum of `FAILED` and the other bits.
     """
 
     series: NDArray[np.int16]
@@ -65,31 +65,31 @@ class Columns:
 
     @property
     def overall(self) -> NDArray[np.float64]:
-        """The mean over the aspects, (N,): of the expected scores, or of the integers where those are all there
-        is; NaN where the row failed."""
+        """The mean over the aspects, (N,): of the expected scores, or of the integers if there are no expected
+        scores; NaN if the row failed."""
         known = np.where(np.isnan(self.expected), np.where(self.scores < 0, np.nan, self.scores), self.expected)
         overall: NDArray[np.float64] = known.mean(axis=0)
         return overall
 
 
 class Judgements(AbstractContextManager["Judgements"]):
-    """The judgements of runs by one rubric.
+    """The judgements of runs with the same aspects and scale.
 
     Args:
         folders: the run directories.
-        moved: where the rows are now, if not where they were when they were judged.
+        moved: the input files, if they were moved after the runs.
 
     Attributes:
-        manifests: what each `run.json` says.
-        rubric: the rubric that they share.
+        manifests: the content of each `run.json`.
+        rubric: the rubric of the first run.
         series: the systems, in the order of their names.
-        ids: of the rows, in the order of the columns.
-        snippets: the beginning of each instruction; its first row's id where the text was not found.
+        ids: the ids of the rows, in the order of the columns.
+        snippets: the beginning of each instruction, or the id of its first row if the text was not found.
         columns: the numbers.
-        problems: why texts are missing, where they are.
+        problems: the reasons why texts are missing.
 
     Raises:
-        UsageError: a folder is no run, or they differ in their aspects or scale.
+        UsageError: a folder is not a run, or the runs differ in their aspects or scale.
     """
 
     def __init__(self, folders: Sequence[Path], moved: Sequence[str] = ()) -> None:
@@ -121,7 +121,7 @@ class Judgements(AbstractContextManager["Judgements"]):
 
     @property
     def found(self) -> int:
-        """How many judgements have the texts of their row."""
+        """Number of judgements whose row was found in the inputs."""
         return int((self.columns.length >= 0).sum())
 
     def _read(self) -> None:
@@ -186,8 +186,8 @@ class Judgements(AbstractContextManager["Judgements"]):
 def _by_name(
     names: dict[tuple[int, str | None], int], runs: Sequence[str]
 ) -> tuple[dict[int, int], list[Series]]:
-    """The rank of each series by its name, and the series in that order. A system that several runs have judged
-    is told apart by its run."""
+    """Return the rank of each series by name, and the series in that order. If several runs judged a system,
+    the label includes the run."""
     often = Counter(system for _, system in names)
     series = []
     for (run, system), first in names.items():

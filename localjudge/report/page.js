@@ -1,10 +1,10 @@
 "use strict";
-// The report's page. Whatever comes from rows enters the document as text nodes, never as markup.
+// The report's page. All data from rows enters the document as text nodes, never as markup.
 (async () => {
   const FAILED = 1, RATIONALE_CUT = 2, CANDIDATE_CUT = 4;
-  const LONG = 1200;          // characters of a text that are shown before it is asked for
+  const LONG = 1200;          // characters of a text that are shown before "Show all"
   const LONG_IN_PRINT = 20000;
-  const KEPT_CHUNKS = matchMedia("(max-width: 860px)").matches ? 50 : 600;  // of texts, kept once read
+  const KEPT_CHUNKS = matchMedia("(max-width: 860px)").matches ? 50 : 600;  // chunks of texts that stay in memory
   const ROW = 62;             // height of a line of the list, in CSS pixels, as in the style sheet
   const $ = (id) => document.getElementById(id);
 
@@ -296,7 +296,7 @@
       return score < 0 ? NaN : mean >= 0 ? mean / 1000 : score;
     }, true]),
     ["confidence", "Lowest confidence", leastConfidence, false],
-    ["spread", "Systems differ most", spread, true],
+    ["spread", "Difference between systems", spread, true],
     ["length", "Length", (row) => (length[row] < 0 ? NaN : length[row]), true],
   ];
   const STATES = [
@@ -375,7 +375,7 @@
   function settle(rows, before, more) {
     state.rows = rows;
     $("status").textContent = rows.length || more
-      ? `${count(rows.length)} of ${count(N)} judgements${more}` : "No judgement fits. Clear a filter, or search for less.";
+      ? `${count(rows.length)} of ${count(N)} judgements${more}` : "No judgement matches. Clear a filter, or search for fewer words.";
     $("spacer").style.height = rows.length * ROW + "px";
     const at = rows.indexOf(before);
     if (at < 0) $("list").scrollTop = 0;
@@ -438,7 +438,7 @@
   // ---- a judgement ----------------------------------------------------------------------------------------
 
   function prose(said, limit = LONG) {
-    if (said === null || said === undefined) return make("p", { class: "muted" }, "The text is not at hand.");
+    if (said === null || said === undefined) return make("p", { class: "muted" }, "The text was not found in the inputs.");
     if (said === "") return make("p", { class: "muted" }, "(empty)");
     const node = make("div", { class: "prose" });
     if (said.length <= limit * 1.2) node.textContent = said;
@@ -502,7 +502,7 @@
       make("div", { class: shown.length > 1 ? "cards pair" : "cards" },
         make("section", { class: "card reference", "aria-label": "Reference" }, make("h4", {}, "Reference"),
           shown[0].reference === null && shown[0].instruction !== null
-            ? make("p", { class: "muted" }, "This row has none.")
+            ? make("p", { class: "muted" }, "This row has no reference.")
             : prose(shown[0].reference, shown.length > 1 ? limit / 3 : limit)),
         ...shown.map((each) => card(each, limit))),
     ];
@@ -559,7 +559,7 @@
     $("list").focus({ preventScroll: true });
   }
 
-  // ---- hands on keys and tools ----------------------------------------------------------------------------
+  // ---- keys and tools -------------------------------------------------------------------------------------
 
   function clearTools() {
     $("tools").reset();

@@ -1,8 +1,8 @@
-"""The report's file: template, style, script, chart library and data, put together so that nothing is fetched.
+"""The report's file: template, style, script, chart library and data in one file, so that nothing is fetched.
 
-Whatever comes from rows is compressed and written in base64, so no text can end a script or begin one; the page
-puts it into the document as text. A Content-Security-Policy in the file forbids every connection, and every
-script but the page's own two, which it names by their digests.
+All data from rows is compressed and written in base64, so no text can end or begin a script; the page inserts
+it into the document as text. A Content-Security-Policy in the file forbids all connections, and all scripts
+except the page's own two, which it identifies by their digests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from localjudge.runs.row_texts import Text
 from localjudge.system.durable import replacing
 
 CHUNK = 200_000
-"""Characters of text from which on a chunk of judgements is closed."""
+"""Characters of text at which a chunk of judgements is complete."""
 _UNKNOWN = -1
 
 
@@ -37,10 +37,10 @@ def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgemen
     """Write the report.
 
     Args:
-        out: the file; replaced when the new one is whole.
-        title: of the document.
-        head: what the page shows besides the judgements.
-        judgements: written in chunks, each opened by the page when something in it is looked at.
+        out: the file to write; an existing file is replaced when the new one is complete.
+        title: the title of the document.
+        head: the content of the page besides the judgements.
+        judgements: the judgements; they are written in chunks, and the page reads a chunk when it needs it.
 
     Raises:
         UsageError: the file cannot be written.
@@ -62,8 +62,8 @@ def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgemen
             for name, numbers in _numbers(judgements).items():
                 stream.write(_data(name, numbers))
             about = {**head, "ids": judgements.ids, "snippets": judgements.snippets, "chunks": chunks.sizes}
-            # The head is written last because only then the chunks are counted; the browser has read all of
-            # the file by the time the script runs, whatever the order.
+            # The head is written last because the number of chunks is known only then. The order does not
+            # matter: the script runs after the browser has read the whole file.
             for number, chunk in enumerate(chunks):
                 stream.write(_data(f"chunk-{number}", chunk))
             stream.write(_data("head", json.dumps(about).encode()))
@@ -74,11 +74,11 @@ def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgemen
 
 
 class _Chunks:
-    """The judgements as the page reads them: whole instructions together, about `CHUNK` characters each.
+    """The judgements in chunks of about `CHUNK` characters; all rows of an instruction are in one chunk.
 
-    A chunk is `{"instructions": [[instruction, reference] …], "rows": [[…] …]}`; a row holds its candidate,
-    rationale, error, thoughts, probabilities (or null), source, characters of the candidate that were cut, and
-    columns.
+    A chunk is `{"instructions": [[instruction, reference] …], "rows": [[…] …]}`. A row has its candidate,
+    rationale, error, thoughts, probabilities (or null), source, the number of characters cut from the
+    candidate, and its columns.
     """
 
     def __init__(self, judgements: Judgements) -> None:
@@ -86,7 +86,7 @@ class _Chunks:
         self.sizes: list[list[int]] = []
 
     def __iter__(self) -> Iterator[bytes]:
-        """Each chunk; `sizes` grows by its number of instructions and of rows."""
+        """Yield each chunk, and append its numbers of instructions and rows to `sizes`."""
         instructions: list[Any] = []
         rows: list[Any] = []
         size = 0
@@ -159,7 +159,7 @@ def _asset(name: str) -> str:
 
 @cache
 def chart_library() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script."""
     import vl_convert
 
     return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))

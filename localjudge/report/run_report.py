@@ -1,4 +1,4 @@
-"""A report of runs as one file that people look at: tables, charts, and the judgements themselves.
+"""A report of runs as one file for a browser: tables, charts, and all judgements.
 
 runs → judgements, texts → charts, head → page
 """
@@ -32,23 +32,23 @@ def write_report(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[str]:
-    """Write a report of runs, and tell what a reader has to know of it, a line each.
+    """Write a report of runs, and return the notices for its reader, one line each.
 
     Args:
         runs: the run directories, judged on the same aspects and scale.
-        out: the file.
-        title: of the report; without one, the names of the runs.
-        inputs: the files that the rows came from, where they stand elsewhere now.
-        labels: files of labels to hold the judge against.
-        mapping: the aspects of label columns of other names, as THEIRS=OURS.
-        audit: what `localjudge audit --json` printed.
-        calibration: what `localjudge calibrate` wrote; the means are then of calibrated scores.
+        out: the file to write.
+        title: the title of the report; None for the names of the runs.
+        inputs: the input files, if they were moved after the runs.
+        labels: label files to compare the judge with.
+        mapping: the aspects of label columns with other names, as THEIRS=OURS.
+        audit: the output of `localjudge audit --json`.
+        calibration: the output file of `localjudge calibrate`; the means are then of calibrated scores.
         allow_no_gain: aspects to calibrate although no gain is shown.
-        resamples: of the intervals.
-        seed: of the resampling.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
 
     Raises:
-        UsageError: something named is not what it should be.
+        UsageError: a file or run directory cannot be used, or an option does not fit the runs.
     """
     require("a report", "report")
     from localjudge.analysis.agreement import agree
@@ -62,12 +62,12 @@ def write_report(
         ours = parse_mapping(mapping, judgements.rubric.aspects)
         rankings, agreements = [], []
         for of_one_judge in _by_judge(runs):
-            # Texts and labels are found by the systems' own names, so those are replaced last.
+            # Texts and labels are matched by the systems' original names, so the names are replaced last.
             scores = read_scores(of_one_judge)
             known = read_labels(labels, scores, ours, inputs) if labels else None
             measures = measure(scores, inputs)
             named = by_series(curves.apply_to(scores, allow_no_gain) if curves else scores, judgements)
-            # A human mean on the whole takes labels of every aspect.
+            # The overall human mean requires labels of every aspect.
             whole = known if known and set(known.aspects) >= set(named.aspects) else None
             rankings.append(rank(named, measures, whole, resamples=resamples, seed=seed))
         for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
@@ -81,7 +81,7 @@ def write_report(
 
 
 def _by_judge(runs: Sequence[Path]) -> list[list[Path]]:
-    """The runs of each judge together: means of one judge can be compared, those of two cannot."""
+    """Group the runs by judge, because means by different judges cannot be compared."""
     together: dict[tuple[str, ...], list[Path]] = {}
     for run in runs:
         together.setdefault(tuple(judge_of(read_manifest(run)).values()), []).append(run)

@@ -36,18 +36,21 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
     if manifest.settings.engine == DRY_RUN:
         found.append("dry run: no model was asked, and the scores mean nothing")
     elif manifest.notice:
-        found.append("bundled model: it compares words with the reference's; it errs, and knows nothing")
+        found.append(
+            "bundled model: it only compares words with the reference; use its scores to try the program, not "
+            "as results"
+        )
     if changed := manifest.model.changed_since_verified:
-        found.append(f"changed model: not the files that were verified ({in_words(changed)})")
+        found.append(f"changed model: its files differ from the verified files ({in_words(changed)})")
     if not complete:
         start = manifest.last_start
         planned = start.rows if manifest.shard else start.input_rows
         there = f"{rows} of {planned} rows" if planned and rows < planned else f"{rows} rows, stopped early"
-        found.append(f"incomplete: {there}; means are over the rows that are there")
+        found.append(f"incomplete: {there}; means include only these rows")
     if manifest.shard:
         found.append(f"part: shard {manifest.shard} of the input")
     if manifest.rubric.prompt.guard:
-        found.append("guarded: made with --guard; not to be compared with scores made without it")
+        found.append("guarded: made with --guard; do not compare with scores made without it")
     if truncated:
         found.append(
             f"truncated: {truncated} candidate{'s' * (truncated > 1)} did not fit the model's context; the "
@@ -81,8 +84,8 @@ def kinds(found: Iterable[str]) -> str:
 
 def exported(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the notices in a record of an exported run; none for any other record."""
-    told = record.get(NOTICE)
-    return tuple(line for line in told.split("\n") if line.startswith(KINDS)) if isinstance(told, str) else ()
+    text = record.get(NOTICE)
+    return tuple(line for line in text.split("\n") if line.startswith(KINDS)) if isinstance(text, str) else ()
 
 
 def headed(found: Iterable[str], *tables: RenderableType) -> Group:

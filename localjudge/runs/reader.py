@@ -1,4 +1,4 @@
-"""Reading a run directory: its outcomes, whether it is complete, and its notices."""
+"""Read a run directory: its outcomes, whether it is complete, and its notices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ROUNDING = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run directory as a program reads it: iterate it for its outcomes, in the order of its lines.
+    """A run directory for programs. Iterating over it yields its outcomes, in the order of its lines.
 
         run = load_run("runs/monday")
         print(run.notices)
@@ -34,8 +34,8 @@ class RecordedRun:
     Attributes:
         folder: the run directory.
         rubric: the rubric that it was judged by.
-        notices: what a reader must know before the numbers.
-        complete: whether every row has its line, in the input's order.
+        notices: the warnings that a reader needs before the scores (`localjudge.runs.notices`).
+        complete: True if every row has its line, in the input's order.
     """
 
     folder: Path
@@ -47,7 +47,7 @@ class RecordedRun:
         return read_outcomes(self.folder)
 
     def to_pandas(self) -> Any:
-        """Return a pandas DataFrame with a row for each line; what the input had besides is under `columns`.
+        """Return a pandas DataFrame with a row for each line; `columns` has the input's other columns.
 
         Raises:
             UsageError: pandas is not installed.
@@ -95,11 +95,11 @@ def _library(name: str) -> Any:
 
 
 def read_outcomes(folder: Path) -> Iterator[Outcome]:
-    """Return the outcomes of a run, in the order of its lines; a torn last line is left out.
+    """Return the outcomes of a run, in the order of its lines; an incomplete last line is ignored.
 
     Raises:
-        RunMismatchError: the folder holds no run, or a line does not belong to it: it is damaged, off the
-            scale, or made with other settings than those in `run.json`.
+        RunMismatchError: the folder is not a run directory, or a line does not belong to the run: it is
+            damaged, outside the scale, or made with other settings than `run.json` has.
     """
     manifest = read_manifest(folder)
     return _own_outcomes(folder / JUDGEMENTS, manifest)
@@ -108,17 +108,17 @@ def read_outcomes(folder: Path) -> Iterator[Outcome]:
 def _own_outcomes(file: Path, manifest: RunManifest) -> Iterator[Outcome]:
     scale = manifest.rubric.scale
     settings = settings_digest(manifest.settings.as_dict())
-    has_row_keys = manifest.jury is None  # a jury's keys follow from its jurors'
+    has_row_keys = manifest.jury is None  # a jury's keys are computed from the jurors' keys
     for number, (_, outcome) in enumerate(read_journal(file, manifest.rubric.aspects), 1):
         if has_row_keys and outcome.digest and outcome.key != _key(settings, outcome.digest):
             raise RunMismatchError(
-                f"{file}:{number}: not made with the settings in {MANIFEST}: one of the two is another "
-                "run's, or was edited; where it is this line, delete it, and the same score command judges its "
-                "row again"
+                f"{file}:{number}: not made with the settings in {MANIFEST}: one of the two files is from "
+                "another run or was edited; if this line is wrong, delete it, and the same score command "
+                "judges its row again"
             )
         if isinstance(outcome, Judgement) and not _is_on(scale, outcome):
             raise RunMismatchError(
-                f"{file}:{number}: a score off the scale {scale.lowest} to {scale.highest}; delete this "
+                f"{file}:{number}: a score outside the scale {scale.lowest} to {scale.highest}; delete this "
                 "line, and the same score command judges its row again"
             )
         yield outcome
@@ -132,7 +132,7 @@ def _key(settings: bytes, digest: str) -> str | None:
 
 
 def _is_on(scale: Scale, judgement: Judgement) -> bool:
-    """Return whether the scores, and the expected ones but for rounding, are on the scale."""
+    """Return whether the scores are within the scale, and the expected scores up to rounding."""
     scores, expected = judgement.scores.values(), (judgement.expected or judgement.scores).values()
     return (
         scale.lowest <= min(scores)
@@ -143,12 +143,12 @@ def _is_on(scale: Scale, judgement: Judgement) -> bool:
 
 
 def is_marked_complete(folder: Path) -> bool:
-    """Return whether the summary, written last, says that every row has its line, in the input's order."""
+    """Return whether the summary, which is written last, marks the run as complete."""
     return _rows_if_complete(folder) is not None
 
 
 def is_complete(folder: Path) -> bool:
-    """Return whether the summary says so and counts as many rows as there are lines."""
+    """Return whether the summary marks the run as complete, and counts as many rows as there are lines."""
     try:
         return _rows_if_complete(folder) == _count_lines(folder / JUDGEMENTS)
     except OSError:
@@ -173,7 +173,7 @@ def _count_lines(file: Path) -> int:
 
 
 def read_notices(folder: Path) -> tuple[str, ...]:
-    """Return what a reader must know of a run before its numbers (`localjudge.runs.notices`).
+    """Return the notices of a run: the warnings that a reader needs before the scores.
 
     Raises:
         RunMismatchError: the folder holds no run that this version can read.

@@ -77,10 +77,10 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
     manifest = read_manifest(folder)
     start = manifest.last_start
     if STDIN in start.inputs:
-        raise UsageError(f"{folder}: its rows came from stdin, so they cannot be read again")
+        raise UsageError(f"{folder}: its rows came from stdin and cannot be read again; repeat a run of files")
     config = manifest.config_of(start)
     if config is None or start.engine is None:
-        raise UsageError(f"{folder}: its scores are a jury's, or were imported; repeat a run of a judge")
+        raise UsageError(f"{folder}: has scores of a jury or imported scores; repeat a run of a judge")
     judge = _judge(manifest, start.engine, config)
     if judge.settings != (recorded := manifest.settings.as_dict()):
         different = [name for name, value in judge.settings.items() if recorded.get(name) != value]
@@ -92,7 +92,9 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
         if isinstance(row, Row) and judge.key(row) in judged
     ]
     if not rows:
-        raise UsageError(f"{folder}: none of its judgements' rows stand in {', '.join(start.inputs)} any more")
+        raise UsageError(
+            f"{folder}: none of its rows is in {', '.join(start.inputs)} any more; restore the inputs"
+        )
     chosen = random.Random(seed).sample(rows, min(sample, len(rows)))
     return _compare(judge, chosen, judged, read_notices(folder))
 

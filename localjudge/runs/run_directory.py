@@ -1,13 +1,13 @@
-"""The run directory: what a run is, its rows as they finish, and what it came to.
+"""The run directory: the manifest of a run, its outcomes in the order they finish, and its summary.
 
     run.json           settings, rubric, model and its files' digests, engine, versions; written at the start
-    judgements.jsonl   a line a row; appended as rows finish, put into the input's order at the end
-    set-aside.jsonl    lines of rows that have left the input, should they come back
+    judgements.jsonl   one line per row; appended as rows finish, put into the input's order at the end
+    set-aside.jsonl    lines of rows that are no longer in the input, kept in case the rows return
     summary.json       counts and means; written last
 
-A run can be killed at any moment. What counts as done is the work and not the row: a line is found again by the
-digest of everything that decides its judgement. So a changed row is judged again and an unchanged one is not,
-whatever it is called now, and rows that are the same work are judged once and given to each.
+A run can be killed at any moment. A line is found by its key, the digest of everything that decides its
+judgement. So a changed row is judged again, an unchanged row is not, even under another id, and duplicate rows
+are judged once and share the outcome.
 """
 
 from __future__ import annotations
@@ -49,26 +49,26 @@ from localjudge.runs.summary import Summary
 
 
 class RunDirectory(AbstractContextManager["RunDirectory"]):
-    """A run directory, open for writing by this process alone.
+    """A run directory that only this process may write.
 
-    That it can be written is tried on entering, before anything that takes long. On leaving, what this start
-    has made of a new run is removed if no row was judged: a start that failed leaves nothing behind.
+    Entering it checks that it can be written, before any long computation. Leaving it removes the files of a
+    new run if no row was judged, so a failed start leaves nothing behind.
 
     Args:
-        folder: made if it is not there.
-        say: told what a person should know, such as a wait.
-        lease: seconds without a sign of life after which another host's owner counts as dead.
+        folder: the directory; it is created if it is missing.
+        say: called with messages for the user, such as the reason for a wait.
+        lease: seconds without a heartbeat after which an owner on another host counts as dead.
 
     Attributes:
-        complete: whether every row has its line, in the input's order.
-        done: how many rows of the input are judged, or failed; never more than it has.
-        set_aside: how many lines this start found that belong to no row of the input.
+        complete: True if every row has its line, in the input's order.
+        done: number of rows of the input with an outcome; at most the number of rows.
+        set_aside: number of lines that belong to no row of the input, found by this start.
         tasks: the tasks of the rows that this start judges, after `begin`.
 
     Raises:
-        RunLockedError: another process is writing it.
+        RunLockedError: another process is writing the run.
         RunBrokenError: the disk is full.
-        UsageError: there can be no such folder, or it cannot be written.
+        UsageError: the folder cannot be created or written.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self._open.close()
 
     def refuse_another(self, judge: Judge, shard: Shard = WHOLE) -> None:
-        """See that the folder is empty or holds the same run, as far as that is known without the engine.
+        """Check that the folder is empty or holds the same run, by the settings known before the engine opens.
 
         Raises:
             RunMismatchError: the folder holds another run, or something else.
@@ -102,7 +102,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self._compare(judge.describe(judge.known_settings) | {"shard": _shard(shard)})
 
     def refuse_other_settings(self, config: JudgeConfig, shard: Shard = WHOLE) -> None:
-        """See that the folder is empty or holds a run with these settings, before there is a judge.
+        """Check that the folder is empty or holds a run with these settings, before a judge is made.
 
         Raises:
             RunMismatchError: the folder holds another run, or something else.
@@ -119,18 +119,18 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         retry_failed: bool = False,
         max_row_bytes: int = MAX_ROW_BYTES,
     ) -> int:
-        """Write down what the run is, and find what earlier starts have done.
+        """Write the manifest, and find the outcomes of earlier starts.
 
         Args:
-            judge: what decides the judgements.
+            judge: the judge.
             plan: the rows.
-            inputs: the names of the inputs, for the record.
-            columns: the columns of fields that go by names of their own, for the record.
-            retry_failed: judge rows again that failed.
-            max_row_bytes: the largest row that was read, for the record.
+            inputs: the names of the inputs, for the manifest.
+            columns: the column of each field whose column has a custom name, for the manifest.
+            retry_failed: judge failed rows again.
+            max_row_bytes: the limit on the size of a row, for the manifest.
 
         Returns:
-            The rows of this input that are done already.
+            The number of rows of this input that already have an outcome.
 
         Raises:
             RunMismatchError: the folder holds another run, or something else.
@@ -168,7 +168,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         else:
             self._manifest = before.model_copy(update={"starts": [*before.starts, now]})
         self.write_json(MANIFEST, self._manifest.as_dict())
-        # Without its summary a run counts as incomplete, which it is from here on.
+        # A run without a summary counts as incomplete.
         self._ownership.remove(SUMMARY)
         self._begin_journal(lines)
         return self.done
@@ -178,29 +178,29 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         report: Callable[[list[Outcome], int], None] = lambda outcomes, rows: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> Summary:
-        """Judge the rows that are not done yet, and put everything into the input's order.
+        """Judge the rows without an outcome, and put all lines into the input's order.
 
         Args:
-            report: called with the outcomes as they are written, and how many more rows are done.
-            stop: once it says true, no further row is begun.
+            report: called with the outcomes that were written, and the number of rows that received them.
+            stop: checked before each row; if it returns True, no further row is started.
 
         Returns:
-            What the run came to; or, where it was stopped before its last row, what the lines that are there
-            come to, which then stand as they finished.
+            The summary of the run. If it was stopped, the summary of the rows that are done; their lines then
+            stay in the order in which they finished.
         """
         self._stopped = False
         waiting: dict[str, list[Row | Failure]] = defaultdict(list)
-        told = self.done
+        reported = self.done
         try:
             for outcomes in self._judge.outcomes(self._undone(waiting, stop)):
                 self._append(outcomes, waiting)
-                report(outcomes, self.done - told)
-                told = self.done
+                report(outcomes, self.done - reported)
+                reported = self.done
         except KeyboardInterrupt:
             self._write_summary(self._so_far)
             raise
-        if self.done > told:
-            report([], self.done - told)
+        if self.done > reported:
+            report([], self.done - reported)
         if self._stopped:
             self._write_summary(self._so_far)
             return self._so_far
@@ -211,10 +211,10 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         return summary
 
     def writing(self, name: str) -> AbstractContextManager[Path]:
-        """Give the path to write a file of the run to; it gets its name when the block ends without an error.
+        """Return a context with a scratch path for a file of the run; without an error, it gets its name.
 
         Raises:
-            RunBrokenError: another process has taken the run over; the file is as it was.
+            RunBrokenError: another process has taken the run over; the file is unchanged.
         """
         return self._ownership.writing(name)
 
@@ -226,7 +226,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     def _undone(
         self, waiting: dict[str, list[Row | Failure]], stop: Callable[[], bool]
     ) -> Iterator[Task | Failure]:
-        """The work that no line accounts for. Notes which rows wait for it."""
+        """Yield the tasks without an outcome, and record in `waiting` which rows wait for each."""
         done = self._journal.index()
         last = None
         for place in self._plan.order:
@@ -234,7 +234,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
                 self._stopped = True
                 raise StopSubmitting
             key = self._key(place)
-            # Equal rows come one after the other: the others wait with the first, or find it done at the end.
+            # Duplicate rows are consecutive: the others wait with the first, or share its finished outcome.
             if key in waiting:
                 waiting[key].append(self._plan.row(place))
             elif key == last:
@@ -264,7 +264,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             for place, row in enumerate(self._plan.in_order()):
                 line = index.get(self._key(place))
                 if line is None:
-                    raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is gone")
+                    raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is missing")
                 piece = self._journal.line_at(line)
                 outcome = from_bytes(piece, aspects)
                 own = outcome.given_to(row)
@@ -287,9 +287,9 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         )
 
     def _begin_journal(self, lines: EarlierLines) -> None:
-        """Open the journal with the lines of this input's rows, and count them; set the others aside.
+        """Open the journal with the lines of this input's rows, and count them; set other lines aside.
 
-        A line that goes from one file to the other is written there before it is gone here.
+        A line is written to its new file before it is removed from the old one.
         """
         self._so_far = Summary(self._judge.rubric.aspects)
 
@@ -320,7 +320,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         return self._plan.key(place, self._settings)
 
     def _compare(self, described: Mapping[str, Any]) -> RunManifest | None:
-        """What `run.json` says, None where there is none yet."""
+        """Return the manifest of the folder after comparing it with these settings; None for a new run."""
         if not (self.folder / MANIFEST).exists():
             if (self.folder / JUDGEMENTS).exists():
                 raise RunMismatchError(
@@ -336,7 +336,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         return manifest
 
     def _remove_if_in_vain(self) -> None:
-        """Remove what this start has made of a new run, if it is not complete and has no line."""
+        """Remove the files that this start made for a new run, if the run is not complete and has no line."""
         if self._fresh and not self.complete and not self.done:
             for name in self._ownership.made:
                 self._ownership.remove(name)

@@ -1,8 +1,8 @@
-"""What a run is, as `run.json` records it: its settings, its rubric and model, and each start of it.
+"""The manifest of a run, `run.json`: its settings, its rubric, its model, and each start.
 
-Each thing stands there once: what decides a judgement in `settings`, the rubric in `rubric`, and what may
-differ from start to start in `starts`. A field that was not given is not written, so a manifest that was read
-is written as it was.
+Each fact is recorded once: the settings that decide a judgement in `settings`, the rubric in `rubric`, and
+everything that may differ between starts in `starts`. Only fields that were given are written, so reading a
+manifest and writing it again does not change it.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class _ManifestPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields that were given, as they stand in the file."""
+        """Return the fields that were given, in the form of the file."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class RunSettings(_ManifestPart):
-    """Everything that decides a judgement besides the row: what two starts must share to be one run.
+    """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
 
-    `rubric`, `model`, `chat_template` and `vocabulary` are digests. A jury and imported scores have no settings
-    but the first three.
+    `rubric`, `model`, `chat_template` and `vocabulary` are digests. A jury and imported scores have only the
+    first three settings.
     """
 
     engine: str
@@ -69,7 +69,7 @@ class RunSettings(_ManifestPart):
 class ModelRecord(_ManifestPart):
     """The model: its name, its directory, and the SHA-256 of each file.
 
-    `changed_since_verified` has a phrase for each file that is not the verified one.
+    `changed_since_verified` has a phrase for each file that differs from the verified file.
     """
 
     name: str
@@ -80,25 +80,25 @@ class ModelRecord(_ManifestPart):
 
 
 class ModelFilesRead(_ManifestPart):
-    """The model's files that this start read, and those that it remembered because they are unchanged."""
+    """The model's files whose digests this start computed, and the unchanged files with a cached digest."""
 
     read: list[str]
     remembered: list[str]
 
 
 class StartRecord(_ManifestPart):
-    """A start of a run: when, where, by which versions, on which rows, with which engine.
+    """A start of a run: the time, the machine, the versions, the rows and the engine.
 
     Attributes:
         started: local time with the offset from UTC.
         inputs: absolute paths of the input files; empty for rows of a program.
-        columns: the column of each field whose column has a name of its own.
-        max_row_bytes: the largest row that was read.
+        columns: the column of each field whose column has a custom name.
+        max_row_bytes: the limit on the size of a row.
         input_rows: number of rows in the whole input.
         input_digest: digest of the whole input's rows, in their order.
         rows: number of rows in this shard.
-        engine: what the engine says of itself; None without a judge.
-        config: the settings of a `JudgeConfig` that stand neither in `settings` nor in `rubric`; None without a
+        engine: the `EngineInfo` of the open engine; None without a judge.
+        config: the settings of a `JudgeConfig` that are neither in `settings` nor in `rubric`; None without a
             judge.
     """
 
@@ -119,7 +119,7 @@ class StartRecord(_ManifestPart):
 
     @classmethod
     def now(cls, inputs: Sequence[str], columns: Mapping[str, str], **known: Any) -> Self:
-        """Return a start at this moment on this machine; `known` are the other fields."""
+        """Return a start at the current time on this machine; `known` has the other fields."""
         return cls(
             started=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             inputs=list(inputs),
@@ -146,12 +146,12 @@ class RunManifest(_ManifestPart):
 
     Attributes:
         prompt_sha256: SHA-256 of the template's bytes.
-        max_tokens: the most tokens of an answer; None without an engine.
-        notice: what a reader of the scores must know of the judge, if anything.
-        shard: the part of the input, such as "3/16"; None for the whole.
-        jury: the jurors, if the scores are those of a jury.
-        dry_run: whether a run that this one was made from is a dry run.
-        inherited_notices: the notices of the runs that this one was made from.
+        max_tokens: the largest number of tokens of an answer; None without an engine.
+        notice: a warning about the judge for readers of the scores; None if there is none.
+        shard: the part of the input, such as "3/16"; None for the whole input.
+        jury: the jurors, if a jury made the scores.
+        dry_run: True if a source of this run, such as a juror, is a dry run.
+        inherited_notices: the notices of the sources of this run.
     """
 
     format: Literal[3]
@@ -170,7 +170,7 @@ class RunManifest(_ManifestPart):
     @field_validator("rubric", mode="before")
     @classmethod
     def _with_defaults(cls, rubric: Any) -> Any:
-        """Take a rubric with all of its fields, so that all are written."""
+        """Convert a rubric to a mapping of all its fields, so that all are written."""
         return rubric.model_dump(mode="json") if isinstance(rubric, Rubric) else rubric
 
     @model_validator(mode="after")
@@ -187,7 +187,7 @@ class RunManifest(_ManifestPart):
         return self.starts[-1]
 
     def config_of(self, start: StartRecord) -> JudgeConfig | None:
-        """Return the settings that a start was given; None if it was made without a judge."""
+        """Return the settings of a start; None if it had no judge."""
         if start.config is None:
             return None
         shared = {name: getattr(self.settings, name) for name in SHARED_SETTINGS}
@@ -206,7 +206,7 @@ def read_manifest(folder: Path) -> RunManifest:
     try:
         document: Any = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RunMismatchError(f"{folder}: no run directory, it has no {MANIFEST}") from None
+        raise RunMismatchError(f"{folder}: not a run directory: it has no {MANIFEST}") from None
     except (OSError, ValueError, RecursionError) as error:
         raise RunMismatchError(f"{file}: cannot be read: {error}") from None
     found = document.get("format") if isinstance(document, dict) else None
@@ -224,30 +224,30 @@ def read_manifest(folder: Path) -> RunManifest:
         ) from None
     if manifest.settings.rubric != _rubric_digest(manifest.rubric):
         raise RunMismatchError(
-            f"{file}: its rubric is not the one of its settings, which the lines were made with; it was edited"
+            f"{file}: was edited: its rubric does not match the digest in its settings; restore the file"
         )
     return manifest
 
 
 def _rubric_digest(rubric: Rubric) -> str:
-    """Digest of a rubric as `run.json` holds it, by the fields that it had then: see `Rubric.digest`."""
+    """Digest of the rubric in `run.json`, over the fields that are written there: see `Rubric.digest`."""
     decisive = rubric.model_dump(mode="json", exclude={"name", "description"}, exclude_unset=True)
     return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
 def as_json(content: Mapping[str, Any]) -> bytes:
-    """Return a file of the run directory, indented to be read."""
+    """Return the bytes of a JSON file of the run directory, indented for people."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-    # A file's name that is not UTF-8 has lone surrogates, which JSON, too, spells with a backslash.
+    # A file name that is not UTF-8 has lone surrogates; JSON writes them with a backslash, too.
     return text.encode(errors="backslashreplace")
 
 
 def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
-    """Return how the settings differ, in words.
+    """Return how the settings differ, one phrase for each difference.
 
     Args:
-        manifest: that of the run.
-        described: the same fields of a judge, by their names; of its settings, only those that are known.
+        manifest: the manifest of the run.
+        described: the same fields of a judge, by name; its settings may be incomplete.
     """
     found = []
     names = {"rubric": manifest.rubric.name, "model": manifest.model.name}

@@ -27,10 +27,10 @@ def cache_folder() -> Path:
 def recalled(file: Path) -> Path:
     """Return a file of the cache to be read, which only this user can have written.
 
-    What another user can write decides nothing: a forged token table would decide scores.
+    A file that another user can write is not used: a forged token table could change scores.
 
     Raises:
-        OSError: it is no file, is another user's, or others can write it.
+        OSError: it is not a file, belongs to another user, or others can write it.
     """
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):

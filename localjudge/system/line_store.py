@@ -1,4 +1,4 @@
-"""A file of lines and where each begins, so that any of them is read again without keeping them in memory."""
+"""A file of lines and the offset of each, so that any line can be read again without keeping all in memory."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import IO, Self
 
 
 class LineStore(AbstractContextManager["LineStore"]):
-    """The lines of a file by their places, from 0; memory: 8 bytes a line.
+    """The lines of a file by number, from 0; it needs 8 bytes of memory per line.
 
-    A line may hold any bytes: it ends where the next one begins. Lines can be read and appended in turns.
+    A line may contain any bytes: it ends where the next one begins. Reading and appending can alternate.
 
     Args:
-        file: open for reading, and for writing at its end if lines are appended; closed on exit.
+        file: a file open for reading, and for appending if lines are appended; it is closed on exit.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -25,7 +25,7 @@ class LineStore(AbstractContextManager["LineStore"]):
 
     @classmethod
     def scratch(cls, folder: Path | None = None) -> Self:
-        """Return an empty store in a file without a name, in this folder or in the system's own."""
+        """Return an empty store in an unnamed temporary file, in this folder or the system's default one."""
         return cls(tempfile.TemporaryFile(dir=folder))
 
     def __exit__(self, *exception: object) -> None:
@@ -40,7 +40,7 @@ class LineStore(AbstractContextManager["LineStore"]):
         return self._begins[-1]
 
     def append(self, line: bytes) -> None:
-        """Write a line behind the last one.
+        """Append a line.
 
         Raises:
             OSError: it cannot be written.
@@ -49,7 +49,7 @@ class LineStore(AbstractContextManager["LineStore"]):
         self.add(len(line))
 
     def add(self, size: int) -> None:
-        """Add the next line of the file, which is there already and has this many bytes."""
+        """Register the next line, which is already in the file and has this many bytes."""
         self._begins.append(self.size + size)
 
     def __getitem__(self, place: int) -> bytes:

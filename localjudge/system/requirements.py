@@ -29,10 +29,10 @@ def require(purpose: str, *extras: str) -> None:
         UsageError: packages are missing. The message names all of them and the command to install them.
     """
     try:
-        asked = list(required(extras))
+        needed = list(required(extras))
     except metadata.PackageNotFoundError:
         return  # the failing import is reported instead
-    if names := list(dict.fromkeys(each.name for each in asked if installed(each.name) is None)):
+    if names := list(dict.fromkeys(each.name for each in needed if installed(each.name) is None)):
         verb = "is" if len(names) == 1 else "are"
         raise UsageError(f"{purpose}: {', '.join(names)} {verb} not installed: {install_command(*extras)}")
 
@@ -40,10 +40,10 @@ def require(purpose: str, *extras: str) -> None:
 def install_command(*extras: str) -> str:
     """Return the command that installs the missing packages of these extras, or all if none is missing."""
     try:
-        asked = list(required(extras))
+        needed = list(required(extras))
     except metadata.PackageNotFoundError:
         return f'pip install ".[{",".join(extras)}]" in the checkout of {SELF}'
-    missing = [each for each in asked if installed(each.name) is None] or asked
+    missing = [each for each in needed if installed(each.name) is None] or needed
     return f"pip install {' '.join(dict.fromkeys(map(quoted, missing)))}"
 
 

@@ -30,7 +30,7 @@ _log = logging.getLogger("localjudge.ray")
 
 @dataclass(frozen=True, slots=True)
 class WorkerReport:
-    """What a worker reports when its engine is ready.
+    """The report of a worker whose engine is ready.
 
     Attributes:
         engine: its engine.

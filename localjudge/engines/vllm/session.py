@@ -41,7 +41,7 @@ class EngineDiedError(Exception):
 
 
 class SessionEngine(Protocol):
-    """What a session needs from its engine.
+    """The part of an engine that a session needs.
 
     Attributes:
         llm: vLLM's `LLM`.
