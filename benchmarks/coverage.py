@@ -23,7 +23,7 @@ from scipy.stats import norm
 
 from localjudge.analysis.agreement import agree
 from localjudge.analysis.comparison import Comparison
-from localjudge.analysis.labels import Labels, Marks
+from localjudge.analysis.human_labels import Labels, Marks
 from localjudge.analysis.ppi import prediction_powered
 from localjudge.analysis.resampling import Contributions, averages, bootstrap_weights, studentise
 from localjudge.analysis.scores import Scores

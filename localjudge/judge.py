@@ -20,7 +20,7 @@ from localjudge.errors import ModelError, SettingError
 from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
 from localjudge.prompts.task_builder import TaskBuilder
-from localjudge.prompts.tasks import Task, TaskFeed
+from localjudge.prompts.task_feed import Task, TaskFeed
 from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_key, settings_digest
 from localjudge.rows.inputs import given_rows
 from localjudge.system.cache import cache_folder

@@ -15,7 +15,7 @@ from itertools import islice
 
 from localjudge.cli import main
 from localjudge.prompts.prompt import Prompt
-from localjudge.prompts.tasks import TaskFeed
+from localjudge.prompts.task_feed import TaskFeed
 
 
 def hold_after(count: int) -> None:

@@ -23,8 +23,8 @@ from transformers import (
 )
 
 from localjudge import ModelError
-from localjudge.models.architecture import check_tensors
 from localjudge.models.model import Model
+from localjudge.models.tensor_check import check_tensors
 
 Tensors = dict[str, torch.Tensor]
 WEIGHTS = "model.safetensors"

@@ -19,7 +19,7 @@ from conftest import Cli, Ended, fake_package
 
 from localjudge.diagnostics import hardware, packages, storage
 from localjudge.diagnostics.check_results import Check
-from localjudge.diagnostics.examination import Intent, examine
+from localjudge.diagnostics.doctor import Intent, examine
 from localjudge.diagnostics.hardware import Gpus, judge_gpus
 from localjudge.system import requirements
 

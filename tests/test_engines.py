@@ -12,14 +12,9 @@ from conftest import Cli, fake_package
 
 from localjudge import Judge, RowSource, RunObserver, score_run
 from localjudge.config import EngineName
-from localjudge.diagnostics.examination import Intent, examine
+from localjudge.diagnostics.doctor import Intent, examine
 from localjudge.engines.batches import batches, chunks
-from localjudge.engines.engine_options import (
-    BATCH_INVARIANT,
-    DryRunOptions,
-    TransformersOptions,
-    VllmOptions,
-)
+from localjudge.engines.engine_options import BATCH_INVARIANT, DryRunOptions, TransformersOptions, VllmOptions
 from localjudge.engines.protocol import EngineInfo
 from localjudge.engines.selection import engine_options
 from localjudge.models.model import Model

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Judgement, Row
-from localjudge.prompts.tasks import Task
+from localjudge.prompts.task_feed import Task
 from localjudge.records import RowError, numbered
 from localjudge.runs.run_plan import RunPlan
 

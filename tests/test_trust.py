@@ -23,11 +23,11 @@ from localjudge import Failure, Judge, UsageError
 from localjudge.analysis import resampled_statistics
 from localjudge.analysis.agreement import AspectAgreement, agree
 from localjudge.analysis.calibration import Calibration, fit
+from localjudge.analysis.human_labels import Labels, read_labels
 from localjudge.analysis.imported_scores import import_scores
 from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.analysis.jury import compare_judges, majority
 from localjudge.analysis.jury_run import median, write_jury
-from localjudge.analysis.labels import Labels, read_labels
 from localjudge.analysis.measured_texts import measure, word_overlap
 from localjudge.analysis.ppi import power_tuning, prediction_powered
 from localjudge.analysis.ranking import rank

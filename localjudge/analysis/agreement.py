@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis.comparison import ComparedLabels, Comparison, ComparisonStatistics
+from localjudge.analysis.human_labels import Labels, Marks
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.krippendorff import alphas
-from localjudge.analysis.labels import Labels, Marks
 from localjudge.analysis.measured_texts import Measures
 from localjudge.analysis.resampling import RESAMPLES
 from localjudge.analysis.scores import Floats, Integers, Scores

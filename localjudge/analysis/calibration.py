@@ -17,8 +17,8 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from localjudge.analysis.human_labels import Labels
 from localjudge.analysis.interval import UNDEFINED
-from localjudge.analysis.labels import Labels
 from localjudge.analysis.resampling import RESAMPLES, averages, studentise
 from localjudge.analysis.scores import Floats, Integers, Of, Scores
 from localjudge.errors import UsageError

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis import resampled_statistics
+from localjudge.analysis.human_labels import Marks
 from localjudge.analysis.interval import UNDEFINED, Estimate
-from localjudge.analysis.labels import Marks
 from localjudge.analysis.resampling import (
     Contributions,
     averages,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localjudge.analysis.labels import columns_of, label_values
+from localjudge.analysis.human_labels import columns_of, label_values
 from localjudge.analysis.run_writer import write_run
 from localjudge.errors import UsageError
 from localjudge.outcome_columns import RATIONALE
@@ -32,9 +32,9 @@ def import_scores(
 ) -> Summary:
     """Write the scores in files of rows as a run.
 
-    Scores are read like labels (`localjudge.analysis.labels`); the first one of a list is used. If some numbers
-    are not whole, they become the expected scores, and the nearest whole numbers the integers. A row that lacks
-    a score of an aspect becomes a failure. If the files are exported runs, the new run keeps their notices.
+    Scores are read like labels (`localjudge.analysis.human_labels`); the first one of a list is used. If some
+    numbers are not whole, they become the expected scores, and the nearest whole numbers the integers. A row
+    that lacks a score of an aspect becomes a failure. If the files are exported runs, the new run keeps their notices.
 
     Args:
         files: rows with their scores.

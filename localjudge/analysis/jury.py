@@ -12,16 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis.comparison import correlation
+from localjudge.analysis.human_labels import Marks
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.krippendorff import alpha, alphas
-from localjudge.analysis.labels import Marks
-from localjudge.analysis.resampling import (
-    MIN_INSTRUCTIONS,
-    RESAMPLES,
-    averages,
-    bootstrap_weights,
-    studentise,
-)
+from localjudge.analysis.resampling import MIN_INSTRUCTIONS, RESAMPLES, averages, bootstrap_weights, studentise
 from localjudge.analysis.scores import Floats, Integers, read_scores, run_names
 from localjudge.errors import UsageError
 from localjudge.runs.run_manifest import RunManifest

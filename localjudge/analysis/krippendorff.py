@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from localjudge.analysis.human_labels import Marks
 from localjudge.analysis.interval import Estimate
-from localjudge.analysis.labels import Marks
 from localjudge.analysis.resampling import bootstrap_weights, expanded_percentile
 from localjudge.analysis.scores import Floats, Integers
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from localjudge.analysis.scores import Floats, Scores
 from localjudge.records import Row
 from localjudge.rows.inputs import find_inputs
-from localjudge.runs.row_texts import rows_again
+from localjudge.runs.reread_texts import rows_again
 
 _WORD = re.compile(r"\w+")
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis.human_labels import Labels
 from localjudge.analysis.interval import UNDEFINED, Estimate
-from localjudge.analysis.labels import Labels
-from localjudge.analysis.length import means_at_equal_length
+from localjudge.analysis.length_effect import means_at_equal_length
 from localjudge.analysis.measured_texts import Measures
 from localjudge.analysis.resampling import RESAMPLES, studentise
 from localjudge.analysis.scores import Floats, Integers, Of, Scores

@@ -32,9 +32,9 @@ from localjudge.records import Failure, Outcome, Response, Row
 from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import read_rows
 from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.pipeline import RowSource, RunObserver, Stopping, score_run
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_manifest import read_manifest
-from localjudge.runs.scoring import RowSource, RunObserver, Stopping, score_run
 from localjudge.system.durable import replacing
 
 ROWS = "rows.jsonl"

@@ -54,7 +54,7 @@ def audit(
     from localjudge.cli.progress import Progress
     from localjudge.judge import Judge
     from localjudge.runs.interruption import StopSignal
-    from localjudge.runs.scoring import RowSource
+    from localjudge.runs.pipeline import RowSource
 
     least = _thresholds(threshold or (), [each.name for each in PERTURBATIONS])
     columns = judge.columns()

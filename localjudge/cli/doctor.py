@@ -36,7 +36,7 @@ def doctor(
     Uses no network except to contact the given Ray cluster.
     """
     from localjudge.diagnostics.check_results import is_sound
-    from localjudge.diagnostics.examination import Intent, examine
+    from localjudge.diagnostics.doctor import Intent, examine
     from localjudge.engines.cluster import Cluster
 
     if engine not in _ENGINES:

@@ -15,13 +15,13 @@ from rich.live import Live
 from rich.text import Text as Styled
 
 from localjudge.records import Failure, Judgement, Outcome
-from localjudge.runs.scoring import RunObserver
+from localjudge.runs.pipeline import RunObserver
 from localjudge.runs.summary import bars
 from localjudge.system.quantities import duration
 from localjudge.system.terminal import Console, printable
 
 if TYPE_CHECKING:
-    from localjudge.runs.row_texts import Text
+    from localjudge.runs.reread_texts import Text
 
 _PLAIN_EVERY = 10.0
 """Seconds between two progress lines if stderr is not a terminal."""

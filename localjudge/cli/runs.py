@@ -55,7 +55,7 @@ def show(
         return
     rubric, notices = read_manifest(run).rubric, read_notices(run)
     if lists_rows:
-        from localjudge.cli.row_list import RowList, RowSelection
+        from localjudge.cli.shown_rows import RowList, RowSelection
 
         found = RowList.read(run, rubric.aspects, RowSelection(system, failed, sort, descending, limit))
         if notices:
@@ -77,7 +77,7 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
     from localjudge.cli.progress import judgement_text
     from localjudge.runs.notices import headed
     from localjudge.runs.reader import read_notices, read_outcomes
-    from localjudge.runs.row_texts import Texts
+    from localjudge.runs.reread_texts import Texts
     from localjudge.runs.run_manifest import read_manifest
 
     manifest = read_manifest(run)

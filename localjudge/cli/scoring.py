@@ -60,7 +60,7 @@ def score(
     from localjudge.rows.inputs import FILENAME
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.notices import headed
-    from localjudge.runs.scoring import RowSource, score_run
+    from localjudge.runs.pipeline import RowSource, score_run
     from localjudge.runs.shard import Shard
 
     columns = judge.columns()

@@ -110,7 +110,7 @@ def agree(
     require("agree", "trust", *input_extras([*labels, *(inputs or ())]))
     from localjudge.analysis.agreement import agree as compare
     from localjudge.analysis.analysis_tables import agreement_tables
-    from localjudge.analysis.labels import parse_mapping, read_labels
+    from localjudge.analysis.human_labels import parse_mapping, read_labels
     from localjudge.analysis.measured_texts import measure
     from localjudge.analysis.scores import read_scores
 
@@ -145,7 +145,7 @@ def rank(
     """Compare systems: means with intervals, pairs without significant difference, and the effect of length."""
     require("rank", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
     from localjudge.analysis.analysis_tables import ranking_tables
-    from localjudge.analysis.labels import parse_mapping, read_labels
+    from localjudge.analysis.human_labels import parse_mapping, read_labels
     from localjudge.analysis.measured_texts import measure
     from localjudge.analysis.ranking import rank as compare
     from localjudge.analysis.scores import read_scores
@@ -213,7 +213,7 @@ def calibrate(
     check_out_file(out)
     from localjudge.analysis.analysis_tables import calibration_table
     from localjudge.analysis.calibration import fit
-    from localjudge.analysis.labels import parse_mapping, read_labels
+    from localjudge.analysis.human_labels import parse_mapping, read_labels
     from localjudge.analysis.scores import read_scores
 
     statistics.check([run])
@@ -236,8 +236,8 @@ def import_scores(
     column: ColumnNames = None,
 ) -> None:
     """Import scores from elsewhere as a run, for the commands that read runs."""
+    from localjudge.analysis.human_labels import parse_mapping
     from localjudge.analysis.imported_scores import import_scores
-    from localjudge.analysis.labels import parse_mapping
     from localjudge.rows.columns import parse_columns
     from localjudge.runs.notices import headed
     from localjudge.runs.reader import read_notices

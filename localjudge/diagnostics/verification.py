@@ -16,11 +16,11 @@ from localjudge.constraint.compiler import token_table
 from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wrong
 from localjudge.errors import LocalJudgeError, ModelError
 from localjudge.judge import Judge
-from localjudge.models.architecture import check_tensors
 from localjudge.models.configuration import read_document
 from localjudge.models.digests import MANIFEST, model_files, paths_in, read_digests
 from localjudge.models.model import Model
 from localjudge.models.model_manifest import ModelManifest, in_words
+from localjudge.models.tensor_check import check_tensors
 from localjudge.models.weights import (
     INDEX,
     PICKLED,

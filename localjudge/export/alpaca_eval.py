@@ -13,7 +13,7 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.records import Judgement, Outcome
-from localjudge.runs.row_texts import Text
+from localjudge.runs.reread_texts import Text
 from localjudge.runs.run_manifest import RunManifest
 
 

@@ -14,7 +14,7 @@ from localjudge.export import tabular as tables
 from localjudge.outcome_columns import MODEL, NOTICE, TEXTS, column_names, to_line
 from localjudge.records import Outcome
 from localjudge.runs.reader import read_notices, read_outcomes
-from localjudge.runs.row_texts import Text, Texts
+from localjudge.runs.reread_texts import Text, Texts
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require

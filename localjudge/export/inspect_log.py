@@ -10,7 +10,7 @@ from typing import Any
 
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.runs.notices import kinds
-from localjudge.runs.row_texts import Text
+from localjudge.runs.reread_texts import Text
 from localjudge.runs.run_manifest import RunManifest
 
 _LONGEST_STEM = 100

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from localjudge.prompts.encoder import PromptEncoder
-from localjudge.prompts.tasks import Task
+from localjudge.prompts.task_feed import Task
 from localjudge.records import Failure, Row, RowError
 from localjudge.rubrics.rubric import Rubric
 

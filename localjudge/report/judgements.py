@@ -22,7 +22,7 @@ from localjudge.outcome_columns import from_bytes
 from localjudge.records import Judgement, Outcome
 from localjudge.runs.journal import journal_lines
 from localjudge.runs.reader import JUDGEMENTS, read_outcomes
-from localjudge.runs.row_texts import Text, Texts
+from localjudge.runs.reread_texts import Text, Texts
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.line_store import LineStore
 

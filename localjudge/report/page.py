@@ -25,7 +25,7 @@ import numpy as np
 from localjudge.errors import UsageError
 from localjudge.records import Judgement, Outcome
 from localjudge.report.judgements import Judgements
-from localjudge.runs.row_texts import Text
+from localjudge.runs.reread_texts import Text
 from localjudge.system.durable import replacing
 
 CHUNK = 200_000

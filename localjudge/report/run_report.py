@@ -11,8 +11,8 @@ from pathlib import Path
 from localjudge.analysis.calibration import judge_of
 from localjudge.analysis.resampling import RESAMPLES
 from localjudge.analysis.scores import read_scores, run_names
-from localjudge.report.head import by_series, head
 from localjudge.report.judgements import Judgements
+from localjudge.report.overview import by_series, head
 from localjudge.report.page import write_page
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.requirements import require
@@ -53,7 +53,7 @@ def write_report(
     require("a report", "report")
     from localjudge.analysis.agreement import agree
     from localjudge.analysis.calibration import Calibration
-    from localjudge.analysis.labels import parse_mapping, read_labels
+    from localjudge.analysis.human_labels import parse_mapping, read_labels
     from localjudge.analysis.measured_texts import measure
     from localjudge.analysis.ranking import rank
 

@@ -14,14 +14,7 @@ from localjudge.records import Outcome
 from localjudge.runs.journal import read_journal
 from localjudge.runs.reader import JUDGEMENTS, SUMMARY, is_marked_complete
 from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_manifest import (
-    MANIFEST,
-    ModelRecord,
-    RunManifest,
-    StartRecord,
-    changes,
-    read_manifest,
-)
+from localjudge.runs.run_manifest import MANIFEST, ModelRecord, RunManifest, StartRecord, changes, read_manifest
 from localjudge.runs.shard import Shard
 from localjudge.runs.summary import Summary
 

@@ -24,7 +24,7 @@ from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.judge import Judge
 from localjudge.outcome_columns import from_bytes, to_bytes
 from localjudge.prompts.prompt import StopSubmitting
-from localjudge.prompts.tasks import Task
+from localjudge.prompts.task_feed import Task
 from localjudge.records import Failure, Outcome, Row, settings_digest
 from localjudge.rows.columns import Columns
 from localjudge.rows.formats import MAX_ROW_BYTES

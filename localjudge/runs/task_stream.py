@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from localjudge.prompts.task_builder import TaskBuilder
-from localjudge.prompts.tasks import Task
+from localjudge.prompts.task_feed import Task
 from localjudge.records import Failure, Row
 from localjudge.system.line_store import LineStore
 

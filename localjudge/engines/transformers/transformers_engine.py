@@ -22,8 +22,8 @@ from localjudge.engines.protocol import Completion, Decoding, EngineInfo, comple
 from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.generation import generate
 from localjudge.errors import EngineError, ModelError
-from localjudge.models.architecture import check_tensors
 from localjudge.models.model import Model
+from localjudge.models.tensor_check import check_tensors
 from localjudge.models.weights import INDEX
 from localjudge.prompts.prompt import Prompt
 

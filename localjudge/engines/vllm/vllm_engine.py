@@ -33,8 +33,8 @@ from localjudge.engines.protocol import Completion, Decoding, EngineInfo
 from localjudge.engines.vllm.score_collector import KEY, TableSettings
 from localjudge.engines.vllm.session import COLLECT, EngineDiedError, EngineSession, InFlightRequest, one_line
 from localjudge.errors import EngineError, ModelError, UsageError
-from localjudge.models.architecture import check_tensors
 from localjudge.models.model import Model
+from localjudge.models.tensor_check import check_tensors
 from localjudge.prompts.prompt import Prompt, until_stopped
 
 _MOST_DEATHS = 3

@@ -40,7 +40,8 @@ class Intent:
 
 def examine(intent: Intent) -> list[Check]:
     """Run every check and return the results. A check that raises is reported as wrong."""
-    from localjudge.diagnostics import hardware, packages, storage, surroundings
+    from localjudge.diagnostics import environment
+    from localjudge.diagnostics import hardware, packages, storage
 
     engine, why = choose_engine(intent.engine)
     out, cluster = intent.out, intent.cluster
@@ -62,8 +63,8 @@ def examine(intent: Intent) -> list[Check]:
         ("temporary", storage.temporary),
         *([("out", lambda: storage.out(out))] if out else []),
         *([("shm", lambda: storage.shared_memory(shared))] if shared else []),
-        ("offline", lambda: surroundings.offline(intent.switched)),
-        ("hub cache", surroundings.hub_cache),
+        ("offline", lambda: environment.offline(intent.switched)),
+        ("hub cache", environment.hub_cache),
         ("model", lambda: _model(intent)),
         *([("fit", lambda: _fit(intent.model))] if not cluster or cluster.address == LOCAL else []),
         *([("cluster", lambda: _cluster(cluster))] if cluster else []),
