@@ -34,7 +34,8 @@ def import_scores(
 
     Scores are read like labels (`localjudge.analysis.human_labels`); the first one of a list is used. If some
     numbers are not whole, they become the expected scores, and the nearest whole numbers the integers. A row
-    that lacks a score of an aspect becomes a failure. If the files are exported runs, the new run keeps their notices.
+    that lacks a score of an aspect becomes a failure. If the files are exported runs, the new run keeps their
+    notices.
 
     Args:
         files: rows with their scores.
