@@ -40,8 +40,7 @@ class Intent:
 
 def examine(intent: Intent) -> list[Check]:
     """Run every check and return the results. A check that raises is reported as wrong."""
-    from localjudge.diagnostics import environment
-    from localjudge.diagnostics import hardware, packages, storage
+    from localjudge.diagnostics import environment, hardware, packages, storage
 
     engine, why = choose_engine(intent.engine)
     out, cluster = intent.out, intent.cluster
