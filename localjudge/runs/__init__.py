@@ -1,1 +1,1 @@
-"""The run directory: what a run is, its lines as rows finish, and what it came to."""
+"""Runs: the pipeline from rows to a run directory, and the reading of run directories."""

@@ -99,7 +99,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         Raises:
             RunMismatchError: the folder holds another run, or something else.
         """
-        self._compare(judge.describe(judge.known_settings) | {"shard": _shard(shard)})
+        self._compare(judge.describe(judge.known_settings) | {"shard": shard.recorded})
 
     def refuse_other_settings(self, config: JudgeConfig, shard: Shard = WHOLE) -> None:
         """Check that the folder is empty or holds a run with these settings, before a judge is made.
@@ -108,7 +108,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             RunMismatchError: the folder holds another run, or something else.
         """
         described = {"settings": config.decisive, "rubric": {"name": config.rubric.name}}
-        self._compare({**described, "shard": _shard(shard)})
+        self._compare({**described, "shard": shard.recorded})
 
     def begin(
         self,
@@ -136,7 +136,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             RunMismatchError: the folder holds another run, or something else.
         """
         self._judge, self._plan = judge, plan
-        shard = {"shard": _shard(plan.shard)}
+        shard = {"shard": plan.shard.recorded}
         before = self._compare(judge.describe(judge.known_settings) | shard)
         lines = None
         if before is not None:
@@ -344,10 +344,6 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     def _write_summary(self, summary: Summary) -> None:
         counted = summary.as_dict(self._manifest, complete=self.complete, planned=self._plan.rows)
         self.write_json(SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})
-
-
-def _shard(shard: Shard) -> str | None:
-    return None if shard == WHOLE else str(shard)
 
 
 def _absolute(name: str) -> str:

@@ -49,6 +49,11 @@ class Shard:
         """Return whether the rows of a group, given by a digest of 64 bits, belong to this shard."""
         return group % self.count == self.index - 1
 
+    @property
+    def recorded(self) -> str | None:
+        """The shard as `run.json` records it, such as "3/16"; None for the whole input."""
+        return None if self == WHOLE else str(self)
+
     def __str__(self) -> str:
         return f"{self.index}/{self.count}"
 
