@@ -117,7 +117,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a run for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
-    from localjudge.export.formats import export as write
+    from localjudge.export.run_export import export as write
     from localjudge.runs.reader import read_notices
 
     if to != "inspect":
