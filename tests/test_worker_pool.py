@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from localjudge.engines.protocol import EngineInfo
-from localjudge.engines.ray.worker_pool import MOST_DEATHS, SILENCE, PooledWorker, WorkerPool, WorkerReport
+from localjudge.engines.ray.worker_pool import (
+    MOST_DEATHS,
+    OPENING_SILENCE,
+    SILENCE,
+    PooledWorker,
+    WorkerPool,
+    WorkerReport,
+)
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.prompts.prompt import Prompt
 
@@ -103,7 +110,7 @@ def test_what_a_worker_that_is_gone_had_goes_out_again_before_all_others(
 
 def test_a_worker_that_falls_silent_is_noticed_and_one_that_waits_for_room_is_not(cluster: Cluster) -> None:
     cluster.pool.add(actor=None)
-    one, two = cluster.start(), cluster.place()
+    one, two = cluster.start(), cluster.start()
     cluster.seconds = SILENCE
     cluster.pool.heard(one, "node 1")
     assert cluster.pool.silent() == []
@@ -111,6 +118,14 @@ def test_a_worker_that_falls_silent_is_noticed_and_one_that_waits_for_room_is_no
     assert cluster.pool.silent() == [two]
     cluster.seconds = 2.1 * SILENCE
     assert cluster.pool.silent() == [one, two]
+
+
+def test_a_worker_that_opens_its_engine_may_be_silent_for_longer(cluster: Cluster) -> None:
+    worker = cluster.place()
+    cluster.seconds = OPENING_SILENCE
+    assert cluster.pool.silent() == []
+    cluster.seconds = 1.1 * OPENING_SILENCE
+    assert cluster.pool.silent() == [worker]
 
 
 def test_answers_to_abandoned_chunks_are_not_wanted_and_make_room_when_they_come(cluster: Cluster) -> None:

@@ -18,9 +18,10 @@ from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import EngineError, LocalJudgeError, ModelError, UsageError
 from localjudge.prompts.prompt import Prompt
 
-SILENCE = 15.0
-"""Seconds without a heartbeat after which a worker is lost. Ray itself needs about a minute to notice that a
-host no longer answers."""
+SILENCE, OPENING_SILENCE = 15.0, 60.0
+"""Seconds without a heartbeat after which a worker is lost: once it is ready, and while it opens its engine.
+Opening imports libraries, which can stop a process's other threads for many seconds on a slow disk. Ray itself
+needs about a minute to notice that a host no longer answers."""
 
 MOST_DEATHS = 3
 """Deaths per worker, without any answer between them, after which the engine gives up."""
@@ -166,7 +167,12 @@ class WorkerPool:
 
     def silent(self) -> list[PooledWorker]:
         """Return the workers without a heartbeat for too long."""
-        return [worker for worker in self.placed if self._clock() - worker.seen > SILENCE]
+        now = self._clock()
+        return [
+            worker
+            for worker in self.placed
+            if now - worker.seen > (SILENCE if worker.report else OPENING_SILENCE)
+        ]
 
     def started(self, worker: PooledWorker, report: WorkerReport) -> None:
         """Record that a worker's engine is ready.
