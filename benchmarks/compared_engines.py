@@ -81,8 +81,14 @@ class LocaljudgeEngine:
         )
         table = self.table
         if not probabilities:
-            table = replace(table, score_token=np.full_like(table.score_token, -1))
-        decoding = Decoding(table, limit, closing_margin=32)
+            nothing = np.zeros(0, np.int16)
+            table = replace(
+                table,
+                score_state=nothing,
+                score_token=nothing.reshape(0, 0).astype(np.int32),
+                has_probabilities=nothing.astype(bool),
+            )
+        decoding = Decoding(table, limit - table.smallest_limit + 1, closing_margin=32)
         self.engine = AnyLimit(self.model, decoding, VllmOptions.parse(normalize_engine_args(options)))
 
     @property

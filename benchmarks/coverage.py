@@ -27,6 +27,8 @@ from localjudge.analysis.human_labels import Labels, Marks
 from localjudge.analysis.ppi import prediction_powered
 from localjudge.analysis.resampling import Contributions, averages, bootstrap_weights, studentise
 from localjudge.analysis.scores import Scores
+from localjudge.rubrics.aspect import Aspect, Scale
+from localjudge.rubrics.score_column import score_columns
 
 CUTS = {
     "even": np.array([-0.84, -0.25, 0.25, 0.84]),
@@ -160,9 +162,7 @@ def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: 
     rows = np.arange(len(group), dtype=np.int32)
     labels = Labels({"aspect": Marks(rows, np.zeros_like(rows), human)}, ("one",), (), ())
     scores = Scores(
-        aspects=("aspect",),
-        lowest=1,
-        highest=5,
+        columns=score_columns({"aspect": Aspect(scale=Scale(lowest=1, highest=5))}),
         folders=(Path("simulated"),),
         manifests=(),
         ids=[""] * len(group),

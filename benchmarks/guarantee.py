@@ -115,7 +115,7 @@ def with_transformers(options: argparse.Namespace, folder: Path) -> dict[str, An
                 )
             for temperature, rationale in settings:
                 rows = next(shares)
-                decoding = Decoding(table, table.limit(rationale), closing_margin_for(rationale), temperature)
+                decoding = Decoding(table, rationale, closing_margin_for(rationale), temperature)
                 chosen = TransformersOptions(batch_size=max(1, rows), device=None, dtype="float32")
                 engine = TransformersEngine(model, decoding, chosen)
                 prompts = random_prompts(rows, 8, vocabulary, seed=options.seed + number)

@@ -23,6 +23,7 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,6 +118,7 @@ class VllmScript:
             **setting["arguments"],
         )
         self._rubric = Rubric.load()
+        self._scale = [int(value) for value in self._rubric.aspects["safety"].values]
         self._chats = [[{"role": "user", "content": text}] for text in setting["texts"]]
         # As in structured_outputs: no white space between the parts, where the backend supports that.
         compact = {"whitespace_pattern": ""} if backend == "outlines" else {}
@@ -166,7 +168,7 @@ class VllmScript:
                 self._rubric.parse(text)
             except ValueError:
                 return None
-        return named_scores(text, self._rubric.aspect_keys, self._rubric.scale.values)
+        return named_scores(text, self._rubric.aspect_keys, self._scale)
 
     def _read(self, output: Any) -> FirstAnswer:
         places = self._places(output.text)
@@ -178,7 +180,7 @@ class VllmScript:
             lengths = range(1, len(tokens) + 1)
             rank = bisect.bisect_right(lengths, place, key=lambda length: len(decode(tokens[:length])))
             likely = {each.decoded_token.strip(' "'): each.logprob for each in output.logprobs[rank].values()}
-            values = [value for value in self._rubric.scale.values if str(value) in likely]
+            values = [value for value in self._scale if str(value) in likely]
             weights = [math.exp(likely[str(value)]) for value in values]
             return sum(map(math.prod, zip(values, weights, strict=True))) / sum(weights)
 
@@ -189,7 +191,7 @@ class VllmScript:
             return FirstAnswer(scores, None)
 
 
-def named_scores(text: str, keys: dict[str, str], values: tuple[int, ...]) -> dict[str, tuple[int, int]] | None:
+def named_scores(text: str, keys: dict[str, str], values: Sequence[int]) -> dict[str, tuple[int, int]] | None:
     """Return the last score that a text names for each aspect, and its place; None if an aspect has none.
 
     A range, such as "[1-5]", and a number with a fraction are not scores.

@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import mean, quantiles
 from typing import Any, get_args
 
+import numpy as np
 import results_table
 from compared_engines import SeparateProcess
 from throughput import judged_rows
@@ -87,17 +88,18 @@ class SpelledRows:
         for completions in judge.engine.complete(prompts):
             for one in completions:
                 path = decoding.table.states(one.tokens)
-                inside, picked = decoding.table.in_rationale[path], set(decoding.table.score_state.tolist())
+                inside, picked = decoding.table.text[path] >= 0, set(decoding.table.score_state.tolist())
                 fixed = [
                     step for step in range(len(one.tokens)) if not inside[step + 1] and path[step] not in picked
                 ]
                 assert one.probabilities is not None
+                values = [[*aspect.values.values()] for aspect in judge.rubric.aspects.values()]
                 answers[one.tag] = SpelledAnswer(
                     prompts[one.tag].tokens,
                     list(one.tokens),
                     fixed,
-                    (one.probabilities @ list(judge.rubric.scale.values)).tolist(),
-                    decoding.table.was_cut(one.tokens, decoding.limit, decoding.closing_margin),
+                    (one.probabilities * np.array(values, float)).sum(axis=1).tolist(),
+                    decoding.table.was_cut(one.tokens, decoding.text_tokens, decoding.closing_margin),
                 )
         return [answers[tag] for tag in range(len(prompts))]
 
@@ -131,7 +133,8 @@ class FreeAnswers:
         """Return the scores of the object in a Markdown fence, or of the whole text if it has none."""
         inner = text.partition("```json\n")[2] or text
         try:
-            return list(self._rubric.parse(inner.partition("\n```")[0].strip()).scores.values())
+            answer = self._rubric.parse(inner.partition("\n```")[0].strip())
+            return [int(score) for score in answer.scores.values()]
         except ValueError:
             return None
 

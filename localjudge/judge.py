@@ -82,14 +82,13 @@ class Judge:
             )
         except ModelError as error:
             raise ModelError(f"model {self.model.name}: {error}") from None
-        limit = table.limit(config.max_rationale_tokens)
         if budget is not None and self.model.thinking_tokens is not None:
-            try:
-                table = table.after_thinking(self._vocabulary, *self.model.thinking_tokens, limit)
-            except ValueError as error:
-                raise SettingError("max_rationale_tokens", config.max_rationale_tokens, str(error)) from None
-        margin = closing_margin_for(config.max_rationale_tokens)
-        self.decoding = Decoding(table, limit, margin, config.temperature, config.top_p, thinking_budget=budget)
+            table = table.after_thinking(self._vocabulary, *self.model.thinking_tokens)
+        text_tokens = config.max_rationale_tokens
+        margin = closing_margin_for(text_tokens)
+        self.decoding = Decoding(
+            table, text_tokens, margin, config.temperature, config.top_p, thinking_budget=budget
+        )
         if max(self.prompts.head + self.prompts.tail, default=0) >= self._vocabulary.size:
             raise ModelError(
                 f"model {self.model.name}: its chat template uses tokens that the model does not have; "
@@ -241,19 +240,14 @@ class Judge:
         try:
             thoughts, tokens = decoding.table.split(completion.tokens)
             answer = self.rubric.parse(self._opening + self._vocabulary.decode(tokens))
-            cut = decoding.table.was_cut(tokens, decoding.limit, decoding.closing_margin)
+            cut = decoding.table.was_cut(tokens, decoding.text_tokens, decoding.closing_margin)
         except (ValueError, LookupError) as error:
             # The table excludes this case; an engine that does not apply the table is reported here.
             return Failure(**identity, error=f"{row.source}: the engine's answer is not whole: {error}")
-        expected = probabilities = None
-        if completion.probabilities is not None:
-            scales = self.rubric.answer_layout.scales
-            by_scale = list(zip(scales, completion.probabilities, strict=True))
-            probabilities = {scale.name: [round(float(p), 6) for p in row] for scale, row in by_scale}
-            expected = {scale.name: round(float(row @ scale.values), 4) for scale, row in by_scale}
+        probabilities, expected = self._distributions(completion)
         return Judgement(
             **identity,
-            rationale=answer.texts["rationale"],
+            texts=answer.texts,
             scores=answer.scores,
             expected=expected,
             probabilities=probabilities,
@@ -262,3 +256,18 @@ class Judge:
             thoughts=self._vocabulary.decode_text(thoughts) if self.config.keep_thoughts else None,
             output_tokens=len(completion.tokens),
         )
+
+    def _distributions(self, completion: Completion) -> tuple[dict[str, list[float]], dict[str, float]]:
+        """Return the probabilities of each aspect's values, and the mean of each ordered aspect."""
+        probabilities: dict[str, list[float]] = {}
+        expected: dict[str, float] = {}
+        if completion.probabilities is None:
+            return probabilities, expected
+        measured = zip(self.rubric.answer_layout.values, completion.probabilities, strict=True)
+        for (field, row), known in zip(measured, self.decoding.table.has_probabilities, strict=True):
+            if known:
+                row = row[: len(field.values)]
+                probabilities[field.name] = [round(float(each), 6) for each in row]
+                if (numbers := self.rubric.aspects[field.name].numbers) is not None:
+                    expected[field.name] = round(float(row @ [*numbers.values()]), 4)
+        return probabilities, expected

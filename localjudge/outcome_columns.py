@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from localjudge.errors import UsageError
@@ -18,31 +19,51 @@ TEXTS = ("instruction", "reference", "candidate")
 """Columns that an export adds on request: the texts of the row."""
 RATIONALE = "rationale"
 """Name of the column of the rationale; an import reads it, too."""
-_EXPECTED, _PROBABILITIES = "_expected", "_probabilities"
+_EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
 """Suffixes of an aspect's other columns."""
 
 
-def to_line(outcome: Outcome, aspects: Sequence[str]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class AnswerColumns:
+    """The columns of a line that depend on the rubric.
+
+    Attributes:
+        aspects: the type of the value of each aspect.
+        texts: the names of the answer's texts.
+    """
+
+    aspects: Mapping[str, type[bool] | type[int] | type[str]]
+    texts: tuple[str, ...] = (RATIONALE,)
+
+
+def rationale_of(aspect: str) -> str:
+    """Return the name of the column of an aspect's own rationale."""
+    return aspect + _RATIONALE
+
+
+def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
     """Return an outcome as one flat JSON object; judgements and failures have the same columns.
 
     Args:
         outcome: a judgement or a failure.
-        aspects: the aspects of its rubric.
+        columns: the columns of its rubric.
     """
+    aspects = columns.aspects
     judged = outcome if isinstance(outcome, Judgement) else None
     line: dict[str, Any] = {
         "id": outcome.id,
         "system": outcome.system,
         "status": outcome.status,
         "error": outcome.error if isinstance(outcome, Failure) else None,
-        RATIONALE: judged and judged.rationale,
     }
+    for text in columns.texts:
+        line[text] = judged and judged.texts[text]
     for aspect in aspects:
-        line[aspect] = judged and judged.scores[aspect]
+        line[aspect] = None if judged is None else judged.scores[aspect]
     for aspect in aspects:
-        line[aspect + _EXPECTED] = judged and judged.expected and judged.expected[aspect]
+        line[aspect + _EXPECTED] = judged and judged.expected.get(aspect)
     for aspect in aspects:
-        line[aspect + _PROBABILITIES] = judged and judged.probabilities and judged.probabilities[aspect]
+        line[aspect + _PROBABILITIES] = judged and judged.probabilities.get(aspect)
     line["rationale_cut"] = judged and judged.rationale_cut
     line["candidate_cut"] = judged and judged.candidate_cut
     line["thoughts"] = judged and judged.thoughts
@@ -57,11 +78,11 @@ def to_line(outcome: Outcome, aspects: Sequence[str]) -> dict[str, Any]:
     return line
 
 
-def from_line(line: Mapping[str, Any], aspects: Sequence[str]) -> Outcome:
+def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     """Return the outcome of a line: the inverse of `to_line`.
 
     Raises:
-        ValueError: the line does not belong to a run with these aspects, or is damaged.
+        ValueError: the line does not belong to a run with these columns, or is damaged.
     """
     if not line.keys() >= COMMON_COLUMNS:
         raise ValueError("columns are missing")
@@ -81,18 +102,19 @@ def from_line(line: Mapping[str, Any], aspects: Sequence[str]) -> Outcome:
     if line["status"] != "judged":
         raise ValueError("the status is neither judged nor failed")
     try:
-        scores = {aspect: line[aspect] for aspect in aspects}
-        expected = {aspect: line[aspect + _EXPECTED] for aspect in aspects}
-        probabilities = {aspect: line[aspect + _PROBABILITIES] for aspect in aspects}
+        texts = {text: line[text] for text in columns.texts}
+        scores = {aspect: line[aspect] for aspect in columns.aspects}
+        expected = {aspect: line[aspect + _EXPECTED] for aspect in columns.aspects}
+        probabilities = {aspect: line[aspect + _PROBABILITIES] for aspect in columns.aspects}
     except KeyError as error:
         raise ValueError(f"no column {error}") from None
     return Judgement.model_validate(
         {
             **common,
-            "rationale": line[RATIONALE],
+            "texts": texts,
             "scores": scores,
-            "expected": None if None in expected.values() else expected,
-            "probabilities": None if None in probabilities.values() else probabilities,
+            "expected": {aspect: value for aspect, value in expected.items() if value is not None},
+            "probabilities": {aspect: each for aspect, each in probabilities.items() if each is not None},
             "rationale_cut": line["rationale_cut"],
             "candidate_cut": line["candidate_cut"],
             "thoughts": line["thoughts"],
@@ -101,21 +123,21 @@ def from_line(line: Mapping[str, Any], aspects: Sequence[str]) -> Outcome:
     )
 
 
-def to_bytes(outcome: Outcome, aspects: Sequence[str]) -> bytes:
+def to_bytes(outcome: Outcome, columns: AnswerColumns) -> bytes:
     """Return an outcome's line as bytes of the file.
 
     Raises:
         UsageError: the input's other columns cannot be written as JSON.
     """
-    line = to_line(outcome, aspects)
+    line = to_line(outcome, columns)
     return to_json(line, line).encode() + b"\n"
 
 
-def from_bytes(piece: bytes, aspects: Sequence[str]) -> Outcome:
+def from_bytes(piece: bytes, columns: AnswerColumns) -> Outcome:
     """Return the outcome of a line of the file: the inverse of `to_bytes`.
 
     Raises:
-        ValueError: the line does not belong to a run with these aspects, or is damaged.
+        ValueError: the line does not belong to a run with these columns, or is damaged.
     """
     try:
         line = json.loads(piece)
@@ -123,25 +145,25 @@ def from_bytes(piece: bytes, aspects: Sequence[str]) -> Outcome:
         raise ValueError("nested too deeply") from None
     if not isinstance(line, dict):
         raise ValueError("not an object")
-    outcome = from_line(line, aspects)
+    outcome = from_line(line, columns)
     if outcome.row is None:
         raise ValueError("the row has no number")
     return outcome
 
 
-COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), ()))
+COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), AnswerColumns({}, ())))
 """Columns that every line has, for any rubric."""
 
 
 def is_reserved(name: str) -> bool:
     """Return whether an aspect with this name would conflict with another column."""
-    taken = COMMON_COLUMNS | {MODEL, NOTICE, *TEXTS}
-    return name in taken or name.endswith((_EXPECTED, _PROBABILITIES))
+    taken = COMMON_COLUMNS | {RATIONALE, MODEL, NOTICE, *TEXTS}
+    return name in taken or name.endswith((_EXPECTED, _PROBABILITIES, _RATIONALE))
 
 
-def column_names(aspects: Sequence[str]) -> list[str]:
+def column_names(columns: AnswerColumns) -> list[str]:
     """Return the columns of a line, in their order."""
-    return list(to_line(Failure(id="", key="", error=""), aspects))
+    return list(to_line(Failure(id="", key="", error=""), columns))
 
 
 def to_json(value: Any, line: Mapping[str, Any]) -> str:
@@ -170,20 +192,25 @@ def place_of(line: Mapping[str, Any]) -> str:
     return line.get("source") or f"row {line.get('id')}"
 
 
-def arrow_schema(aspects: Sequence[str], columns: Sequence[str] | None = None) -> Any:
+def arrow_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
     """Return the Arrow schema of lines; an additional column is text.
 
     Args:
-        aspects: the aspects of the run's rubric.
-        columns: the columns in order; None for the columns of a line.
+        columns: the columns of the run's rubric.
+        names: the columns in order; None for the columns of a line.
     """
     import pyarrow
 
     number, real, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
-    types = dict.fromkeys(columns or column_names(aspects), text) | {
+    types = dict.fromkeys(names or column_names(columns), text) | {
         "rationale_cut": pyarrow.bool_(), "candidate_cut": number, "prompt_tokens": number,
         "output_tokens": number, "row": number,
     }  # fmt: skip
-    for aspect in aspects:
-        types |= {aspect: number, aspect + _EXPECTED: real, aspect + _PROBABILITIES: pyarrow.list_(real)}
+    kinds = {bool: pyarrow.bool_(), int: number, str: text}
+    for aspect, kind in columns.aspects.items():
+        types |= {
+            aspect: kinds[kind],
+            aspect + _EXPECTED: real,
+            aspect + _PROBABILITIES: pyarrow.list_(real),
+        }
     return pyarrow.schema(list(types.items()))

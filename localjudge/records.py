@@ -165,18 +165,19 @@ class _Outcome(BaseModel):
 class Judgement(_Outcome):
     """A row that was judged.
 
-    `scores` has an integer for each aspect. `probabilities` has, for each aspect, the model's own probability
-    of every value of the scale, lowest first (they sum to 1); `expected` is their mean. Both are None if some
-    value has no token of its own, because the distribution then cannot be measured. `rationale_cut` is True if
-    the token limit, and not the model, ended the rationale. `candidate_cut` is the number of characters of the
-    candidate that were left out to fit the model's context. `thoughts` is the text of a reasoning model before
-    its answer, if the run keeps it.
+    `scores` has the value of each aspect: a number of its scale, a boolean or a label. `probabilities` has the
+    model's own probability of each value of an aspect, in the rubric's order (they sum to 1), and `expected`
+    the mean number of an ordered aspect; an aspect is missing from both if its values do not begin with
+    different tokens, because the distribution then cannot be measured. `texts` has the rationale, or one for
+    each aspect, by the names of their columns. `rationale_cut` is True if the token limit, and not the model,
+    ended a rationale. `candidate_cut` is the number of characters of the candidate that were left out to fit
+    the model's context. `thoughts` is the text of a reasoning model before its answer, if the run keeps it.
     """
 
-    rationale: str
-    scores: dict[str, int]
-    expected: dict[str, FiniteFloat] | None = None
-    probabilities: dict[str, list[FiniteFloat]] | None = None
+    texts: dict[str, str]
+    scores: dict[str, bool | int | str]
+    expected: dict[str, FiniteFloat] = Field(default_factory=dict)
+    probabilities: dict[str, list[FiniteFloat]] = Field(default_factory=dict)
     rationale_cut: bool
     candidate_cut: int = 0
     thoughts: str | None = None
@@ -186,6 +187,11 @@ class Judgement(_Outcome):
     @property
     def status(self) -> Literal["judged"]:
         return "judged"
+
+    @property
+    def rationale(self) -> str:
+        """The rationale, or those of all aspects, a line each; empty without any."""
+        return "\n".join(self.texts.values())
 
 
 class Failure(_Outcome):

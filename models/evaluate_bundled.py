@@ -84,7 +84,7 @@ def held_out_table(rows: Sequence[ScoredRow], found: Sequence[Judgement]) -> str
     lines = []
     for aspect in ASPECTS:
         truth = [row.scores[aspect] for row in rows]
-        score = [judgement.scores[aspect] for judgement in found]
+        score = [int(judgement.scores[aspect]) for judgement in found]
         mean = [expected(judgement)[aspect] for judgement in found]
         exact = np.mean([a == b for a, b in zip(truth, score, strict=True)])
         lines.append(

@@ -24,9 +24,12 @@ def assert_whole(outcome: Outcome, rubric: Rubric) -> Judgement:
     """A judgement with a rationale, scores on the scale, and probabilities whose highest is the score's."""
     assert isinstance(outcome, Judgement), outcome
     assert outcome.rationale
-    assert tuple(outcome.scores) == rubric.aspects
-    assert outcome.probabilities is not None
+    assert [*outcome.scores] == [*rubric.aspects]
+    assert outcome.probabilities.keys() == outcome.scores.keys()
     for aspect, probabilities in outcome.probabilities.items():
         assert sum(probabilities) == pytest.approx(1, abs=1e-5)
-        assert max(probabilities) == probabilities[rubric.scale.values.index(outcome.scores[aspect])]
+        assert (
+            max(probabilities)
+            == probabilities[[*rubric.aspects[aspect].values.values()].index(outcome.scores[aspect])]
+        )
     return outcome

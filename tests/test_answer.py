@@ -10,12 +10,12 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from localjudge import Rubric
-from localjudge.rubrics.answer import AnswerLayout, AnswerSpelling, FreeText, IntegerScale
+from localjudge.rubrics.answer import AnswerLayout, AnswerSpelling, FreeText, ValueField
 
 LAYOUT = AnswerLayout(
     {
         "why": FreeText("rationale"),
-        "marks": {"Wärme": IntegerScale("warmth", range(9, 12))},
+        "marks": {"Wärme": ValueField("warmth", {"9": 9, "10": 10, "11": 11})},
         "more": FreeText("more"),
     }
 )
@@ -55,5 +55,5 @@ def test_fields_come_in_the_order_in_which_they_are_written() -> None:
 def test_a_value_off_its_scale_is_refused_by_name(score: Any) -> None:
     document = {"why": "a", "marks": {"Wärme": score}, "more": "b"}
     assert not Draft202012Validator(LAYOUT.schema).is_valid(document)
-    with pytest.raises(ValueError, match="warmth is not on its scale"):
+    with pytest.raises(ValueError, match="warmth is not one of its values"):
         LAYOUT.read(document)

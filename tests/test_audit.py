@@ -247,9 +247,9 @@ def test_reordered_aspects_are_reordered_in_the_answer_and_where_the_template_sp
     rubric = Rubric.load()
     other = reordered(rubric)
     assert other is not None
-    assert other.aspects == rubric.aspects[::-1]
+    assert [*other.aspects] == [*rubric.aspects][::-1]
     spelled = re.findall(r'"(\w+)": "\[1-5\]"', other.prompt.template)
-    assert tuple(spelled) == other.aspects
+    assert spelled == [*other.aspects]
     assert other.digest != rubric.digest
     twice = reordered(other)
     assert twice is not None

@@ -15,7 +15,7 @@ from conftest import Cli, read_lines, write_rows
 from localjudge import UsageError
 from localjudge.export.inspect_log import _file_names
 from localjudge.export.tabular import write_csv, write_jsonl, write_parquet
-from localjudge.outcome_columns import to_bytes, to_line
+from localjudge.outcome_columns import AnswerColumns, to_bytes, to_line
 from localjudge.records import Judgement
 from localjudge.runs.reader import read_notices
 
@@ -171,9 +171,12 @@ def test_a_mistake_is_one_line(
     assert (end.code, end.out, words in end.err) == (2, "", True)
 
 
+WIT = AnswerColumns({"wit": int})
+
+
 def judgement_with(columns: dict[str, Any]) -> Judgement:
     return Judgement(
-        id="r7", key="k", source="mine.py:7", columns=columns, rationale="", scores={"wit": 1},
+        id="r7", key="k", source="mine.py:7", columns=columns, texts={"rationale": ""}, scores={"wit": 1},
         rationale_cut=False, prompt_tokens=1, output_tokens=1,
     )  # fmt: skip
 
@@ -196,21 +199,21 @@ def test_columns_that_json_cannot_hold_are_one_line_that_names_the_row(
     odd: dict[str, Any], tmp_path: Path
 ) -> None:
     judgement = judgement_with(odd)
-    line = to_line(judgement, ("wit",))
+    line = to_line(judgement, WIT)
     said = r"^mine.py:7: its columns cannot be written as JSON: [^\n]+$"
     with pytest.raises(UsageError, match=said):
-        to_bytes(judgement, ("wit",))
+        to_bytes(judgement, WIT)
     for write in (write_jsonl, write_csv, write_parquet):
         with pytest.raises(UsageError, match=said):
-            write([line], list(line), ("wit",), tmp_path / "out", {})
+            write([line], list(line), WIT, tmp_path / "out", {})
 
 
 def test_a_line_without_a_column_of_its_table_is_named(tmp_path: Path) -> None:
-    line = to_line(judgement_with({}), ("wit",))
+    line = to_line(judgement_with({}), WIT)
     odd = {name: value for name, value in line.items() if name != "wit"}
     for write in (write_jsonl, write_csv, write_parquet):
         with pytest.raises(UsageError, match=r"^mine.py:7: has no wit; every line of a table"):
-            write([line, odd], list(line), ("wit",), tmp_path / "out", {})
+            write([line, odd], list(line), WIT, tmp_path / "out", {})
 
 
 def test_texts_that_have_changed_are_not_passed_off_as_judged(cli: Cli, run: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from localjudge import Judge, Rubric
 from localjudge.engines.protocol import Completion
 from localjudge.models.model import Model
 from localjudge.prompts.prompt import Prompt
-from localjudge.rubrics.rubric import Scale
+from localjudge.rubrics.aspect import Aspect, Scale
 
 ENGINE_ARGS = {"batch_size": "4", "device": "cpu", "dtype": "float32"}
 PROMPT_LENGTHS = (1, 2, 29, 32, 17, 3, 31)
@@ -108,7 +108,7 @@ def rationale_tokens(judge: Judge, completion: Completion) -> int:
     table = judge.decoding.table
     _, answer = table.split(completion.tokens)
     path = table.states(answer)
-    closes = int(np.flatnonzero(table.in_rationale[path])[-1]) + 1
+    closes = int(np.flatnonzero(table.text[path] >= 0)[-1]) + 1
     return len(completion.tokens) - len(answer) + closes
 
 
@@ -134,10 +134,11 @@ def reference(
     random = np.random.Generator(np.random.Philox(prompt.seed))
     answer: list[int] = []
     probabilities = []
-    state, deadline = table.entry, decoding.max_tokens
+    state, allowances = table.entry, decoding.allowances
+    deadline = int(allowances[state])
     while not table.is_complete(state):
         logits = network(torch.tensor([[*prompt.tokens, *answer]]), use_cache=False).logits[0, -1].double()
-        if state in table.score_state and table.has_probabilities:
+        if state in table.score_state and table.has_probabilities.all():
             (aspect,) = np.flatnonzero(table.score_state == state)
             probabilities.append(torch.softmax(logits[table.score_token[aspect]], dim=0).numpy())
         logits[~table.allowed(state, deadline - len(answer), decoding.closing_margin)] = -torch.inf
@@ -147,8 +148,8 @@ def reference(
             token = int(torch.searchsorted(mass, draw * mass[-1], right=True))
         answer.append(token)
         before, state = state, int(table.next_state[state, token])
-        if before == table.thinking and state == table.start:
-            deadline = len(answer) + decoding.limit
+        if allowances[state] and state != before:
+            deadline = len(answer) + int(allowances[state])
     return tuple(answer), np.array(probabilities) if probabilities else None
 
 
@@ -205,7 +206,9 @@ def test_rows_whose_rationales_close_with_different_tokens_meet_in_the_fixed_tex
 
 @pytest.mark.parametrize("temperature", [0.0, 5.0])
 def test_scores_of_several_tokens_need_not_have_as_many_in_each_row(llama: Path, temperature: float) -> None:
-    rubric = Rubric.load().model_copy(update={"scale": Scale(lowest=1, highest=300)})
+    rubric = Rubric.load().model_copy(
+        update={"aspects": {name: Aspect(scale=Scale(lowest=1, highest=300)) for name in Rubric.load().aspects}}
+    )
     judge = Judge(
         llama, rubric=rubric, max_rationale_tokens=3, temperature=temperature, engine_args=ENGINE_ARGS
     )

@@ -61,6 +61,11 @@ def vocabulary_of(pieces: list[bytes], ends: int = 1, padding: int = 3) -> Vocab
     return Vocabulary(dict(enumerate(texts)), ends_at, first_end + ends + padding)
 
 
+def values_of(rubric: Rubric) -> list[int]:
+    """The values of the scale that all aspects share."""
+    return [int(value) for value in next(iter(rubric.aspects.values())).values]
+
+
 Encode = Callable[[str], list[int]]
 
 
@@ -108,7 +113,7 @@ def layouts(draw: st.DrawFn, rubric: Rubric) -> AnswerLayout:
 @st.composite
 def vocabularies(draw: st.DrawFn, layout: AnswerLayout) -> Vocabulary:
     """Tokens cut out of answers of this layout, at any place, some of them twice, some of them foreign."""
-    values = layout.scales[0].texts
+    values = [*layout.values[0].values]
     answer = written(layout, "Good. 评", values[-1]).encode()
     cuts = st.tuples(st.integers(0, len(answer) - 1), st.integers(2, 9))
     pieces = [answer[begin : begin + length] for begin, length in draw(st.lists(cuts, max_size=40))]
@@ -134,7 +139,7 @@ def answer_at_random(table: TokenTable, limit: int, closing_margin: int, random:
     for left in range(limit, 0, -1):
         allowed = np.flatnonzero(table.allowed(state, left, closing_margin))
         assert len(allowed), "some token is always allowed"
-        lingering = allowed[table.in_rationale[table.next_state[state, allowed]]]
+        lingering = allowed[table.text[table.next_state[state, allowed]] >= 0]
         tokens.append(int(random.choice(lingering if len(lingering) else allowed)))
         state = int(table.next_state[state, tokens[-1]])
         if table.is_complete(state):
@@ -179,7 +184,7 @@ def test_a_sentence_that_ends_at_the_limit_closes_even_if_another_word_would_clo
 @given(st.data())
 def test_a_vocabulary_that_cannot_give_every_score_is_refused_by_the_score(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
-    digit = data.draw(st.sampled_from(sorted({*"".join(map(str, rubric.scale.values))})))
+    digit = data.draw(st.sampled_from(sorted({*"".join(map(str, values_of(rubric)))})))
     # No token has the digit, but the rubric's own words may: they are spelled around it.
     whole = vocabulary_of([f'"{key}"'.encode() for key in rubric.aspect_keys.values()])
     pieces = {token: piece for token, piece in whole.pieces.items() if piece != digit.encode()}
@@ -198,7 +203,7 @@ def test_a_limit_never_forbids_a_score(data: st.DataObject) -> None:
     for state in table.score_state:
         tightest = table.allowed(int(state), int(table.distance[state]))
         assert (tightest == table.allowed(int(state), UNREACHABLE)).all()
-    for value in rubric.scale.values:
+    for value in values_of(rubric):
         spell(table, vocabulary, written(layout, "x", str(value)).encode())
 
 
@@ -222,13 +227,13 @@ def test_one_token_decides_a_score_and_each_score_has_one(data: st.DataObject) -
     layout = data.draw(layouts(rubric))
     vocabulary = data.draw(vocabularies(layout))
     table = token_table(layout, vocabulary, data.draw(encoders(vocabulary)))
-    own = set(vocabulary.pieces.values()) >= {str(v).encode() for v in rubric.scale.values}
-    assert table.has_probabilities == own
+    own = set(vocabulary.pieces.values()) >= {str(v).encode() for v in values_of(rubric)}
+    assert table.has_probabilities.tolist() == [own] * len(rubric.aspects)
     if not own:
         return
     for aspect, state in enumerate(table.score_state):
         allowed = np.flatnonzero(table.allowed(int(state), UNREACHABLE))
-        assert [int(vocabulary.pieces[t]) for t in table.score_token[aspect]] == list(rubric.scale.values)
+        assert [int(vocabulary.pieces[t]) for t in table.score_token[aspect]] == list(values_of(rubric))
         assert sorted(allowed) == sorted(table.score_token[aspect])
         for token in allowed:
             after = table.allowed(int(table.next_state[state, token]), UNREACHABLE)
@@ -255,7 +260,7 @@ def test_each_state_of_fixed_text_allows_one_token(data: st.DataObject) -> None:
         - picking
     ):
         picking |= more  # a score of several tokens
-    for state in np.flatnonzero(~table.in_rationale & (table.distance > 0)).tolist():
+    for state in np.flatnonzero((table.text < 0) & (table.distance > 0)).tolist():
         assert state in picking or len(allowed[state]) == 1
 
 
@@ -270,13 +275,13 @@ def test_fixed_text_is_spelled_with_the_tokenizers_own_tokens_where_they_keep_to
     encode = at_random(vocabulary, data.draw(st.integers(0, 99)))
     table = token_table(layout, vocabulary, encode, decodes_opening=True)
     own, place = dict[int, int](), 0
-    for token in encode(written(layout, "x", layout.scales[0].texts[0])):
+    for token in encode(written(layout, "x", next(iter(layout.values[0].values)))):
         own[place] = token
         place += len(vocabulary.pieces[token])
     state, place = table.start, 0
     for part in layout.parts:
         if not isinstance(part, str):
-            value = b"x" if part.name == "rationale" else layout.scales[0].texts[0].encode()
+            value = b"x" if part.name == "rationale" else next(iter(layout.values[0].values)).encode()
             state, place = int(table.next_state[state, ord(value)]), place + len(value)
             continue
         end = place + len(part.encode())
@@ -285,7 +290,7 @@ def test_fixed_text_is_spelled_with_the_tokenizers_own_tokens_where_they_keep_to
             kept = own.get(place, -1)
             if place + len(vocabulary.pieces.get(kept, b"")) > end:
                 kept = -1
-            token = kept if kept in allowed else ord('"') if table.in_rationale[state] else allowed[0]
+            token = kept if kept in allowed else ord('"') if table.text[state] >= 0 else allowed[0]
             assert token == kept or kept < 0
             state, place = int(table.next_state[state, token]), place + len(vocabulary.pieces[token])
 
@@ -363,8 +368,8 @@ def test_a_cut_rationale_is_told_from_one_that_the_model_ended(
     rubric, _, table = just_eval
     scores = dict.fromkeys(rubric.aspects, "5")
     answer = list(json.dumps({"rationale": "Good", "scores": scores}, separators=(",", ":")).encode())
-    assert table.was_cut(answer, limit=len(answer))
-    assert not table.was_cut(answer, limit=len(answer) + 1)
+    assert table.was_cut(answer, text_tokens=len("Good"))
+    assert not table.was_cut(answer, text_tokens=len("Good") + 2)
 
 
 def test_a_limit_that_holds_no_answer_is_refused_with_the_smallest_that_does(
@@ -414,5 +419,5 @@ def test_a_damaged_or_foreign_cache_file_is_built_anew(tmp_path: Path, damage: s
 
 def assert_equal(one: TokenTable, other: TokenTable) -> None:
     assert one.start == other.start
-    for name in ("next_state", "distance", "in_rationale", "sentence_end", "score_state", "score_token"):
+    for name in ("next_state", "distance", "text", "sentence_end", "text_start", "score_state", "score_token"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))

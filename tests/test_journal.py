@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localjudge.errors import RunBrokenError, RunMismatchError
-from localjudge.outcome_columns import from_bytes, to_bytes
+from localjudge.outcome_columns import AnswerColumns, from_bytes, to_bytes
 from localjudge.records import Failure
 from localjudge.runs.journal import Journal, KeyIndex, key_digest, read_journal
 from localjudge.system.line_store import LineStore
+
+NONE = AnswerColumns({}, ())
 
 
 def failed(key: str, error: str = "e") -> Failure:
@@ -21,7 +23,7 @@ def failed(key: str, error: str = "e") -> Failure:
 
 
 def line(key: str, error: str = "e") -> tuple[str, bytes]:
-    return key, to_bytes(failed(key, error), ())
+    return key, to_bytes(failed(key, error), NONE)
 
 
 def journal_of(file: Path, *lines: tuple[str, bytes]) -> Journal:
@@ -34,18 +36,18 @@ def test_what_is_appended_is_there_when_it_is_opened_again(tmp_path: Path) -> No
         journal.append([])
         journal.append([line("c")])
     whole = [failed("a", error="ü\u2028"), failed("b"), failed("c")]
-    assert [each for _, each in read_journal(file, ())] == whole
-    pieces = ((each.key, piece) for piece, each in read_journal(file, ()))
+    assert [each for _, each in read_journal(file, NONE)] == whole
+    pieces = ((each.key, piece) for piece, each in read_journal(file, NONE))
     with Journal(file, tmp_path, pieces) as journal:
         assert len(journal) == 3
         journal.append([line("a", error="later")])
         index = journal.index()
         found = {key: index.get(key) for key in "abcd"}
         assert found.pop("d") is None
-        assert [from_bytes(journal.line_at(place or 0), ()) for place in found.values()] == [
+        assert [from_bytes(journal.line_at(place or 0), NONE) for place in found.values()] == [
             failed("a", error="later"), *whole[1:],
         ], "of several lines with one key, the last"  # fmt: skip
-    assert [each for _, each in read_journal(file, ())] == [*whole, failed("a", error="later")]
+    assert [each for _, each in read_journal(file, NONE)] == [*whole, failed("a", error="later")]
 
 
 def test_what_a_former_owner_appends_is_not_in_the_journal(tmp_path: Path) -> None:
@@ -56,7 +58,7 @@ def test_what_a_former_owner_appends_is_not_in_the_journal(tmp_path: Path) -> No
             former.append([line("c")])
         former._stream.write(line("d")[1])  # as if suspended right after its check
         journal.append([line("e")])
-        assert [each.key for _, each in read_journal(file, ())] == ["a", "b", "e"]
+        assert [each.key for _, each in read_journal(file, NONE)] == ["a", "b", "e"]
 
 
 def test_a_journal_that_cannot_be_begun_leaves_the_one_before_as_it_was(tmp_path: Path) -> None:
@@ -68,7 +70,7 @@ def test_a_journal_that_cannot_be_begun_leaves_the_one_before_as_it_was(tmp_path
     journal_of(file, line("a")).__exit__()
     with pytest.raises(KeyError):
         Journal(file, tmp_path, broken_off())
-    assert [each.key for _, each in read_journal(file, ())] == ["a"]
+    assert [each.key for _, each in read_journal(file, NONE)] == ["a"]
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -89,7 +91,7 @@ def test_a_damaged_line_is_named_by_its_place(tmp_path: Path, damaged: bytes) ->
     file = tmp_path / "j.jsonl"
     file.write_bytes(line("a")[1] + damaged + line("b")[1])
     with pytest.raises(RunMismatchError, match=r"j.jsonl:2: not a line of a run, or damaged; delete this line"):
-        list(read_journal(file, ()))
+        list(read_journal(file, NONE))
 
 
 @given(st.lists(st.tuples(st.binary(), st.integers(0, 99))))

@@ -17,7 +17,8 @@ from conftest import Cli, Ended, read_lines, write_rows
 
 from localjudge import Judge, Rubric, read_rows
 from localjudge.records import Outcome
-from localjudge.rubrics.rubric import Scale, Template
+from localjudge.rubrics.aspect import Aspect, Scale
+from localjudge.rubrics.rubric import Template
 from localjudge.runs.reader import read_notices
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
@@ -277,6 +278,6 @@ def test_the_name_of_a_column_that_exports_add_is_no_aspect() -> None:
     for name in ("model", "notice", "reference"):
         with pytest.raises(ValueError, match=f"'{name}' is the name of another column"):
             Rubric(
-                name="odd", aspects=(name,), scale=Scale(lowest=1, highest=5),
+                name="odd", aspects={name: Aspect(scale=Scale(lowest=1, highest=5))},
                 prompt=Template(template="{$candidate}"),
             )  # fmt: skip

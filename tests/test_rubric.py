@@ -57,7 +57,8 @@ def test_two_rubrics_ship_with_the_same_aspects_and_one_asks_for_no_reference() 
     assert shipped_rubrics() == ["just-eval", "no-reference"]
     with_reference, without = map(Rubric.load, shipped_rubrics())
     assert with_reference.aspects == without.aspects
-    assert with_reference.aspects == ("safety", "engagement", "clarity", "factuality", "depth", "helpfulness")
+    names = ["safety", "engagement", "clarity", "factuality", "depth", "helpfulness"]
+    assert [*with_reference.aspects] == names
     assert with_reference.needs_reference
     assert not without.needs_reference
 
@@ -251,7 +252,7 @@ def test_a_rubric_can_be_looked_at(cli: Cli, tmp_path: Path) -> None:
         end = cli("rubrics", "show", name)
         assert end.code == 0
         assert end.out.endswith(f"\ntemplate\n{rubric.prompt.template}\n")
-        for said in (rubric.digest, ", ".join(rubric.aspects), f"1 to {rubric.scale.highest}"):
+        for said in (rubric.digest, "; ".join(f"{name} ({aspect})" for name, aspect in rubric.aspects.items())):
             assert said in end.out
         assert json.loads(cli("rubrics", "show", name, "--json").out)["digest"] == rubric.digest
     end = cli("rubrics", "show", "none")

@@ -457,9 +457,9 @@ def test_another_model_in_the_same_folder_is_refused_and_the_same_model_elsewher
     [
         ("judgements.jsonl", "notes\n", "has judgements.jsonl but no run.json"),
         ("run.json", "{", "cannot be read"),
-        ("run.json", '{"format": 2}', "has run format 2, and .* reads format 3; read it with the version"),
-        ("run.json", '{"format": 3}', "not a manifest of run format 3, or damaged; restore the file"),
-        ("run.json", "[]", "not a manifest of run format 3, or damaged; restore the file"),
+        ("run.json", '{"format": 2}', "has run format 2, and .* reads format 4; read it with the version"),
+        ("run.json", '{"format": 4}', "not a manifest of run format 4, or damaged; restore the file"),
+        ("run.json", "[]", "not a manifest of run format 4, or damaged; restore the file"),
     ],
 )
 def test_a_folder_that_holds_something_else_is_left_alone(
@@ -548,7 +548,7 @@ def test_a_line_holds_the_judgement_that_the_judge_gives(tmp_path: Path, make: M
     given = {outcome.id: outcome for outcome in make().score(read_rows([str(file)]))}
     rubric = make().rubric
     for line in lines:
-        outcome = from_line(line, rubric.aspects)
+        outcome = from_line(line, rubric.columns)
         assert outcome == given[line["id"]]
         assert isinstance(outcome, Judgement)
         assert line["columns"] == {"extra": "kept"}

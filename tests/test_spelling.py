@@ -50,7 +50,7 @@ def test_fixed_text_takes_the_tokens_that_the_tokenizer_itself_spells_it_with(
     rest = "".join(texts)[place:].encode()
     while rest:
         allowed = np.flatnonzero(table.next_state[state] >= 0).tolist()
-        assert len(allowed) == 1 or table.in_rationale[state] or state in table.score_state
+        assert len(allowed) == 1 or table.text[state] >= 0 or state in table.score_state
         allowed = [token for token in allowed if rest.startswith(vocabulary.pieces[token])]
         token = (
             own[place] if own.get(place) in allowed else max(allowed, key=lambda t: len(vocabulary.pieces[t]))

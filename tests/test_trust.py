@@ -33,7 +33,7 @@ from localjudge.analysis.ppi import power_tuning, prediction_powered
 from localjudge.analysis.ranking import rank
 from localjudge.analysis.resampling import Contributions, averages, expanded_percentile, studentise
 from localjudge.analysis.scores import Scores, read_scores
-from localjudge.outcome_columns import from_line
+from localjudge.outcome_columns import AnswerColumns, from_line
 from localjudge.rows.inputs import read_rows
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
@@ -624,7 +624,7 @@ def test_the_jurys_scores_are_a_run_that_the_other_commands_read(
     each = [list(read_lines(juror)) for juror in jurors]
     for line, *own in zip(lines, *each, strict=True):
         given = [one["wit"] for one in own]
-        assert from_line(line, ("wit",)).status == "judged"
+        assert from_line(line, AnswerColumns({"wit": int})).status == "judged"
         assert line["wit"] == median(given)
         assert line["wit_expected"] == pytest.approx(np.mean(given))
         assert line["columns"]["jury"] == {
@@ -656,7 +656,7 @@ def test_a_row_that_one_juror_failed_is_a_failure_of_the_jury(tmp_path: Path) ->
     both = [tmp_path / "one", tmp_path / "two"]
     summary = write_jury(both, tmp_path / "jury")
     assert (summary.judged, summary.failed) == (9, 1)
-    first = from_line(next(read_lines(tmp_path / "jury")), ("wit",))
+    first = from_line(next(read_lines(tmp_path / "jury")), AnswerColumns({"wit": int}))
     assert isinstance(first, Failure)
     assert first.error.startswith("juror two failed:")
     found = compare_judges(both, resamples=FEW)

@@ -80,11 +80,12 @@ def agree(
     aspects = {}
     notes = list(labels.notes)
     for aspect, marks in labels.marks.items():
-        in_scale = bool(((marks.value >= scores.lowest) & (marks.value <= scores.highest)).all())
+        lowest, highest = scores.ends(aspect)
+        in_scale = bool(((marks.value >= lowest) & (marks.value <= highest)).all())
         if not in_scale:
             notes.append(
                 f"{aspect}: labels from {marks.value.min():g} to {marks.value.max():g} are outside the scale "
-                f"{scores.lowest} to {scores.highest}; only the correlations are defined"
+                f"{lowest} to {highest}; only the correlations are defined"
             )
         columns = {"integer": scores.column(aspect, "integer")}
         if scores.expected is not None:
@@ -92,7 +93,7 @@ def agree(
         if calibrated and aspect in calibrated.aspects:
             columns["calibrated"] = calibrated.column(aspect, "expected")
         against = ComparedLabels.of(marks, scores.group)
-        statistics = ComparisonStatistics(against.groups, resamples, seed, scores.lowest, scores.highest)
+        statistics = ComparisonStatistics(against.groups, resamples, seed, lowest, highest)
         comparisons = {name: statistics.compare(column, against, in_scale) for name, column in columns.items()}
         if measures is not None:
             known = _select(marks, measures.known)
@@ -107,7 +108,7 @@ def agree(
             instructions=against.groups,
             annotators=len(np.unique(marks.annotator)),
             comparisons=comparisons,
-            ceiling=_ceiling(marks, scores, labels.annotators, in_scale, resamples, seed),
+            ceiling=_ceiling(marks, scores, aspect, labels.annotators, in_scale, resamples, seed),
         )
     return Agreement(aspects, tuple(notes), (calibrated or scores).notices)
 
@@ -118,7 +119,13 @@ def _select(marks: Marks, rows: NDArray[np.bool_]) -> Marks:
 
 
 def _ceiling(
-    marks: Marks, scores: Scores, annotators: tuple[str, ...], in_scale: bool, resamples: int, seed: int
+    marks: Marks,
+    scores: Scores,
+    aspect: str,
+    annotators: tuple[str, ...],
+    in_scale: bool,
+    resamples: int,
+    seed: int,
 ) -> Ceiling | None:
     """Return the inter-annotator agreement; None if no row has two labels."""
     counts = np.bincount(marks.row, minlength=len(scores.ids))
@@ -126,7 +133,7 @@ def _ceiling(
     if not len(several.row):
         return None
     rest, own = _rest(several, scores.group)
-    statistics = ComparisonStatistics(rest.groups, resamples, seed, scores.lowest, scores.highest)
+    statistics = ComparisonStatistics(rest.groups, resamples, seed, *scores.ends(aspect))
     without_intervals = replace(statistics, resamples=0)
     names = np.unique(several.annotator)
     each = {}

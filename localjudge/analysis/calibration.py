@@ -160,7 +160,7 @@ class Calibration(_CalibrationRecord):
         columns = [self.apply(aspect, scores.column(aspect, self.of)) for aspect in kept]
         return replace(
             scores,
-            aspects=tuple(kept),
+            columns=tuple(scores.columns[place] for place in places),
             integer=scores.integer[:, places],
             expected=np.column_stack(columns),
             notices=(*scores.notices, "; ".join(parts)),

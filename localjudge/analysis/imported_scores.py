@@ -15,8 +15,9 @@ from localjudge.outcome_columns import RATIONALE
 from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
 from localjudge.rows.columns import Columns, as_row
 from localjudge.rows.inputs import find_inputs, read_records
-from localjudge.rubrics.rubric import Rubric, Scale, Template
-from localjudge.runs.notices import exported
+from localjudge.rubrics.aspect import Aspect, Scale
+from localjudge.rubrics.rubric import Rubric, Template
+from localjudge.runs.notices import IMPORTED, exported
 from localjudge.runs.run_manifest import RunSettings
 from localjudge.runs.summary import Summary
 
@@ -55,20 +56,19 @@ def import_scores(
         rubric = Rubric(
             name="elsewhere",
             description=f"Scores by {judge} from outside of localjudge; the template was never sent.",
-            aspects=tuple(aspects),
-            scale=Scale(lowest=scale[0], highest=scale[1]),
+            aspects={name: Aspect(scale=Scale(lowest=scale[0], highest=scale[1])) for name in aspects},
             prompt=Template(template="{$instruction}\n\n{$candidate}"),
         )
     except ValueError as error:
         raise UsageError(f"--aspect {', '.join(aspects)}: {error}") from None
     settings = RunSettings(
-        engine="elsewhere", rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
+        engine=IMPORTED, rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
     )
     records = (record for name in names for _, record in read_records(name) if not isinstance(record, str))
     found = tuple(dict.fromkeys(notice for record in records for notice in exported(record)))
     return write_run(
         out,
-        _outcomes(names, rubric, settings, columns_of(rubric.aspects, mapping), columns or {}),
+        _outcomes(names, rubric, settings, columns_of(tuple(rubric.aspects), mapping), columns or {}),
         rubric=rubric,
         settings=settings,
         model=judge,
@@ -130,17 +130,19 @@ def _outcome(
     if missing := [aspect for aspect in rubric.aspects if aspect not in scores]:
         return Failure(**common, error=f"{row.source}: no score of {', '.join(missing)}")
     for aspect, value in scores.items():
-        if not rubric.scale.lowest <= value <= rubric.scale.highest:
+        scale = rubric.aspects[aspect].scale
+        if scale is not None and not scale.lowest <= value <= scale.highest:
             raise UsageError(
-                f"{row.source}: {aspect} is {value:g}, outside the scale {rubric.scale.lowest} to "
-                f"{rubric.scale.highest}; give --scale LOWEST-HIGHEST"
+                f"{row.source}: {aspect} is {value:g}, outside the scale {scale}; give --scale LOWEST-HIGHEST"
             )
     rationale = record.get(RATIONALE)
     return Judgement(
         **common,
-        rationale=rationale if isinstance(rationale, str) else json.dumps(rationale) if rationale else "",
+        texts={
+            RATIONALE: rationale if isinstance(rationale, str) else json.dumps(rationale) if rationale else ""
+        },
         scores={aspect: round(scores[aspect]) for aspect in rubric.aspects},
-        expected={aspect: scores[aspect] for aspect in rubric.aspects} if fractions else None,
+        expected={aspect: scores[aspect] for aspect in rubric.aspects} if fractions else {},
         rationale_cut=False,
         prompt_tokens=0,
         output_tokens=0,

@@ -131,7 +131,7 @@ def compare_judges(
     aspects, without = {}, {}
     for number, aspect in enumerate(scores.aspects):
         aspects[aspect], without[aspect] = _aspect(
-            table[:, :, number], group, (scores.lowest, scores.highest), resamples, seed
+            table[:, :, number], group, scores.ends(aspect), resamples, seed
         )
     jurors = _jurors(scores.aspects, table, without, folders, scores.manifests)
     return Jury(

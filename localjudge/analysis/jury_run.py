@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 from localjudge.analysis.run_writer import write_run
 from localjudge.analysis.scores import common_rubric, run_names
 from localjudge.records import Failure, Judgement, Outcome
+from localjudge.rubrics.answer import Value
+from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import is_dry_run, together
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import JurorRecord, RunSettings, read_manifest
@@ -36,7 +39,7 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
     start = manifests[0].last_start
     return write_run(
         out,
-        _outcomes(folders, names, rubric.aspects),
+        _outcomes(folders, names, rubric),
         rubric=rubric,
         settings=RunSettings(
             engine="jury",
@@ -60,7 +63,7 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
     )
 
 
-def _outcomes(folders: Sequence[Path], names: Sequence[str], aspects: tuple[str, ...]) -> Iterator[Outcome]:
+def _outcomes(folders: Sequence[Path], names: Sequence[str], rubric: Rubric) -> Iterator[Outcome]:
     others = [_Lookup(folder) for folder in folders[1:]]
     for first in read_outcomes(folders[0]):
         found = [first, *(other.find(first.id, first.system) for other in others)]
@@ -68,7 +71,7 @@ def _outcomes(folders: Sequence[Path], names: Sequence[str], aspects: tuple[str,
         common = first.identity | {"key": hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:32]}
         judged = [each for each in found if isinstance(each, Judgement)]
         if len(judged) == len(found):
-            yield _together(judged, names, aspects, common)
+            yield _together(judged, names, rubric, common)
             continue
         name, missing = next(
             (name, each) for name, each in zip(names, found, strict=True) if not isinstance(each, Judgement)
@@ -78,21 +81,33 @@ def _outcomes(folders: Sequence[Path], names: Sequence[str], aspects: tuple[str,
 
 
 def _together(
-    judged: Sequence[Judgement], names: Sequence[str], aspects: tuple[str, ...], common: dict[str, Any]
+    judged: Sequence[Judgement], names: Sequence[str], rubric: Rubric, common: dict[str, Any]
 ) -> Judgement:
     """Return one judgement from several of the same row."""
-    expected = {}
-    for aspect in aspects:
-        own = [each.expected[aspect] for each in judged if each.expected is not None]
-        own = own if len(own) == len(judged) else [each.scores[aspect] for each in judged]
-        expected[aspect] = sum(own) / len(own)
+    expected, scores, probabilities = {}, {}, {}
+    for name, aspect in rubric.aspects.items():
+        given = [each.scores[name] for each in judged]
+        if (numbers := aspect.numbers) is None:
+            scores[name] = _most_frequent(given)
+        else:
+            own = [each.expected.get(name) for each in judged]
+            known = [numbers[value] if mean is None else mean for value, mean in zip(given, own, strict=True)]
+            expected[name] = sum(known) / len(known)
+            middle = median([numbers[value] for value in given])
+            scores[name] = next(value for value, number in numbers.items() if number == middle)
+        shares = [each.probabilities[name] for each in judged if name in each.probabilities]
+        if len(shares) == len(judged):
+            probabilities[name] = [sum(each) / len(each) for each in zip(*shares, strict=True)]
     jury = {name: each.scores for name, each in zip(names, judged, strict=True)}
     return Judgement(
         **{**common, "columns": {**common["columns"], "jury": jury}},
-        rationale="\n\n".join(f"{name}: {each.rationale}" for name, each in zip(names, judged, strict=True)),
-        scores={aspect: median([each.scores[aspect] for each in judged]) for aspect in aspects},
+        texts={
+            text: "\n\n".join(f"{name}: {each.texts[text]}" for name, each in zip(names, judged, strict=True))
+            for text in rubric.columns.texts
+        },
+        scores=scores,
         expected=expected,
-        probabilities=_mean_probabilities(judged, aspects),
+        probabilities=probabilities,
         rationale_cut=any(each.rationale_cut for each in judged),
         candidate_cut=max(each.candidate_cut for each in judged),
         prompt_tokens=sum(each.prompt_tokens for each in judged),
@@ -100,14 +115,9 @@ def _together(
     )
 
 
-def _mean_probabilities(judged: Sequence[Judgement], aspects: tuple[str, ...]) -> dict[str, list[float]] | None:
-    known = [each.probabilities for each in judged if each.probabilities is not None]
-    if len(known) < len(judged):
-        return None
-    return {
-        aspect: [sum(values) / len(values) for values in zip(*(own[aspect] for own in known), strict=True)]
-        for aspect in aspects
-    }
+def _most_frequent(labels: Sequence[Value]) -> Value:
+    """Return the label that most jurors gave; of several, the one that was given first."""
+    return Counter(labels).most_common(1)[0][0]
 
 
 class _Lookup:

@@ -116,12 +116,24 @@ def rank(
     _one_judge(scores)
     of = of or scores.best
     table = np.column_stack([scores.column(aspect, of) for aspect in scores.aspects])
-    columns = scores.aspects if len(scores.aspects) == 1 else (*scores.aspects, OVERALL)
-    values = table if len(scores.aspects) == 1 else np.column_stack([table, table.mean(axis=1)])
+    ends = {name: scores.ends(name) for name in scores.aspects}
+    values = dict(zip(scores.aspects, table.T, strict=True))
+    if sum(column.weight > 0 for column in scores.columns) > 1:
+        values[OVERALL], ends[OVERALL] = _overall(scores, table)
+    columns = tuple(values)
     human = _labelled(labels, scores, columns) if labels else None
     found = [
-        _Column(scores, name, values[:, place], measures, human.get(name) if human else None, resamples, seed)
-        for place, name in enumerate(columns)
+        _Column(
+            scores,
+            name,
+            values[name],
+            ends[name],
+            measures,
+            human.get(name) if human else None,
+            resamples,
+            seed,
+        )
+        for name in columns
     ]
     last = found[-1]
     order = sorted(
@@ -172,13 +184,14 @@ def rank(
 
 
 class _Column:
-    """The statistics of all systems in one column: an aspect, or the mean over the aspects."""
+    """The statistics of all systems in one column: an aspect, the share of a label, or the overall mean."""
 
     def __init__(
         self,
         scores: Scores,
         name: str,
         values: Floats,
+        ends: tuple[int, int],
         measures: Measures | None,
         human: tuple[Integers, Floats] | None,
         resamples: int,
@@ -186,7 +199,6 @@ class _Column:
     ) -> None:
         self.name, self._scores = name, scores
         count = len(scores.systems)
-        ends = (scores.lowest, scores.highest)
         judged = judge_means(scores, values)
         self.means = studentise(judged, *ends, resamples=resamples, seed=seed).estimates()
         self.deciding = judged
@@ -199,7 +211,7 @@ class _Column:
         )
         first, second = np.array(list(combinations(range(count), 2)), dtype=np.int32).reshape(-1, 2).T
         cells = instruction_means(scores, values)
-        reach = scores.highest - scores.lowest
+        reach = ends[1] - ends[0]
         paired = (
             paired_differences(cells, first, second) if human is None else self.deciding.contrast(first, second)
         )
@@ -245,6 +257,23 @@ class _Column:
         return tuple(tuple(self._scores.systems[member] for member in members) for members in sets)
 
 
+def _overall(scores: Scores, table: Floats) -> tuple[Floats, tuple[int, int]]:
+    """Return the weighted mean over the ordered aspects of each row, and the lowest and the highest mean.
+
+    Aspects with different scales are first brought to the scale from 0 to 1.
+
+    Args:
+        scores: the scores.
+        table: their columns, (rows, columns).
+    """
+    weights = np.array([column.weight for column in scores.columns])
+    weighted = {scores.ends(column.name) for column in scores.columns if column.weight}
+    if len(weighted) == 1:
+        return table @ weights / weights.sum(), weighted.pop()
+    low, high = np.array([scores.ends(name) for name in scores.aspects]).T
+    return ((table - low) / (high - low)) @ weights / weights.sum(), (0, 1)
+
+
 def _labelled(
     labels: Labels, scores: Scores, columns: Sequence[str]
 ) -> dict[str, tuple[Integers, Floats] | None]:
@@ -255,14 +284,16 @@ def _labelled(
     found: dict[str, tuple[Integers, Floats] | None] = {name: labels.means(name) for name in labels.aspects}
     if OVERALL in columns:
         found[OVERALL] = None
-        if set(labels.aspects) >= set(scores.aspects):
-            total, count = np.zeros(len(scores.ids)), np.zeros(len(scores.ids))
-            for aspect in scores.aspects:
-                rows, label = labels.means(aspect)
-                total[rows] += label
-                count[rows] += 1
-            whole = np.flatnonzero(count == len(scores.aspects)).astype(np.int32)
-            found[OVERALL] = whole, total[whole] / len(scores.aspects)
+        if set(labels.aspects) >= {column.name for column in scores.columns if column.weight}:
+            table = np.full((len(scores.ids), len(scores.columns)), np.nan)
+            for place, column in enumerate(scores.columns):
+                table[:, place] = np.nan if column.weight else 0
+                if column.weight:
+                    rows, label = labels.means(column.name)
+                    table[rows, place] = label
+            mean, _ = _overall(scores, table)
+            whole = np.flatnonzero(~np.isnan(mean)).astype(np.int32)
+            found[OVERALL] = whole, mean[whole]
     return found
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.outcome_columns import to_bytes
+from localjudge.outcome_columns import AnswerColumns, to_bytes
 from localjudge.records import Outcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS, SUMMARY
@@ -67,16 +67,16 @@ def write_run(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing(folder) as scratch:
         scratch.mkdir()
-        summary = Summary(rubric.aspects)
+        summary = Summary(rubric.score_columns)
         with (scratch / JUDGEMENTS).open("xb") as stream:
-            stream.writelines(_lines(outcomes, summary))
+            stream.writelines(_lines(outcomes, rubric.columns, summary))
         counted = summary.as_dict(manifest, complete=True, planned=summary.rows)
         (scratch / SUMMARY).write_bytes(as_json(counted))
         (scratch / MANIFEST).write_bytes(as_json(manifest.as_dict()))
     return summary
 
 
-def _lines(outcomes: Iterable[Outcome], summary: Summary) -> Iterator[bytes]:
+def _lines(outcomes: Iterable[Outcome], columns: AnswerColumns, summary: Summary) -> Iterator[bytes]:
     for number, outcome in enumerate(outcomes, 1):
         summary.add(outcome)
-        yield to_bytes(outcome.model_copy(update={"row": number}), summary.aspects)
+        yield to_bytes(outcome.model_copy(update={"row": number}), columns)

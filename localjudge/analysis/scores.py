@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
 from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
@@ -37,9 +38,7 @@ class Scores:
     `calibrated` is True if `expected` has calibrated scores.
     """
 
-    aspects: tuple[str, ...]
-    lowest: int
-    highest: int
+    columns: tuple[ScoreColumn, ...]
     folders: tuple[Path, ...]
     manifests: tuple[RunManifest, ...]
     ids: list[str]
@@ -53,6 +52,11 @@ class Scores:
     failed: int
     notices: tuple[str, ...] = ()
     calibrated: bool = False
+
+    @property
+    def aspects(self) -> tuple[str, ...]:
+        """The names of the columns: aspects, and labels of the aspects without an order."""
+        return tuple(column.name for column in self.columns)
 
     @property
     def groups(self) -> int:
@@ -76,6 +80,11 @@ class Scores:
         if self.expected is None:
             raise UsageError(f"{self.where}: some judgements have no expected scores; use the integers")
         return self.expected[:, place]
+
+    def ends(self, aspect: str) -> tuple[int, int]:
+        """Return the lowest and the highest number of a column."""
+        column = self.columns[self.aspects.index(aspect)]
+        return column.lowest, column.highest
 
     @property
     def where(self) -> str:
@@ -124,7 +133,7 @@ def read_scores(folders: Sequence[Path], by_run: bool = True) -> Scores:
     """
     manifests = [read_manifest(folder) for folder in folders]
     rubric = common_rubric(folders, manifests)
-    reading = _Reading(rubric.aspects)
+    reading = _Reading(rubric.score_columns)
     names = run_names(folders)
     for number, (folder, name) in enumerate(zip(folders, names, strict=True)):
         for outcome in read_outcomes(folder):
@@ -144,7 +153,7 @@ def common_rubric(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> 
     rubrics = [manifest.rubric for manifest in manifests]
     first = rubrics[0]
     for folder, rubric in zip(folders, rubrics, strict=True):
-        if (rubric.aspects, rubric.scale) != (first.aspects, first.scale):
+        if rubric.score_columns != first.score_columns:
             raise UsageError(
                 f"{folder}: judged on {_described(rubric)}, but {folders[0]} on {_described(first)}; "
                 "give runs with the same aspects and scale"
@@ -165,8 +174,8 @@ def run_names(folders: Sequence[Path]) -> list[str]:
 class _Reading:
     """Collects outcomes as plain arrays."""
 
-    def __init__(self, aspects: tuple[str, ...]) -> None:
-        self._aspects = aspects
+    def __init__(self, columns: tuple[ScoreColumn, ...]) -> None:
+        self._columns = columns
         self.ids: list[str] = []
         self._digests: list[str | None] = []
         self._runs, self._systems, self._groups = array("i"), array("i"), array("i")
@@ -185,22 +194,21 @@ class _Reading:
         self._runs.append(run)
         self._systems.append(self._names.setdefault(outcome.system or unnamed, len(self._names)))
         self._groups.append(self._numbers.setdefault(outcome.group, len(self._numbers)))
-        self._integer.extend(outcome.scores.values())
-        self._all_expected = self._all_expected and outcome.expected is not None
-        if self._all_expected and outcome.expected is not None:
-            self._expected.extend(outcome.expected.values())
+        self._integer.extend(column.number(outcome) for column in self._columns)
+        for column in self._columns:
+            expected = column.expected(outcome)
+            self._all_expected = self._all_expected and expected is not None
+            self._expected.append(np.nan if expected is None else expected)
 
     def scores(self, folders: Sequence[Path], manifests: Sequence[RunManifest], rubric: Rubric) -> Scores:
-        shape = (len(self.ids), len(self._aspects))
+        shape = (len(self.ids), len(self._columns))
         order = sorted(self._names, key=lambda name: (name == UNNAMED, name))
         place = np.empty(len(order), dtype=np.int32)
         for number, name in enumerate(order):
             place[self._names[name]] = number
         expected = np.array(self._expected, dtype=np.float64).reshape(shape) if self._all_expected else None
         return Scores(
-            aspects=self._aspects,
-            lowest=rubric.scale.lowest,
-            highest=rubric.scale.highest,
+            columns=self._columns,
             folders=tuple(folders),
             manifests=tuple(manifests),
             ids=self.ids,
@@ -216,4 +224,4 @@ class _Reading:
 
 
 def _described(rubric: Rubric) -> str:
-    return f"{', '.join(rubric.aspects)} from {rubric.scale.lowest} to {rubric.scale.highest}"
+    return ", ".join(f"{name} ({aspect})" for name, aspect in rubric.aspects.items())

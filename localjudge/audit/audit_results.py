@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from localjudge.audit.findings import NOISE, AspectReading, Audit, AuditCheck
 from localjudge.audit.perturbations import ORIGINAL, PERTURBATIONS, Direction, Perturbation
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Judgement, Outcome
-from localjudge.rubrics.rubric import Scale
+from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import read_manifest
 
@@ -41,7 +41,8 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
         UsageError: the judge could not judge any unperturbed row.
     """
     manifest = read_manifest(out / RUNS[0])
-    aspects, scale = list(manifest.rubric.aspects), manifest.rubric.scale
+    columns = manifest.rubric.score_columns
+    aspects = [column.name for column in columns]
     outcomes: dict[str, dict[int, Outcome]] = {}
     for run in RUNS:
         if (out / run).is_dir():
@@ -49,9 +50,10 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
                 name = str(outcome.system) if run == RUNS[0] else run
                 outcomes.setdefault(name, {})[sampled_row(outcome)] = outcome
     every = [outcome for by_row in outcomes.values() for outcome in by_row.values()]
-    has_expected = all(each.expected is not None for each in every if isinstance(each, Judgement))
+    judged = [each for each in every if isinstance(each, Judgement)]
+    has_expected = all(column.expected(each) is not None for each in judged for column in columns)
     of = "expected" if has_expected else "integer"
-    reader = _AuditReader(aspects, scale, of, _groups(sample), seed)
+    reader = _AuditReader(columns, of, _groups(sample), seed)
     original = reader.scores(outcomes[ORIGINAL])
     if not original:
         reasons = [each.error for each in outcomes[ORIGINAL].values() if isinstance(each, Failure)]
@@ -69,7 +71,7 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
         instructions=len(set(reader.groups.tolist())),
         seed=seed,
         of=of,
-        scale=scale,
+        ranges={column.name: column.highest - column.lowest for column in columns},
         checks=checks,
         aspects=aspects,
         halo=_correlations(np.array(list(original.values()))),
@@ -80,9 +82,9 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
 class _AuditReader:
     """Reads the checks of one judge."""
 
-    def __init__(self, aspects: list[str], scale: Scale, of: str, groups: NDArray[np.int32], seed: int) -> None:
-        self._aspects, self._scale, self._of, self._seed = aspects, scale, of, seed
-        self._range = scale.highest - scale.lowest
+    def __init__(self, columns: Sequence[ScoreColumn], of: str, groups: NDArray[np.int32], seed: int) -> None:
+        self._columns, self._of, self._seed = columns, of, seed
+        self._aspects = [column.name for column in columns]
         self.groups = groups
 
     def scores(self, outcomes: Mapping[int, Outcome]) -> dict[int, Floats]:
@@ -90,9 +92,12 @@ class _AuditReader:
         found = {}
         for row, outcome in sorted(outcomes.items()):
             if isinstance(outcome, Judgement):
-                given = outcome.expected if self._of == "expected" and outcome.expected else outcome.scores
-                found[row] = np.array([given[aspect] for aspect in self._aspects], dtype=np.float64)
+                found[row] = np.array([self._score(outcome, column) for column in self._columns])
         return found
+
+    def _score(self, judgement: Judgement, column: ScoreColumn) -> float:
+        expected = column.expected(judgement) if self._of == "expected" else None
+        return float(column.number(judgement) if expected is None else expected)
 
     def check(
         self,
@@ -106,17 +111,17 @@ class _AuditReader:
         rows = np.array([row for row in perturbed if row in original], dtype=np.int64)
         before = np.array([original[row] for row in rows]).reshape(-1, len(self._aspects))
         after = np.array([perturbed[row] for row in rows]).reshape(-1, len(self._aspects))
-        decisive = perturbation.decisive(self._aspects)
+        decisive = perturbation.decisive(self._columns)
         readings = {}
-        for place, aspect in enumerate(self._aspects):
-            direction = perturbation.direction(aspect)
-            room, held = self._tested(direction, before[:, place], after[:, place])
-            readings[aspect] = AspectReading(
+        for place, column in enumerate(self._columns):
+            direction = perturbation.direction(column)
+            room, held = _tested(direction, column, before[:, place], after[:, place])
+            readings[column.name] = AspectReading(
                 direction=direction,
                 tested=int(room.sum()),
                 held=int((room & held).sum()),
                 no_room=0 if direction == "any" else int((~room).sum()),
-                shift=self._shift(before[:, [place]], after[:, [place]], rows),
+                shift=self._shift([place], before, after, rows),
             )
         places = [self._aspects.index(aspect) for aspect in decisive]
         tested = sum(readings[aspect].tested for aspect in decisive)
@@ -129,35 +134,36 @@ class _AuditReader:
             aspects=readings,
             decisive=decisive,
             share=sum(readings[aspect].held for aspect in decisive) / tested if tested else None,
-            shift=self._shift(before[:, places], after[:, places], rows),
+            shift=self._shift(places, before, after, rows),
             threshold=threshold,
         )
 
-    def _tested(self, direction: Direction, before: Floats, after: Floats) -> tuple[Any, Any]:
-        """Return two masks of the rows: the score had room to move as expected, and it did."""
-        low, high, shift = self._scale.lowest, self._scale.highest, after - before
-        everywhere = np.ones(len(before), dtype=np.bool_)
-        if direction == "lower":
-            return before > low + NOISE * self._range, shift < -FELT * self._range
-        if (
-            direction == "higher"
-        ):  # a candidate that is worse than its reference must score higher after the swap
-            return before <= (low + high) / 2, shift > FELT * self._range
-        if direction == "not higher":
-            return before < high - NOISE * self._range, shift <= NOISE * self._range
-        if direction == "same":
-            return everywhere, np.abs(shift) <= NOISE * self._range
-        if direction == "near the top":
-            return everywhere, after >= high - _NEAR_THE_TOP * self._range
-        return ~everywhere, everywhere
-
-    def _shift(self, before: Floats, after: Floats, rows: NDArray[np.int64]) -> Estimate:
-        """Return the mean change over rows and aspects, with an interval from resampling instructions."""
-        if not before.size:
+    def _shift(self, places: list[int], before: Floats, after: Floats, rows: NDArray[np.int64]) -> Estimate:
+        """Return the mean change over rows and columns, with an interval from resampling instructions."""
+        if not before.size or not places:
             return Estimate()
-        change = (after - before).mean(axis=1, keepdims=True)
+        change = (after - before)[:, places].mean(axis=1, keepdims=True)
         of_instructions = averages(change, self.groups[rows], int(self.groups.max()) + 1)
-        return studentise(of_instructions, -self._range, self._range, seed=self._seed).estimates()[0]
+        width = max(self._columns[place].highest - self._columns[place].lowest for place in places)
+        return studentise(of_instructions, -width, width, seed=self._seed).estimates()[0]
+
+
+def _tested(direction: Direction, column: ScoreColumn, before: Floats, after: Floats) -> tuple[Any, Any]:
+    """Return two masks of the rows: the score had room to move as expected, and it did."""
+    low, high, shift = column.lowest, column.highest, after - before
+    width = high - low
+    everywhere = np.ones(len(before), dtype=np.bool_)
+    if direction == "lower":
+        return before > low + NOISE * width, shift < -FELT * width
+    if direction == "higher":  # a candidate that is worse than its reference must score higher after the swap
+        return before <= (low + high) / 2, shift > FELT * width
+    if direction == "not higher":
+        return before < high - NOISE * width, shift <= NOISE * width
+    if direction == "same":
+        return everywhere, np.abs(shift) <= NOISE * width
+    if direction == "near the top":
+        return everywhere, after >= high - _NEAR_THE_TOP * width
+    return ~everywhere, everywhere
 
 
 def _groups(sample: Sample) -> NDArray[np.int32]:

@@ -12,7 +12,6 @@ from rich.table import Table
 
 from localjudge.analysis.interval import Estimate
 from localjudge.audit.perturbations import Direction
-from localjudge.rubrics.rubric import Scale
 from localjudge.runs.notices import headed, kinds
 
 NOISE = 1 / 16
@@ -105,18 +104,19 @@ class AuditCheck(_AuditRecord):
 class Audit(_AuditRecord):
     """The output of `localjudge audit --json`.
 
-    `halo` has Pearson's correlation over the original rows for each pair of aspects, in the rubric's order;
-    None if one of the scores is constant. `of` is the kind of scores that were compared.
+    `ranges` has the difference between the highest and the lowest score of each aspect, and `halo` Pearson's
+    correlation over the original rows for each pair of aspects, in the rubric's order; None if one of the
+    scores is constant. `of` is the kind of scores that were compared.
     """
 
-    format: Literal[2] = 2
+    format: Literal[3] = 3
     model: str
     rubric: str
     rows: int
     instructions: int
     seed: int
     of: str
-    scale: Scale
+    ranges: dict[str, int]
     checks: list[AuditCheck]
     aspects: list[str]
     halo: list[list[float | None]]
@@ -134,12 +134,13 @@ class Audit(_AuditRecord):
 
     def leads(self) -> list[str]:
         """Return the paragraphs above the tables."""
-        smallest = NOISE * (self.scale.highest - self.scale.lowest)
+        ranges = set(self.ranges.values())
+        smallest = f"{NOISE * ranges.pop():.2g}" if len(ranges) == 1 else f"{NOISE:.1%} of a scale's range"
         paragraphs = [
             *self.notices,
             f"{self.rows} rows with {self.instructions} instructions were perturbed, and {self.model} judged "
             'them. "Held" is the share of scores that changed as expected of a sound judge; "shift" is the '
-            f"mean change of the scores, with its 95 % interval. A change of {smallest:.2g} or less counts as "
+            f"mean change of the scores, with its 95 % interval. A change of {smallest} or less counts as "
             "no change.",
         ]
         if self.mean_halo is not None:

@@ -15,6 +15,7 @@ from localjudge.cli.options import (
     Guard,
     MaxRowBytes,
     ModelName,
+    RationalePlace,
     RubricName,
     input_extras,
     settle_environment,
@@ -68,6 +69,7 @@ class JudgeOptions:
         ),
     ] = "fail"
     guard: Guard = False
+    rationale: RationalePlace = None
     deterministic: Annotated[
         bool, typer.Option("--deterministic", help="Ask vLLM for results that do not depend on the batch.")
     ] = False
@@ -134,7 +136,10 @@ class JudgeOptions:
         settle_environment(deterministic=self.deterministic, allow_download=self.allow_download, ray=self.ray)
         given = {each.name: getattr(self, each.name) for each in fields(self)}
         shared = {name: value for name, value in given.items() if name in JudgeConfig.model_fields}
-        read = {"rubric": Rubric.load(self.rubric, guard=self.guard), "engine_args": self._engine_args()}
+        read = {
+            "rubric": Rubric.load(self.rubric, guard=self.guard, rationale=self.rationale),
+            "engine_args": self._engine_args(),
+        }
         config = JudgeConfig.of(**shared | read | settings)
         require(command, *engine_extras(self.engine, cluster), *input_extras(inputs))
         engine_options(self.engine, config.engine_args, cluster)

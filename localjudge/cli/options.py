@@ -37,6 +37,14 @@ RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="
 Guard = Annotated[
     bool, typer.Option("--guard", help="Keep each field inside its fence, and show invisible characters in it.")
 ]
+RationalePlace = Annotated[
+    str | None,
+    typer.Option(
+        "--rationale",
+        metavar="before|after|each|none",
+        help="Where the rationale stands, for a rubric with {$answer_format}.  [default: as the rubric says]",
+    ),
+]
 ModelName = Annotated[
     str | None,
     typer.Option(

@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.text import Text as Styled
 
 from localjudge.records import Failure, Judgement, Outcome
+from localjudge.rubrics.answer import shown
 from localjudge.runs.pipeline import RunObserver
 from localjudge.runs.summary import bars
 from localjudge.system.quantities import duration
@@ -146,11 +147,14 @@ def judgement_text(outcome: Outcome, text: Text | None = None) -> str:
     if isinstance(outcome, Failure):
         return "\n".join([*parts, f"failed: {outcome.error}", ""])
     cut = " [cut at its limit]" if outcome.rationale_cut else ""
-    parts.append(_passage("rationale", outcome.rationale + cut))
+    if outcome.texts:
+        parts.append(_passage("rationale", outcome.rationale + cut))
     for aspect, score in outcome.scores.items():
-        row = f"  {aspect:<14} {score:>3}"
-        if outcome.expected and outcome.probabilities:
-            row += f"   expected {outcome.expected[aspect]:.2f}   {bars(outcome.probabilities[aspect])}"
+        row = f"  {aspect:<14} {shown(score):>3}"
+        if aspect in outcome.expected:
+            row += f"   expected {outcome.expected[aspect]:.2f}"
+        if aspect in outcome.probabilities:
+            row += f"   {bars(outcome.probabilities[aspect])}"
         parts.append(row)
     return "\n".join([*parts, ""])
 

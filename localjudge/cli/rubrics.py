@@ -10,7 +10,14 @@ from typing import Annotated
 import typer
 
 from localjudge.cli.help import ExplainedCommand, group_that_lists
-from localjudge.cli.options import AsJson, print_json, print_table
+from localjudge.cli.options import (
+    AsJson,
+    ModelName,
+    RationalePlace,
+    print_json,
+    print_table,
+    settle_environment,
+)
 from localjudge.errors import UsageError
 
 
@@ -27,14 +34,14 @@ def list_rubrics(as_json: AsJson = False) -> None:
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("rubric", no_wrap=True)
-    for heading in ("scale", "reference"):
+    for heading in ("values", "reference"):
         table.add_column(heading, no_wrap=True)
     table.add_column("aspects")
     table.add_column("description")
     for rubric in included:
-        ends = f"{rubric.scale.lowest}-{rubric.scale.highest}"
+        values = " · ".join(dict.fromkeys(map(str, rubric.aspects.values())))
         needed = "needed" if rubric.needs_reference else "no"
-        table.add_row(rubric.name, ends, needed, ", ".join(rubric.aspects), rubric.description)
+        table.add_row(rubric.name, values, needed, ", ".join(rubric.aspects), rubric.description)
     print_table(table)
 
 
@@ -54,7 +61,7 @@ def show(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Show a rubric: its aspects, its scale, its digest and its template.
+    """Show a rubric: its aspects, its digest and its template.
 
     The digest is the SHA-256 of everything in the rubric that can change a score, without name and description.
     Runs with the same digest were judged with the same rubric.
@@ -68,8 +75,7 @@ def show(
     for heading, said in {
         "rubric": found.name,
         "description": found.description or "(none)",
-        "aspects": ", ".join(found.aspects),
-        "scale": f"{found.scale.lowest} to {found.scale.highest}",
+        "aspects": "; ".join(f"{name} ({aspect})" for name, aspect in found.aspects.items()),
         "reference": "needed" if found.needs_reference else "not needed",
         "empty candidate": "is judged" if found.prompt.empty_candidate == "judge" else "is a failure",
         "guard": "on" if found.prompt.guard else "off",
@@ -79,6 +85,54 @@ def show(
         print(f"{heading:<16} {said}")
     print("\ntemplate")
     print(found.prompt.template)
+
+
+@app.command(cls=ExplainedCommand, epilog="localjudge rubrics check my-rubric.toml")
+def check(
+    rubric: Annotated[
+        str,
+        typer.Argument(metavar="NAME|FILE", help="The name of an included rubric, or a TOML file."),
+    ],
+    model: ModelName = None,
+    rationale: RationalePlace = None,
+) -> None:
+    """Check a rubric: what it asks for, what its answer takes, and what looks wrong.
+
+    Tokens and probabilities depend on the model's tokenizer. The exit code is 1 if something looks wrong.
+    """
+    from localjudge.judge import Judge
+    from localjudge.rubrics.aspect_text import answer_format
+    from localjudge.rubrics.rubric import Rubric
+
+    settle_environment()
+    found = Rubric.load(rubric, rationale=rationale)
+    judge = Judge(model, rubric=found)
+    table = judge.decoding.table
+    measured = dict(zip(found.aspects, table.has_probabilities.tolist(), strict=True))
+    without = [name for name, known in measured.items() if not known]
+    texts = len(table.text_start)
+    for heading, said in {
+        "rubric": found.name,
+        "fields": ", ".join(found.fields),
+        "aspects": "; ".join(f"{name} ({aspect})" for name, aspect in found.aspects.items()),
+        "answer": answer_format(found.answer_layout, found.aspects),
+        "tokens": f"{table.smallest_limit} at least"
+        + (f", and up to --max-rationale-tokens for {_counted(texts, 'rationale')}" if texts else ""),
+        "probabilities": "of every aspect"
+        if not without
+        else f"none of {', '.join(without)}: several values begin with the same token",
+    }.items():
+        print(f"{heading:<16} {said}")
+    if found.unmentioned:
+        print(
+            f"{'looks wrong':<16} the template never mentions {', '.join(found.unmentioned)}; add "
+            "{$aspects} and {$answer_format} to the template"
+        )
+        raise typer.Exit(1)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"the {noun}" if number == 1 else f"each of {number} {noun}s"
 
 
 @app.command(cls=ExplainedCommand, epilog="localjudge rubrics init my-rubric.toml")

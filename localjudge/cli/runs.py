@@ -57,18 +57,18 @@ def show(
     if lists_rows:
         from localjudge.cli.shown_rows import RowList, RowSelection
 
-        found = RowList.read(run, rubric.aspects, RowSelection(system, failed, sort, descending, limit))
+        found = RowList.read(run, rubric, RowSelection(system, failed, sort, descending, limit))
         if notices:
             print_table(headed(notices))
         for text in found.texts():
             print(text)
         print(f"{len(found.rows)} of {found.matching} rows", file=sys.stderr)
         return
-    summary = Summary(rubric.aspects)
+    summary = Summary(rubric.score_columns)
     for outcome in read_outcomes(run):
         summary.add(outcome)
     print_table(headed(notices, summary.table()))
-    print_table(headed([kinds(notices)] if notices else (), summary.chart(rubric.scale.values)))
+    print_table(headed([kinds(notices)] if notices else (), summary.chart()))
     for reason, count in summary.reasons.most_common(10):
         print(f"{count} failed: {reason}")
 

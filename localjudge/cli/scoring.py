@@ -22,6 +22,7 @@ from localjudge.cli.options import (
     Limit,
     MaxRowBytes,
     ModelName,
+    RationalePlace,
     RubricName,
     RunFolder,
     check_out,
@@ -116,6 +117,7 @@ def prompt(
     inputs: Inputs,
     rubric: RubricName = "just-eval",
     guard: Guard = False,
+    rationale: RationalePlace = None,
     column: ColumnNames = None,
     limit: Limit = None,
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
@@ -135,7 +137,7 @@ def prompt(
     from localjudge.system.terminal import unfiltered
 
     columns = parse_columns(column or ())
-    judged_by = Rubric.load(rubric, guard=guard)
+    judged_by = Rubric.load(rubric, guard=guard, rationale=rationale)
     files = find_inputs(inputs)
     check_inputs(files, columns, needs_reference=judged_by.needs_reference)
     settle_environment(allow_download=allow_download)

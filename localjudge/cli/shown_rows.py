@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
+from localjudge.rubrics.answer import shown
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_outcomes
 from localjudge.system.terminal import printable
 
@@ -56,20 +59,22 @@ class ListedRow:
 class RowList:
     """The rows to print, and the number of selected rows before the limit."""
 
-    aspects: tuple[str, ...]
+    rubric: Rubric
     rows: tuple[ListedRow, ...]
     matching: int
 
     @classmethod
-    def read(cls, run: Path, aspects: Sequence[str], selection: RowSelection) -> RowList:
+    def read(cls, run: Path, rubric: Rubric, selection: RowSelection) -> RowList:
         """Read the rows that are selected.
 
         Raises:
             UsageError: there is no such aspect or system, or failures would be sorted by a score.
             RunMismatchError: the folder is not a run directory.
         """
-        if selection.sort is not None and selection.sort not in aspects:
-            raise UsageError(f"--sort {selection.sort}: the aspects of {run} are {', '.join(aspects)}")
+        columns = {column.name: column for column in rubric.score_columns}
+        if selection.sort is not None and selection.sort not in columns:
+            raise UsageError(f"--sort {selection.sort}: give one of {', '.join(columns)}")
+        sort = None if selection.sort is None else columns[selection.sort]
         if selection.sort is not None and selection.failed:
             raise UsageError("--failed --sort: failures have no scores to sort by; give only one of the two")
         systems: set[str] = set()
@@ -81,7 +86,7 @@ class RowList:
                 continue
             matching += 1
             if selection.sort or selection.limit is None or matching <= selection.limit:
-                rows.append(_listed(outcome, selection.sort))
+                rows.append(_listed(outcome, sort))
         if selection.system is not None and selection.system not in systems:
             there = ", ".join(sorted(systems)) or "none"
             raise UsageError(
@@ -89,11 +94,11 @@ class RowList:
             )
         if selection.sort:
             rows.sort(key=lambda row: row.score, reverse=selection.descending)
-        return cls(tuple(aspects), tuple(rows[: selection.limit]), matching)
+        return cls(rubric, tuple(rows[: selection.limit]), matching)
 
     def texts(self) -> Iterator[str]:
         """Yield a heading and a line for each row, with aligned columns."""
-        heading = ListedRow("id", "system", "  ".join(f"{aspect:>4}" for aspect in self.aspects), 0)
+        heading = ListedRow("id", "system", "  ".join(f"{aspect:>4}" for aspect in self.rubric.aspects), 0)
         lines = [heading, *self.rows]
         ids = min(_WIDEST, max(len(row.id) for row in lines))
         systems = min(_WIDEST, max(len(row.system) for row in lines))
@@ -101,13 +106,16 @@ class RowList:
             yield f"{row.id:<{ids}}  {row.system:<{systems}}  {row.says}"
 
 
-def _listed(outcome: Outcome, sort: str | None) -> ListedRow:
+def _listed(outcome: Outcome, sort: ScoreColumn | None) -> ListedRow:
     if isinstance(outcome, Failure):
         says, score = "failed: " + _flat(outcome.error), 0.0
     else:
         scores = outcome.scores.items()
-        says = "  ".join(f"{given:>{max(4, len(aspect))}}" for aspect, given in scores)  # 1000 at most
-        score = (outcome.expected or outcome.scores)[sort] if sort else 0.0
+        says = "  ".join(f"{shown(given):>{max(4, len(aspect))}}" for aspect, given in scores)
+        score = 0.0
+        if sort is not None:
+            expected = sort.expected(outcome)
+            score = sort.number(outcome) if expected is None else expected
     return ListedRow(_flat(outcome.id), _flat(_system(outcome)), says, score)
 
 

@@ -7,10 +7,9 @@ Each part leads to states that exist already, so the distance of a new state fol
   the tokenizer would cross the edge of a field, the shortest spelling that does not cross it is used.
 * **A text closes at the end of a sentence** if a sentence ends near the limit: after a sentence, continuing
   requires `closing_margin` tokens more than are strictly needed.
-* **A score is its own token.** No token combines a score with the text around it. A score that has a token of
-  its own can be written with that token only. So the allowed tokens at a score are the values of the scale, one
-  token each, and the model's probabilities of these tokens are the probabilities of the scores. No token limit
-  can favour scores with shorter spellings.
+* **A value is its own token.** No token combines a value with the text around it, and each value has one
+  spelling, the one with the fewest tokens. Where the values begin with different tokens, the model's
+  probabilities of these tokens are the probabilities of the values. No token limit can favour a value.
 """
 
 from __future__ import annotations
@@ -18,23 +17,22 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
-from localjudge.constraint.fixed_text import FixedText, Speller, Token, cannot_spell, own_tokens
-from localjudge.constraint.open_text import add_text
+from localjudge.constraint.fixed_text import FixedText, Speller, own_tokens
+from localjudge.constraint.open_text import TextCompiler
 from localjudge.constraint.states import States
 from localjudge.constraint.token_table import UNREACHABLE, TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError
-from localjudge.rubrics.answer import AnswerLayout, FreeText, IntegerScale
+from localjudge.rubrics.answer import AnswerField, AnswerLayout, FreeText, ValueField
 from localjudge.system.cache import keep, recalled
 
-_FORMAT = "5"
-_DIGITS = frozenset(b"0123456789")
+_FORMAT = "6"
 _STAND_IN = "x"
 
 
@@ -82,8 +80,14 @@ def _example(layout: AnswerLayout) -> str:
     return "".join(map(_example_of, layout.parts))
 
 
-def _example_of(part: str | FreeText | IntegerScale) -> str:
-    return part if isinstance(part, str) else part.texts[0] if isinstance(part, IntegerScale) else _STAND_IN
+def _example_of(part: str | AnswerField) -> str:
+    return (
+        part
+        if isinstance(part, str)
+        else next(iter(part.values))
+        if isinstance(part, ValueField)
+        else _STAND_IN
+    )
 
 
 def _build_table(
@@ -93,6 +97,8 @@ def _build_table(
     speller = Speller(vocabulary, own_tokens(ids, example, vocabulary))
     states = States(vocabulary.size)
     final = follows = states.add({}, 0)
+    texts = TextCompiler(states, vocabulary)
+    text_start: list[int] = []
     score_state: list[int] = []
     score_token: list[list[int]] = []
     place = len(example)
@@ -103,70 +109,64 @@ def _build_table(
             case str():
                 text = part.encode()
                 following = FixedText(states, text, speller.spell(text, place), follows)
-            case IntegerScale():
-                follows, tokens = _add_scale(states, part, following, speller.token_of)
+            case ValueField():
+                follows, tokens = _add_values(states, part, following, speller)
                 score_state.insert(0, follows)
                 score_token.insert(0, tokens)
             case FreeText():
-                follows = add_text(states, part, following, vocabulary)
+                follows = texts.add(len(layout.texts) - 1 - len(text_start), part, following)
+                text_start.insert(0, follows)
     start = following.state(0) if decodes_opening else follows
     if states.distance[start] >= UNREACHABLE:
         raise ModelError("the tokenizer cannot spell an answer to this rubric")
     states.rows[final][list(vocabulary.ends)] = final
+    most = max(map(len, score_token))
     return TokenTable(
         next_state=np.stack(states.rows),
         distance=np.array(states.distance, np.int16),
-        in_rationale=np.array(states.in_text),
+        text=np.array(states.text, np.int16),
         sentence_end=np.array(states.sentence_end),
+        text_start=np.array(text_start, np.int16),
         score_state=np.array(score_state, np.int16),
-        score_token=np.array(score_token, np.int32),
+        score_token=np.array([tokens + [-1] * (most - len(tokens)) for tokens in score_token], np.int32),
+        has_probabilities=np.array([len(set(tokens)) == len(tokens) for tokens in score_token]),
         start=start,
     )
 
 
-def _add_scale(
-    states: States, scale: IntegerScale, following: FixedText, token_of: Mapping[bytes, Token]
+def _add_values(
+    states: States, field: ValueField, following: FixedText, speller: Speller
 ) -> tuple[int, list[int]]:
-    """Add the states of a score.
+    """Add the states of a value.
 
     Returns:
-        the state in which the score is picked, and the token of each value, lowest first; -1 for each if some
-        value has no token of its own.
+        the state in which the value is picked, and the first token of each value.
     """
     after = following.state(0)
-    digits = {piece: token.id for piece, token in token_of.items() if _DIGITS.issuperset(piece)}
-    values = [text.encode() for text in scale.texts]
-    if digits.keys() >= set(values):
-        own = [digits[value] for value in values]
-        return states.add(dict.fromkeys(own, after), 1 + states.distance[after]), own
+    goes_on = {int(token): int(states.rows[after][token]) for token in np.flatnonzero(states.rows[after] >= 0)}
+    spellings = [_tokens(speller, text.encode()) for text in field.values]
 
-    # Some value takes several tokens: one token for each string of digits. Where a value is whole and another
-    # one continues it, the fixed text may follow. The distance covers the longest way, so a limit forbids none.
-    beginnings = {value[:end] for value in values for end in range(len(value))}
-    spelled: dict[bytes, int] = {}
-    first = {int(token): int(states.rows[after][token]) for token in np.flatnonzero(states.rows[after] >= 0)}
+    def add(written: tuple[int, ...]) -> int:
+        """Add the states after these tokens of some values; return the first."""
+        rest = [tokens for tokens in spellings if tokens[: len(written)] == written]
+        following_tokens = sorted({tokens[len(written)] for tokens in rest if len(tokens) > len(written)})
+        if not following_tokens:
+            return after
+        # Where a value is whole and another one continues it, the fixed text may follow.
+        row = {token: add((*written, token)) for token in following_tokens}
+        row |= goes_on if written in rest else {}
+        return states.add(row, 1 + max(states.distance[state] for state in row.values()))
 
-    def state_after(written: bytes) -> int:
-        if written not in spelled:
-            row = {
-                token: state
-                for more, token in digits.items()
-                if written in beginnings
-                and (written + more in beginnings or written + more in values)
-                and (state := state_after(written + more)) >= 0
-            }
-            if not row:
-                spelled[written] = after if written in values else -1
-            else:
-                row |= first if written in values else {}
-                spelled[written] = states.add(row, 1 + max(states.distance[state] for state in row.values()))
-        return spelled[written]
+    return add(()), [tokens[0] for tokens in spellings]
 
-    picked = state_after(b"")
-    for value in values:
-        if value not in spelled:
-            raise cannot_spell(value)
-    return picked, [-1] * len(values)
+
+def _tokens(speller: Speller, text: bytes) -> tuple[int, ...]:
+    """Return the tokens that spell a value."""
+    next_token, tokens, place = speller.spell(text), list[int](), 0
+    while place < len(text) and (token := next_token[place]):
+        tokens.append(token.id)
+        place += len(token.piece)
+    return tuple(tokens)
 
 
 def _cached_table(file: Path, key: str) -> TokenTable | None:

@@ -53,7 +53,7 @@ class Speller:
             self.token_of.setdefault(piece, Token(token, piece))
         self._longest = max(map(len, self.token_of), default=0)
 
-    def spell(self, text: bytes, place: int) -> list[Token | None]:
+    def spell(self, text: bytes, place: int | None = None) -> list[Token | None]:
         """Return the token that comes next at each byte of a text; None where no tokens lead to its end.
 
         The tokenizer's own token is taken where one begins and does not cross the end of the text. Elsewhere,
@@ -61,7 +61,7 @@ class Speller:
 
         Args:
             text: fixed text.
-            place: where the text begins in the whole answer, in bytes.
+            place: where the text begins in the whole answer, in bytes; None if it is not in that answer.
 
         Raises:
             ModelError: the vocabulary cannot spell the text.
@@ -69,7 +69,7 @@ class Speller:
         next_token: list[Token | None] = [None] * len(text)
         rest = [*[inf] * len(text), 0]
         for begin in range(len(text) - 1, -1, -1):
-            own = self._own.get(place + begin)
+            own = None if place is None else self._own.get(place + begin)
             ends = range(begin + 1, min(begin + self._longest, len(text)) + 1)
             tokens = [self.token_of[text[begin:end]] for end in ends if text[begin:end] in self.token_of]
             if own is not None and text.startswith(own.piece, begin):

@@ -24,46 +24,38 @@ def _finite(logits: torch.Tensor) -> torch.Tensor:
 
 
 class ScoreBuffer:
-    """The probabilities of the scores, kept on the logits' device until the engine fetches them.
+    """The probabilities of the values, kept on the logits' device until the engine fetches them.
 
     Each answer has a slot, and each aspect a position in it. The last write counts, because an engine may
-    compute a position more than once and only the last computation is valid. Probabilities are the model's own,
-    before temperature and top-p. If the scores of the scale do not have one token each, the buffer holds 1 for
-    a score with finite logits and NaN for any other.
+    compute a position more than once and only the last computation is valid. Probabilities are the model's own
+    of the first token of each value, before temperature and top-p; NaN if a logit is not a finite number.
     """
 
     def __init__(self, table: TokenTable, slots: int, device: torch.device) -> None:
-        self._has_probabilities = table.has_probabilities
-        tokens = table.score_token
-        if not table.has_probabilities:  # the tokens that begin a score are the same for each aspect
-            begin = np.flatnonzero((table.next_state[table.score_state] >= 0).any(axis=0))
-            tokens = np.tile(begin, (len(table.score_state), 1))
-        # One extra slot: on a device, rows that are not at a score write there.
-        shape = (slots + 1, *table.kept_shape)
+        # One extra slot: on a device, rows that are not at a value write there.
+        shape = (slots + 1, *table.score_token.shape)
         self._kept = torch.full(shape, torch.nan, dtype=torch.float64, device=device)
-        self._tokens = torch.from_numpy(tokens.astype(np.int64)).to(device)
+        tokens = torch.from_numpy(table.score_token.astype(np.int64)).to(device)
+        self._tokens, self._no_value = tokens.clamp(min=0), tokens < 0
         self._nowhere = slots
 
     def keep(
         self, logits: torch.Tensor, rows: torch.Tensor, slots: torch.Tensor, aspects: torch.Tensor
     ) -> None:
-        """Keep the probabilities of each row's score.
+        """Keep the probabilities of each row's value.
 
         Args:
             logits: (…, V), before they are masked.
             rows: indices of the rows to read, (rows,).
             slots: the slot of each row, (rows,).
-            aspects: the aspect whose score comes next, (rows,); -1 for none.
+            aspects: the aspect whose value comes next, (rows,); -1 for none.
         """
         chosen = logits[rows[:, None], self._tokens[aspects]].double()
-        slots = torch.where(aspects >= 0, slots, self._nowhere)
-        weights = torch.softmax(chosen, dim=1)
-        if not self._has_probabilities:
-            weights = weights.sum(dim=1, keepdim=True)  # 1 up to rounding; NaN or infinite if a logit is
-        self._kept[slots, aspects] = weights
+        chosen.masked_fill_(self._no_value[aspects], -torch.inf)
+        self._kept[torch.where(aspects >= 0, slots, self._nowhere), aspects] = torch.softmax(chosen, dim=1)
 
     def take(self, slots: list[int]) -> NDArray[np.float64]:
-        """Return and clear these slots, (slots, *kept_shape); NaN where nothing was kept."""
+        """Return and clear these slots, (slots, A, K); NaN where nothing was kept."""
         kept: NDArray[np.float64] = self._kept[slots].cpu().numpy()
         self._kept[slots] = torch.nan
         return kept

@@ -31,38 +31,58 @@ _CHARACTER = b"x"
 _Transitions = Mapping[int, Mapping[int, int]]
 
 
-def add_text(states: States, field: FreeText, closing: FixedText, vocabulary: Vocabulary) -> int:
-    """Add the states of a text before the fixed text that closes it. Return the state in which it begins.
+class TextCompiler:
+    """Adds the states of texts.
 
-    Raises:
-        ModelError: the vocabulary cannot spell the text.
+    Args:
+        states: the table's states.
+        vocabulary: the tokens.
     """
-    tokens_of: dict[bytes, list[int]] = {}
-    for token, piece in vocabulary.pieces.items():
-        tokens_of.setdefault(piece, []).append(token)
-    # The quotes around a text are part of the fixed text.
-    content = build_regex_from_schema(json.dumps(field.schema), whitespace_pattern="")[1:-1]
-    transitions, begin = _index(content + re.escape(closing.text.decode()), tokens_of, vocabulary.size)
-    inside = _walk(transitions, tokens_of, begin, _CHARACTER)[len(_CHARACTER)]
-    grows = {inside}
-    while more := {name for name, row in transitions.items() if not grows.isdisjoint(row.values())} - grows:
-        grows |= more
-    number = {name: states.add_text_state() for name in sorted(grows)}
-    after = dict(number)
-    for place, name in _walk(transitions, tokens_of, inside, closing.text).items():
-        after.setdefault(name, closing.state(place) if place else -1)
-    for name, state in number.items():
-        tokens, reached = np.array([*transitions[name].items()], np.int64).T
-        names, which = np.unique(reached, return_inverse=True)
-        states.rows[state][tokens] = np.array([after.get(each, -1) for each in names.tolist()])[which]
-    ended = _add_sentence_end(states, [*number.values()], number[inside], vocabulary)
-    _measure(states, [*number.values(), ended])
-    return number[begin]
+
+    def __init__(self, states: States, vocabulary: Vocabulary) -> None:
+        self._states = states
+        self._vocabulary = vocabulary
+        self._tokens_of: dict[bytes, list[int]] = {}
+        for token, piece in vocabulary.pieces.items():
+            self._tokens_of.setdefault(piece, []).append(token)
+        self._indexes: dict[str, tuple[_Transitions, int]] = {}
+
+    def add(self, text: int, field: FreeText, closing: FixedText) -> int:
+        """Add the states of a text before the fixed text that closes it. Return the state in which it begins.
+
+        Args:
+            text: the number of the text in the answer.
+            field: the text.
+            closing: the fixed text after it.
+
+        Raises:
+            ModelError: the vocabulary cannot spell the text.
+        """
+        states, tokens_of = self._states, self._tokens_of
+        # The quotes around a text are part of the fixed text.
+        content = build_regex_from_schema(json.dumps(field.schema), whitespace_pattern="")[1:-1]
+        expression = content + re.escape(closing.text.decode())
+        if expression not in self._indexes:
+            self._indexes[expression] = _index(expression, tokens_of, self._vocabulary.size)
+        transitions, begin = self._indexes[expression]
+        inside = _walk(transitions, tokens_of, begin, _CHARACTER)[len(_CHARACTER)]
+        grows = {inside}
+        while more := {name for name, row in transitions.items() if not grows.isdisjoint(row.values())} - grows:
+            grows |= more
+        number = {name: states.add_text_state(text) for name in sorted(grows)}
+        after = dict(number)
+        for place, name in _walk(transitions, tokens_of, inside, closing.text).items():
+            after.setdefault(name, closing.state(place) if place else -1)
+        for name, state in number.items():
+            tokens, reached = np.array([*transitions[name].items()], np.int64).T
+            names, which = np.unique(reached, return_inverse=True)
+            states.rows[state][tokens] = np.array([after.get(each, -1) for each in names.tolist()])[which]
+        ended = _add_sentence_end(states, [*number.values()], number[inside], self._vocabulary)
+        _measure(states, [*number.values(), ended])
+        return number[begin]
 
 
-def _index(
-    expression: str, tokens_of: Mapping[bytes, list[int]], beyond: int
-) -> tuple[dict[int, dict[int, int]], int]:
+def _index(expression: str, tokens_of: Mapping[bytes, list[int]], beyond: int) -> tuple[_Transitions, int]:
     """Return Outlines' index, {state: {token: state after it}}, and the state in which it begins.
 
     Args:
@@ -110,7 +130,7 @@ def _add_sentence_end(states: States, text: Sequence[int], inside: int, vocabula
     for token, piece in vocabulary.pieces.items():
         ends[token] = piece.endswith(_SENTENCE_ENDS)
         quotes[token] = piece.startswith(b'"')
-    ended = states.add_text_state(sentence_end=True)
+    ended = states.add_text_state(states.text[inside], sentence_end=True)
     after = states.rows[inside].copy()
     after[~np.isin(after, text) & ~quotes] = -1  # no token that holds both another word and the closing quote
     states.rows[ended] = after

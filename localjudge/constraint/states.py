@@ -17,7 +17,7 @@ class States:
     Attributes:
         rows: for each state int16 (V,), the state after each token; -1 if the token is not allowed.
         distance: for each state, the tokens that suffice to complete the answer.
-        in_text: for each state, whether it is inside a text.
+        text: for each state, the number of the text that it is inside; -1 outside texts.
         sentence_end: for each state, whether a sentence of a text has just ended.
     """
 
@@ -25,7 +25,7 @@ class States:
         self._width = width
         self.rows: list[NDArray[np.int16]] = []
         self.distance: list[int] = []
-        self.in_text: list[bool] = []
+        self.text: list[int] = []
         self.sentence_end: list[bool] = []
 
     def add(self, after: Mapping[int, int], distance: int) -> int:
@@ -37,12 +37,12 @@ class States:
         row[list(after)] = list(after.values())
         self.rows.append(row)
         self.distance.append(min(distance, UNREACHABLE))
-        self.in_text.append(False)
+        self.text.append(-1)
         self.sentence_end.append(False)
         return len(self.rows) - 1
 
-    def add_text_state(self, *, sentence_end: bool = False) -> int:
+    def add_text_state(self, text: int, *, sentence_end: bool = False) -> int:
         """Add a state of a text without allowed tokens, whose distance is not known yet. Return its number."""
         state = self.add({}, UNREACHABLE)
-        self.in_text[state], self.sentence_end[state] = True, sentence_end
+        self.text[state], self.sentence_end[state] = text, sentence_end
         return state

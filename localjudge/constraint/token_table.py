@@ -9,17 +9,21 @@ closes its rationale reaches the token limit. So the table also holds the distan
     need[s, t]         distance[next_state[s, t]]
 
 With `left` tokens left, token t is allowed in state s exactly when `need[s, t] <= left - 1`. If
-`distance[start] <= limit`, some token is always allowed and the answer is complete within the limit: inside a
-text, `distance[s]` is one more than the smallest need, so the token with that need is allowed; where a score is
-picked, it is one more than the largest need, so every score is allowed; in fixed text, it is one more than the
+`distance[s] <= left`, some token is always allowed and the answer is complete when none are left: inside a
+text, `distance[s]` is one more than the smallest need, so the token with that need is allowed; where a value is
+picked, it is one more than the largest need, so every value is allowed; in fixed text, it is one more than the
 need of the only token. In each case the next state satisfies `distance <= left`, and at `left = 0` only a
 complete answer has distance 0.
+
+Each text has a budget of its own: where a text begins, `left` is set to the distance there and the tokens that
+the text may have beyond its first (`TokenTable.allowances`). So no text takes the tokens of another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,21 +43,25 @@ class TokenTable:
     Attributes:
         next_state: int16 (S, V), the state after a token; -1 if the grammar forbids the token.
         distance: int16 (S,), tokens that suffice to complete the answer; `UNREACHABLE` if no number does.
-        in_rationale: bool (S,), True inside the rationale.
-        sentence_end: bool (S,), True where a sentence of the rationale has just ended.
-        score_state: int16 (A,), the state in which each aspect's score is picked.
-        score_token: int32 (A, K), the token of each value of the scale, lowest first; all -1 if some
-            value has no token of its own, because one position then does not hold the distribution.
+        text: int16 (S,), the number of the text that each state is inside; -1 outside texts.
+        sentence_end: bool (S,), True where a sentence of a text has just ended.
+        text_start: int16 (T,), the state in which each text begins.
+        score_state: int16 (A,), the state in which each aspect's value is picked.
+        score_token: int32 (A, K), the first token of each value of an aspect; -1 after its last value.
+        has_probabilities: bool (A,), True if an aspect's values begin with different tokens, so that the
+            probabilities of these tokens are the probabilities of the values.
         start: the state before the first token of an answer.
         thinking: the state of a model that thinks before it answers; None if it answers at once.
     """
 
     next_state: NDArray[np.int16]
     distance: NDArray[np.int16]
-    in_rationale: NDArray[np.bool_]
+    text: NDArray[np.int16]
     sentence_end: NDArray[np.bool_]
+    text_start: NDArray[np.int16]
     score_state: NDArray[np.int16]
     score_token: NDArray[np.int32]
+    has_probabilities: NDArray[np.bool_]
     start: int
     thinking: int | None = None
 
@@ -64,64 +72,60 @@ class TokenTable:
 
     @property
     def smallest_limit(self) -> int:
-        """The smallest limit within which an answer always fits, with a rationale of one token."""
+        """The smallest limit within which an answer always fits, with texts of one token."""
         return int(self.distance[self.start])
 
     @property
-    def has_probabilities(self) -> bool:
-        return bool((self.score_token >= 0).all())
-
-    @property
-    def kept_shape(self) -> tuple[int, int]:
-        """Shape of an answer's kept scores: (A, K) probabilities, or (A, 1) if there are no probabilities."""
-        aspects, values = self.score_token.shape
-        return aspects, values if self.has_probabilities else 1
-
-    @property
     def fixed_token(self) -> NDArray[np.int64]:
-        """The only token that each state allows, (S,); -1 where there are several, a score or the end."""
+        """The only token that each state allows, (S,); -1 where there are several, a value or the end."""
         allowed = self.next_state >= 0
         token = np.where(allowed.sum(axis=1) == 1, allowed.argmax(axis=1), -1)
         token[self.distance == 0] = -1
         token[self.score_state] = -1
         return token
 
-    def limit(self, max_rationale_tokens: int) -> int:
-        """Return the largest number of tokens of an answer whose rationale has at most this many tokens.
+    def limit(self, text_tokens: int) -> int:
+        """Return the largest number of tokens of an answer whose texts have at most this many tokens each.
 
         Raises:
             ValueError: no answer fits.
         """
-        if max_rationale_tokens < 1:
+        if text_tokens < 1:
             raise ValueError(
-                f"a rationale of {max_rationale_tokens} tokens leaves no room for an answer; "
-                f"the smallest that works is 1 ({self.smallest_limit} tokens in all)"
+                f"a text of {text_tokens} tokens leaves no room for an answer; the smallest that works is 1 "
+                f"({self.smallest_limit} tokens in all)"
             )
-        return self.smallest_limit - 1 + max_rationale_tokens
+        return self.smallest_limit + len(self.text_start) * (text_tokens - 1)
 
-    def after_thinking(self, vocabulary: Vocabulary, opens: int | None, ends: int, limit: int) -> TokenTable:
-        """Return the table of a model that thinks until the token `ends`, then answers in `limit` tokens.
+    def allowances(self, text_tokens: int, thinking_budget: int | None = None) -> NDArray[np.int64]:
+        """Return the number of tokens left on arrival in each state, (S,); 0 where it does not start anew.
 
-        Thoughts consist of text tokens and the token that opens them. They always leave `limit` tokens for the
-        answer, so an engine that allows `budget + 1 + limit` tokens in total ends the thinking after `budget`.
-
-        Raises:
-            ValueError: the limit is larger than a distance can be.
+        Args:
+            text_tokens: the most tokens of a text, at least 1.
+            thinking_budget: the most tokens of the thinking; None without thinking.
         """
-        if limit + 1 >= UNREACHABLE:
-            largest = UNREACHABLE - 1 - self.smallest_limit
-            raise ValueError(f"the largest that works for a model that thinks is {largest}")
+        allowance = np.zeros(len(self.distance), np.int64)
+        allowance[self.start] = self.distance[self.start]
+        allowance[self.text_start] = self.distance[self.text_start] + np.int64(text_tokens - 1)
+        if self.thinking is not None and thinking_budget is not None:
+            allowance[self.thinking] = thinking_budget + self.distance[self.thinking]
+        return allowance
+
+    def after_thinking(self, vocabulary: Vocabulary, opens: int | None, ends: int) -> TokenTable:
+        """Return the table of a model that thinks until the token `ends`, then answers.
+
+        Thoughts consist of text tokens and the token that opens them.
+        """
         thinking = len(self.distance)
         thoughts = np.full(self.next_state.shape[1], -1, np.int16)
         thoughts[[*vocabulary.pieces, *([] if opens is None else [opens])]] = thinking
         thoughts[ends] = self.start
-        nothing = np.zeros(1, bool)
         return replace(
             self,
             next_state=np.vstack([self.next_state, thoughts]),
-            distance=np.append(self.distance, np.int16(limit + 1)),
-            in_rationale=np.append(self.in_rationale, nothing),
-            sentence_end=np.append(self.sentence_end, nothing),
+            distance=np.append(self.distance, np.int16(self.smallest_limit + 1)),
+            text=np.append(self.text, np.int16(-1)),
+            sentence_end=np.append(self.sentence_end, False),
             thinking=thinking,
         )
 
@@ -143,7 +147,7 @@ class TokenTable:
         after = self.next_state[state]
         need = np.where(after >= 0, self.distance[after], UNREACHABLE).astype(np.int32)
         if self.sentence_end[state]:
-            need[(after >= 0) & self.in_rationale[after]] += closing_margin
+            need[(after >= 0) & (self.text[after] == self.text[state])] += closing_margin
         return need
 
     def allowed(self, state: int, left: int, closing_margin: int = 0) -> NDArray[np.bool_]:
@@ -188,19 +192,23 @@ class TokenTable:
         thinking = int(parts["thinking"])
         return cls(**{**parts, "start": int(parts["start"]), "thinking": None if thinking < 0 else thinking})
 
-    def was_cut(self, tokens: Sequence[int], limit: int, closing_margin: int = 0) -> bool:
-        """Return whether the limit, and not the model, ended the rationale of this answer.
+    def was_cut(self, tokens: Sequence[int], text_tokens: int, closing_margin: int = 0) -> bool:
+        """Return whether the limit, and not the model, ended a text of this answer.
+
+        Args:
+            tokens: an answer.
+            text_tokens: the most tokens of a text.
+            closing_margin: as in `tokens_required`.
 
         Raises:
             ValueError: the tokens are no answer.
         """
-        path = self.states(tokens)
-        inside = self.in_rationale[path]
-        ends = np.flatnonzero(inside[:-1] & ~inside[1:])
-        if not ends.size:
-            raise ValueError("its rationale does not end")
-        closing = int(ends[0])
-        state, left = path[closing], limit - closing
-        after = self.next_state[state]
-        goes_on = (after >= 0) & self.in_rationale[after]
-        return not bool((goes_on & self.allowed(state, left, closing_margin)).any())
+        path, allowance = self.states(tokens), self.allowances(text_tokens)
+        left = int(allowance[path[0]])
+        for state, after in pairwise(path):
+            if self.text[state] >= 0 and self.text[after] != self.text[state]:
+                allowed = self.next_state[state, self.allowed(state, left, closing_margin)]
+                if not (self.text[allowed] == self.text[state]).any():
+                    return True
+            left = int(allowance[after]) if allowance[after] and after != state else left - 1
+        return False

@@ -277,7 +277,7 @@ class _Look:
 
     def table(self) -> Check:
         table = token_table(Rubric.load().answer_layout, self.model.vocabulary, self.model.prompts.spell)
-        apart = "" if table.has_probabilities else "; no probabilities: a score takes several tokens"
+        apart = "" if table.has_probabilities.all() else "; no probabilities: a score takes several tokens"
         return ok(
             "table",
             f"{len(table.distance)} states, the shortest answer takes {table.smallest_limit} tokens{apart}",

@@ -22,7 +22,7 @@ from localjudge.prompts.prompt import Prompt
 
 _POOL, _AT_ONCE = 48, 64
 _TYPICAL = 60
-"""Tokens of a rationale that a model typically writes when no length is requested."""
+"""Tokens of a text that a model typically writes when no length is requested."""
 
 
 class DryRunEngine:
@@ -42,10 +42,9 @@ class DryRunEngine:
         )
         self._rate = options.rate
         self._answers = [_answer(model, decoding, seed) for seed in range(_POOL)]
-        table = decoding.table
-        aspects, values = table.score_token.shape
-        kept = np.random.default_rng(0).dirichlet(np.ones(values), (_POOL, aspects))
-        self._probabilities = kept if table.has_probabilities else np.ones((_POOL, *table.kept_shape))
+        values = decoding.table.score_token >= 0
+        weights = np.random.default_rng(0).exponential(size=(_POOL, *values.shape)) * values
+        self._probabilities = weights / weights.sum(axis=2, keepdims=True)
         self._prompt_tokens = 0
 
     def statistics(self) -> Mapping[str, Any]:
@@ -66,25 +65,29 @@ class DryRunEngine:
 
 
 def _answer(model: Model, decoding: Decoding, seed: int) -> list[int]:
-    """Return a path through the table: words for the rationale, then the shortest path with random scores."""
+    """Return a path through the table: words for the texts, and the shortest path with random values."""
     random, table = np.random.default_rng(seed), decoding.table
     words = _words(model.vocabulary.pieces, len(table.next_state[0]))
     answer: list[int] = []
-    state = table.entry
+    allowances, state, began = decoding.allowances, table.entry, 0
+    left = int(allowances[state])
     while not table.is_complete(state):
-        left = decoding.max_tokens - len(answer)
+        after = table.next_state[state]
         allowed = table.allowed(state, left, decoding.closing_margin)
         if state == table.thinking:
-            allowed &= table.next_state[state] == table.start
-        goes_on = allowed & table.in_rationale[table.next_state[state]] & (table.next_state[state] >= 0) & words
-        if len(answer) < _TYPICAL and goes_on.any():
+            allowed &= after == table.start
+        goes_on = allowed & (table.text[after] >= 0) & (table.text[after] == table.text[state]) & words
+        if len(answer) - began < _TYPICAL and goes_on.any():
             allowed = goes_on
         elif state not in table.score_state:
             need = np.where(allowed, table.tokens_required(state), np.iinfo(np.int32).max)
             allowed = need == need.min()
         token = int(random.choice(np.flatnonzero(allowed)))
         answer.append(token)
-        state = int(table.next_state[state, token])
+        left -= 1
+        if allowances[after[token]] and after[token] != state:
+            left, began = int(allowances[after[token]]), len(answer)
+        state = int(after[token])
     return answer
 
 

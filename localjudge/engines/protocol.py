@@ -59,7 +59,7 @@ class Decoding:
 
     Attributes:
         table: the token table.
-        limit: the largest number of tokens of an answer.
+        text_tokens: the largest number of tokens of each text of an answer, at least 1.
         thinking_budget: the largest number of tokens of thinking before the answer; None without thinking.
         closing_margin: number of tokens before the limit from which a rationale closes after a whole sentence.
         temperature: 0 picks the most likely token.
@@ -67,25 +67,35 @@ class Decoding:
     """
 
     table: TokenTable
-    limit: int
+    text_tokens: int
     closing_margin: int = 0
     temperature: float = 0.0
     top_p: float = 1.0
     thinking_budget: int | None = None
 
     @property
+    def limit(self) -> int:
+        """The largest number of tokens of an answer."""
+        return self.table.limit(self.text_tokens)
+
+    @property
     def max_tokens(self) -> int:
         """Limit of tokens in total: thoughts, the token that ends them, and the answer."""
         return self.limit if self.thinking_budget is None else self.thinking_budget + 1 + self.limit
+
+    @property
+    def allowances(self) -> NDArray[np.int64]:
+        """Return `TokenTable.allowances` of these settings, (S,)."""
+        return self.table.allowances(self.text_tokens, self.thinking_budget)
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
     """A complete answer: token ids, thoughts included, without the end token.
 
-    `probabilities` is float64 (A, K), the model's own probabilities of each value of the scale at each aspect,
-    before temperature and top-p; None if one position does not hold them. `error` is set instead if the
-    engine could not answer this prompt.
+    `probabilities` is float64 (A, K): for each aspect the model's own probabilities of the first token of each
+    value, before temperature and top-p, and 0 after its last value. `error` is set instead if the engine could
+    not answer this prompt.
     """
 
     tag: int
@@ -95,10 +105,10 @@ class Completion:
 
 
 def completion(tag: int, tokens: list[int], kept: NDArray[np.float64]) -> Completion:
-    """Return a completion from its tokens and its kept scores (`TokenTable.kept_shape`)."""
+    """Return a completion from its tokens and its kept probabilities, (A, K)."""
     if not np.isfinite(kept).all():
         return Completion(tag, error="the model's probabilities of a score are not finite numbers")
-    return Completion(tag, tuple(tokens), kept if kept.shape[1] > 1 else None)
+    return Completion(tag, tuple(tokens), kept)
 
 
 class Engine(Protocol):

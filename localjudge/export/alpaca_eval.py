@@ -1,7 +1,7 @@
 """Export a run as AlpacaEval annotations: for each instruction, which of two systems is preferred.
 
 As in AlpacaEval, the preference is 1 for the baseline's answer, 2 for the other answer and 1.5 for a tie. It is
-computed from the means over all aspects of the expected scores, or of the integers if those are not known.
+computed from the means over the ordered aspects of the expected scores, or of the scores if those are unknown.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.records import Judgement, Outcome
+from localjudge.rubrics.score_column import overall
 from localjudge.runs.reread_texts import Text
 from localjudge.runs.run_manifest import RunManifest
 
@@ -31,13 +32,19 @@ def write_annotations(
     if not first:
         systems = sorted({str(outcome.system) for outcome, _ in read()})
         raise UsageError(f"--baseline {baseline}: give one of the systems {', '.join(systems)}")
+    columns = manifest.rubric.score_columns
+    if not any(column.weight for column in columns):
+        raise UsageError(
+            f"--to alpaca-eval: the rubric {manifest.rubric.name} has no ordered aspect, so no mean decides "
+            "which answer is better"
+        )
     annotator = f"localjudge {manifest.model.name} {manifest.rubric.name}"
     annotations = []
     for outcome, text in read():
         other, other_text = first.get(outcome.group, (None, None))
         if outcome.system == baseline or not (isinstance(outcome, Judgement) and isinstance(other, Judgement)):
             continue
-        ours, theirs = _mean(outcome), _mean(other)
+        ours, theirs = overall(outcome, columns), overall(other, columns)
         annotations.append(
             {
                 "instruction": text and text.instruction,
@@ -52,8 +59,3 @@ def write_annotations(
         )
     file.write_text(json.dumps(annotations, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return len(annotations)
-
-
-def _mean(judgement: Judgement) -> float:
-    scores = (judgement.expected or judgement.scores).values()
-    return float(sum(scores)) / len(scores)

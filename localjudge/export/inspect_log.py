@@ -81,8 +81,8 @@ def _sample(outcome: Outcome, text: Text | None) -> Any:
                 value=score,
                 explanation=judged.rationale,
                 metadata={
-                    "expected": judged.expected and judged.expected[aspect],
-                    "probabilities": judged.probabilities and judged.probabilities[aspect],
+                    "expected": judged.expected.get(aspect),
+                    "probabilities": judged.probabilities.get(aspect),
                 },
             )
             for aspect, score in judged.scores.items()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from localjudge.errors import UsageError
 from localjudge.export import alpaca_eval
 from localjudge.export import inspect_log as inspect
 from localjudge.export import tabular as tables
-from localjudge.outcome_columns import MODEL, NOTICE, TEXTS, column_names, to_line
+from localjudge.outcome_columns import MODEL, NOTICE, TEXTS, AnswerColumns, column_names, to_line
 from localjudge.records import Outcome
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.reread_texts import Text, Texts
@@ -49,15 +49,15 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
     manifest = read_manifest(folder)
     if any(same_file(name, out) for start in manifest.starts for name in start.inputs):
         raise UsageError(f"--out {out}: is an input of this run; choose another name")
-    aspects = manifest.rubric.aspects
+    columns = manifest.rubric.columns
     notices = read_notices(folder)
     origin = {MODEL: manifest.model.name, NOTICE: "\n".join(notices) or None}
     try:
         with replacing(out) as scratch:
             if to in TABLES:
-                lines = _lines(folder, aspects, with_texts)
-                names = [*column_names(aspects), *(TEXTS if with_texts else ())]
-                rows = TABLES[to](lines, names, aspects, scratch, origin)
+                lines = _lines(folder, columns, with_texts)
+                names = [*column_names(columns), *(TEXTS if with_texts else ())]
+                rows = TABLES[to](lines, names, columns, scratch, origin)
             elif to == "alpaca-eval":
                 rows = alpaca_eval.write_annotations(
                     lambda: outcomes_with_texts(folder), manifest, scratch, baseline, origin
@@ -119,10 +119,10 @@ def outcomes_with_texts(folder: Path) -> Iterator[tuple[Outcome, Text | None]]:
             yield outcome, text
 
 
-def _lines(folder: Path, aspects: Sequence[str], with_texts: bool) -> Iterator[dict[str, Any]]:
+def _lines(folder: Path, columns: AnswerColumns, with_texts: bool) -> Iterator[dict[str, Any]]:
     if not with_texts:
-        return (to_line(outcome, aspects) for outcome in read_outcomes(folder))
+        return (to_line(outcome, columns) for outcome in read_outcomes(folder))
     return (
-        to_line(outcome, aspects) | {name: getattr(text, name, None) for name in TEXTS}
+        to_line(outcome, columns) | {name: getattr(text, name, None) for name in TEXTS}
         for outcome, text in outcomes_with_texts(folder)
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.outcome_columns import arrow_schema, place_of, to_json, without_objects
+from localjudge.outcome_columns import AnswerColumns, arrow_schema, place_of, to_json, without_objects
 
 Line = Mapping[str, Any]
 Origin = Mapping[str, str | None]
@@ -28,25 +28,25 @@ _AT_ONCE = 10_000
 
 
 def write_jsonl(
-    lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path, origin: Origin
+    lines: Iterable[Line], names: Sequence[str], columns: AnswerColumns, file: Path, origin: Origin
 ) -> int:
     rows = 0
     with file.open("w", encoding="utf-8") as stream:
         for line in lines:
-            stream.write(to_json(_fields(line, columns, origin), line) + "\n")
+            stream.write(to_json(_fields(line, names, origin), line) + "\n")
             rows += 1
     return rows
 
 
 def write_csv(
-    lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path, origin: Origin
+    lines: Iterable[Line], names: Sequence[str], columns: AnswerColumns, file: Path, origin: Origin
 ) -> int:
     rows = 0
     with file.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerow([*columns, *origin])
+        writer.writerow([*names, *origin])
         for line in lines:
-            writer.writerow([_cell(value, line) for value in _fields(line, columns, origin).values()])
+            writer.writerow([_cell(value, line) for value in _fields(line, names, origin).values()])
             rows += 1
     return rows
 
@@ -64,17 +64,17 @@ def _cell(value: Any, line: Line) -> Any:
 
 
 def write_parquet(
-    lines: Iterable[Line], columns: Sequence[str], aspects: Sequence[str], file: Path, origin: Origin
+    lines: Iterable[Line], names: Sequence[str], columns: AnswerColumns, file: Path, origin: Origin
 ) -> int:
     """Write the rows and put the origin into the file's metadata."""
     import pyarrow
     import pyarrow.parquet
 
     known = {f"localjudge.{name}": value for name, value in origin.items() if value is not None}
-    schema = arrow_schema(aspects, (*columns, *origin)).with_metadata(known)
+    schema = arrow_schema(columns, (*names, *origin)).with_metadata(known)
     rows, waiting = 0, iter(lines)
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
-        while some := [without_objects(_fields(line, columns, origin)) for line in islice(waiting, _AT_ONCE)]:
+        while some := [without_objects(_fields(line, names, origin)) for line in islice(waiting, _AT_ONCE)]:
             writer.write_table(pyarrow.Table.from_pylist(some, schema))
             rows += len(some)
     return rows

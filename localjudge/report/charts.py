@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from localjudge.analysis.interval import UNDEFINED, Estimate
-from localjudge.report.judgements import Judgements
+from localjudge.report.judgements import NO_SCORE, Judgements
 
 SERIES_COLOURS = (
     "#3b7ea1", "#d1743f", "#5a9367", "#a6588f", "#c2a03a", "#6a6fb3", "#8a6d56", "#4aa0a0",
@@ -45,7 +45,7 @@ def means(judgements: Judgements, aspect: int, found: Mapping[str, Estimate]) ->
     Args:
         found: the mean for each series' label.
     """
-    scale = judgements.rubric.scale
+    scale = judgements.rubric.score_columns[aspect]
     values, lows, highs = [], [], []
     for index, series in enumerate(judgements.series):
         mean = found.get(series.label, UNDEFINED)
@@ -66,7 +66,7 @@ def means(judgements: Judgements, aspect: int, found: Mapping[str, Estimate]) ->
         "axis": {"tickCount": 4},
     }
     return {
-        "description": f"Mean {judgements.rubric.aspects[aspect]} score of each system with its interval",
+        "description": f"Mean {scale.name} score of each system with its interval",
         "height": 20 * len(values),
         "data": {"values": values},
         "params": _ACTIVE,
@@ -88,10 +88,10 @@ def means(judgements: Judgements, aspect: int, found: Mapping[str, Estimate]) ->
 
 def distribution(judgements: Judgements, aspect: int) -> Spec:
     """Return the chart of score shares per system for one aspect."""
-    columns, scale = judgements.columns, judgements.rubric.scale
+    columns, scale = judgements.columns, judgements.rubric.score_columns[aspect]
     values = []
     for index, series in enumerate(judgements.series):
-        scores = columns.scores[aspect, (columns.series == index) & (columns.scores[aspect] >= 0)]
+        scores = columns.scores[aspect, (columns.series == index) & (columns.scores[aspect] != NO_SCORE)]
         for score, count in zip(*np.unique(scores, return_counts=True), strict=True):
             values.append(
                 {
@@ -104,7 +104,7 @@ def distribution(judgements: Judgements, aspect: int) -> Spec:
                 }
             )
     return {
-        "description": f"Share of each {judgements.rubric.aspects[aspect]} score for each system",
+        "description": f"Share of each {judgements.rubric.score_columns[aspect].name} score for each system",
         "height": 20 * len({each["series"] for each in values}),
         "data": {"values": values},
         "params": _ACTIVE,
@@ -122,10 +122,10 @@ def distribution(judgements: Judgements, aspect: int) -> Spec:
 
 def expected_against_integer(judgements: Judgements, aspect: int) -> Spec:
     """Return the chart of expected scores for each integer score: the middle 50 % and 90 %."""
-    columns, scale = judgements.columns, judgements.rubric.scale
+    columns, scale = judgements.columns, judgements.rubric.score_columns[aspect]
     scores, expected = columns.scores[aspect], columns.expected[aspect]
     values = []
-    for score in np.unique(scores[(scores >= 0) & ~np.isnan(expected)]):
+    for score in np.unique(scores[(scores != NO_SCORE) & ~np.isnan(expected)]):
         among = expected[(scores == score) & ~np.isnan(expected)]
         p5, p25, p50, p75, p95 = (round(float(each), 3) for each in np.quantile(among, _QUANTILES))
         values.append(
@@ -147,7 +147,7 @@ def expected_against_integer(judgements: Judgements, aspect: int) -> Spec:
     )
     clickable = {"cursor": "pointer"}
     return {
-        "description": f"Expected {judgements.rubric.aspects[aspect]} scores for each integer score",
+        "description": f"Expected {judgements.rubric.score_columns[aspect].name} scores for each integer score",
         "height": 20 * len(values),
         "data": {"values": values},
         "encoding": {"y": y, "tooltip": tooltip},
@@ -174,7 +174,8 @@ def confidence(judgements: Judgements) -> Spec:
     names += [f"{low:.0%} to {high:.0%}" for low, high in pairwise(_CONFIDENCE_LEVELS)]
     names += [f"{_CONFIDENCE_LEVELS[-1]:.0%} or more"]
     values = []
-    for place, aspect in enumerate(judgements.rubric.aspects):
+    names_of_aspects = [column.name for column in judgements.rubric.score_columns]
+    for place, aspect in enumerate(names_of_aspects):
         confidence = judgements.columns.confidence[place]
         confidence = confidence[~np.isnan(confidence)]
         classes = np.searchsorted(_CONFIDENCE_LEVELS, confidence, side="right")
@@ -193,7 +194,7 @@ def confidence(judgements: Judgements) -> Spec:
         "data": {"values": values},
         "mark": {"type": "bar"},
         "encoding": {
-            "y": {"field": "aspect", "type": "nominal", "title": None, "sort": list(judgements.rubric.aspects)},
+            "y": {"field": "aspect", "type": "nominal", "title": None, "sort": names_of_aspects},
             "x": _shares(ticks=5),
             "order": {"field": "rank"},
             "color": {
@@ -214,7 +215,7 @@ def length_against_score(judgements: Judgements) -> Spec:
     The points are a sample of the judgements. The line is the mean of all judgements, in up to twelve groups by
     length.
     """
-    columns, scale = judgements.columns, judgements.rubric.scale
+    columns, ends = judgements.columns, judgements.rubric.score_columns
     overall = columns.overall
     known = np.flatnonzero((columns.length >= 0) & ~np.isnan(overall))
     chosen = np.sort(np.random.default_rng(0).permutation(known)[:MOST_POINTS])
@@ -249,7 +250,10 @@ def length_against_score(judgements: Judgements) -> Spec:
         "field": "overall",
         "type": "quantitative",
         "title": "mean over the aspects",
-        "scale": {"domain": [scale.lowest, scale.highest], "nice": False},
+        "scale": {
+            "domain": [min(each.lowest for each in ends), max(each.highest for each in ends)],
+            "nice": False,
+        },
         "axis": {"tickCount": 5},
     }
     return {

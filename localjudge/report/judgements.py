@@ -28,6 +28,8 @@ from localjudge.system.line_store import LineStore
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
 """The bits of a judgement's flags."""
+NO_SCORE = -(2**15)
+"""The score of a row that failed."""
 SNIPPET = 160
 """Number of characters of an instruction that the list shows."""
 
@@ -43,16 +45,17 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """N judgements of A aspects, grouped by instruction; the groups are in the order of their first row.
+    """N judgements of A score columns, grouped by instruction; the groups are in the order of their first row.
 
     Attributes:
         series: int16 (N,), an index into the series.
         group: int32 (N,), the number of the instruction; rows with equal instruction and reference share it.
-        scores: int16 (A, N), -1 if the row failed.
+        scores: int16 (A, N), `NO_SCORE` if the row failed.
         expected: float64 (A, N), the expected score; NaN if it is unknown.
         confidence: float64 (A, N), the probability of the chosen score; NaN if it is unknown.
         length: int32 (N,), characters of the candidate; -1 if its text was not found.
         flags: uint8 (N,), a sum of `FAILED` and the other bits.
+        weights: float64 (A,), the weight of each column in the mean.
     """
 
     series: NDArray[np.int16]
@@ -62,13 +65,18 @@ class Columns:
     confidence: NDArray[np.float64]
     length: NDArray[np.int32]
     flags: NDArray[np.uint8]
+    weights: NDArray[np.float64]
 
     @property
     def overall(self) -> NDArray[np.float64]:
-        """The mean over the aspects, (N,): of the expected scores, or of the integers if there are no expected
-        scores; NaN if the row failed."""
-        known = np.where(np.isnan(self.expected), np.where(self.scores < 0, np.nan, self.scores), self.expected)
-        overall: NDArray[np.float64] = known.mean(axis=0)
+        """The weighted mean over the columns, (N,): of the expected scores, or of the integers where those are
+        not known; NaN if the row failed, or no column has a weight."""
+        integers = np.where(self.scores == NO_SCORE, np.nan, self.scores)
+        known = np.where(np.isnan(self.expected), integers, self.expected)
+        weighted = self.weights > 0
+        if not weighted.any():
+            return np.full(known.shape[1], np.nan)
+        overall: NDArray[np.float64] = np.average(known[weighted], axis=0, weights=self.weights[weighted])
         return overall
 
 
@@ -116,7 +124,7 @@ class Judgements(AbstractContextManager["Judgements"]):
     def __iter__(self) -> Iterator[tuple[Outcome, Text | None]]:
         """Yield each outcome with the texts of its row, in the order of the columns."""
         for run, place in zip(self._runs, self._places, strict=True):
-            outcome = from_bytes(self._lines[run][place], self.rubric.aspects)
+            outcome = from_bytes(self._lines[run][place], self.rubric.columns)
             yield outcome, self._texts[run].get(outcome)
 
     @property
@@ -125,16 +133,16 @@ class Judgements(AbstractContextManager["Judgements"]):
         return int((self.columns.length >= 0).sum())
 
     def _read(self) -> None:
-        aspects = self.rubric.aspects
+        score_columns = self.rubric.score_columns
         names: dict[tuple[int, str | None], int] = {}
         groups: dict[str, int] = {}
         ids, snippets = [], []
         runs, places, series, group = array("h"), array("q"), array("h"), array("i")
         scores, expected, confidence = array("h"), array("d"), array("d")
         length, flags = array("i"), array("B")
-        lowest, unknown = self.rubric.scale.lowest, [np.nan] * len(aspects)
+        unknown = [np.nan] * len(score_columns)
         for run, folder in enumerate(self.folders):
-            for place, (piece, outcome) in enumerate(journal_lines(self._files[run], aspects)):
+            for place, (piece, outcome) in enumerate(journal_lines(self._files[run], self.rubric.columns)):
                 self._lines[run].add(len(piece))
                 text = self._texts[run].get(outcome)
                 same = outcome.group or f"{folder}\0{outcome.source}"
@@ -149,23 +157,22 @@ class Judgements(AbstractContextManager["Judgements"]):
                 length.append(len(text.candidate) if text else -1)
                 if not isinstance(outcome, Judgement):
                     flags.append(FAILED)
-                    scores.extend([-1] * len(aspects))
+                    scores.extend([NO_SCORE] * len(score_columns))
                     expected.extend(unknown)
                     confidence.extend(unknown)
                     continue
                 flags.append(
                     RATIONALE_CUT * outcome.rationale_cut + CANDIDATE_CUT * (outcome.candidate_cut > 0)
                 )
-                given = outcome.scores
-                scores.extend(given.values())
-                expected.extend(outcome.expected.values() if outcome.expected else unknown)
-                shares = outcome.probabilities
-                confidence.extend(
-                    [shares[aspect][given[aspect] - lowest] for aspect in aspects] if shares else unknown
-                )
+                for column in score_columns:
+                    mean, shares = column.expected(outcome), outcome.probabilities.get(column.aspect)
+                    chosen = [*column.numbers].index(outcome.scores[column.aspect])
+                    scores.append(column.number(outcome))
+                    expected.append(np.nan if mean is None else mean)
+                    confidence.append(np.nan if shares is None else shares[chosen])
         order = np.argsort(np.asarray(group), kind="stable") if ids else np.array([], np.int64)
         rank, self.series = _by_name(names, run_names(self.folders))
-        wide = (-1, len(aspects))
+        wide = (-1, len(score_columns))
         self._runs = np.asarray(runs)[order].tolist()
         self._places = np.asarray(places)[order].tolist()
         self.ids = [ids[place] for place in order.tolist()]
@@ -178,6 +185,7 @@ class Judgements(AbstractContextManager["Judgements"]):
             confidence=np.asarray(confidence).reshape(wide)[order].T,
             length=np.asarray(length, np.int32)[order],
             flags=np.asarray(flags, np.uint8)[order],
+            weights=np.array([column.weight for column in score_columns]),
         )
         for folder, texts in zip(self.folders, self._texts, strict=True):
             self.problems += [f"{folder}: {problem}" for problem in texts.problems]

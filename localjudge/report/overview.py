@@ -19,6 +19,7 @@ from localjudge.audit.findings import Audit
 from localjudge.errors import UsageError
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED, Judgements
+from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
 
@@ -73,8 +74,8 @@ def head(
         "foot": f"Made by localjudge {version('localjudge')} on {time.strftime('%Y-%m-%d')}. "
         f"Prompt {', '.join({each.prompt_sha256[:12] for each in judgements.manifests})}. "
         "This file fetches nothing and sends nothing.",
-        "aspects": rubric.aspects,
-        "scale": [rubric.scale.lowest, rubric.scale.highest],
+        "aspects": [column.name for column in rubric.score_columns],
+        "scale": _ends(rubric),
         "colours": {"score": charts.SCORE_COLOURS},
         "series": [
             {"label": series.label, "colour": charts.series_colour(index)}
@@ -86,6 +87,12 @@ def head(
         "agreement": _agreement_tables(agreements),
         "audit": _audit_tables(audit),
     }
+
+
+def _ends(rubric: Rubric) -> list[int]:
+    """Return the lowest and the highest score of all columns."""
+    columns = rubric.score_columns
+    return [min(column.lowest for column in columns), max(column.highest for column in columns)]
 
 
 def _about(judgements: Judgements) -> str:
@@ -158,7 +165,7 @@ def _systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[
         "columns": [{"name": name, "kind": kind} for name, kind in columns],
         "rows": rows,
         "dots": [index_of[row[0]] for row in rows],
-        "bounds": [judgements.rubric.scale.lowest, judgements.rubric.scale.highest],
+        "bounds": _ends(judgements.rubric),
         "notes": notes,
     }
 
@@ -177,7 +184,8 @@ def _length_lead(rankings: Sequence[Ranking]) -> str:
 def _figures(
     judgements: Judgements, means: Mapping[str, Mapping[str, Estimate]]
 ) -> dict[str, list[dict[str, Any]]]:
-    columns, aspects = judgements.columns, judgements.rubric.aspects
+    columns = judgements.columns
+    aspects = [column.name for column in judgements.rubric.score_columns]
     sections = ("means", "distribution", "expected", "confidence")
     figures: dict[str, list[dict[str, Any]]] = {section: [] for section in sections}
     if means:

@@ -59,7 +59,7 @@ def write_report(
 
     curves = Calibration.load(calibration) if calibration else None
     with Judgements(runs, inputs) as judgements:
-        ours = parse_mapping(mapping, judgements.rubric.aspects)
+        ours = parse_mapping(mapping, tuple(judgements.rubric.aspects))
         rankings, agreements = [], []
         for of_one_judge in _by_judge(runs):
             # Texts and labels are matched by the systems' original names, so the names are replaced last.

@@ -18,6 +18,11 @@ line for each key, indented by two spaces a level."""
 _FENCE = "```json\n"
 
 
+def shown(value: Value) -> str:
+    """Return a value as text for people."""
+    return str(value) if not isinstance(value, bool) else "yes" if value else "no"
+
+
 @dataclass(frozen=True, slots=True)
 class FreeText:
     """A field: a text of one character or more. `name` is its name in a judgement."""
@@ -39,36 +44,39 @@ class FreeText:
         return value
 
 
+Value = bool | int | str
+"""The value of an aspect in a judgement: a boolean, a number of a scale, or a label."""
+
+
 @dataclass(frozen=True, slots=True)
-class IntegerScale:
-    """A field: one of the whole numbers of a scale, lowest first. `name` is its name in a judgement."""
+class ValueField:
+    """A field: one of a few values.
+
+    Attributes:
+        name: its name in a judgement.
+        values: the value in a judgement for each text that the judge can write, in their order.
+    """
 
     name: str
-    values: range
-
-    @property
-    def texts(self) -> list[str]:
-        """The values as the judge writes them."""
-        return [str(value) for value in self.values]
+    values: Mapping[str, Value]
 
     @property
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of the field. Values are listed as strings: decoding would lose a numeric range."""
-        return {"enum": self.texts}
+        """JSON Schema of the field. Numbers are listed as strings: decoding would lose a numeric range."""
+        return {"enum": list(self.values)}
 
-    def read(self, value: Any) -> int:
+    def read(self, value: Any) -> Value:
         """Return the value of an answer.
 
         Raises:
             ValueError: it is none of this field.
         """
-        number = int(value) if isinstance(value, str) and value.isdecimal() else -1
-        if number not in self.values or str(number) != value:
-            raise ValueError(f"{self.name} is not on its scale")
-        return number
+        if not isinstance(value, str) or value not in self.values:
+            raise ValueError(f"{self.name} is not one of its values")
+        return self.values[value]
 
 
-AnswerField = FreeText | IntegerScale
+AnswerField = FreeText | ValueField
 
 ObjectLayout = Mapping[str, "AnswerField | ObjectLayout"]
 """A JSON object by its keys: fields, and objects of fields."""
@@ -79,7 +87,7 @@ class Answer:
     """The values of an answer, by the names of their fields and in the answer's order."""
 
     texts: dict[str, str]
-    scores: dict[str, int]
+    scores: dict[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +102,12 @@ class AnswerLayout:
         return [part for part in self.parts if not isinstance(part, str)]
 
     @property
-    def scales(self) -> list[IntegerScale]:
-        return [field for field in self.fields if isinstance(field, IntegerScale)]
+    def texts(self) -> list[FreeText]:
+        return [field for field in self.fields if isinstance(field, FreeText)]
+
+    @property
+    def values(self) -> list[ValueField]:
+        return [field for field in self.fields if isinstance(field, ValueField)]
 
     @property
     def parts(self) -> list[str | AnswerField]:
@@ -117,6 +129,13 @@ class AnswerLayout:
     def schema(self) -> dict[str, Any]:
         """JSON Schema of an answer."""
         return _schema(self.keys)
+
+    def write(self, values: Mapping[str, str]) -> str:
+        """Return an answer with these values, by the names of their fields, as the judge writes them."""
+        return "".join(
+            part if isinstance(part, str) else json.dumps(values[part.name], ensure_ascii=False)[1:-1]
+            for part in self.parts
+        )
 
     def parse(self, text: str) -> Answer:
         """Return the values in the text of an answer, of this or another spelling.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
+from localjudge.outcome_columns import AnswerColumns
 from localjudge.records import Failure, Outcome
 from localjudge.runs.journal import KeyIndex, key_digest, read_journal
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE
@@ -30,15 +31,15 @@ class EarlierLines:
     """
 
     def __init__(
-        self, folder: Path, aspects: Sequence[str], key: Callable[[int], str], rows: int, retry_failed: bool
+        self, folder: Path, columns: AnswerColumns, key: Callable[[int], str], rows: int, retry_failed: bool
     ) -> None:
         self._journal, self._aside = folder / JUDGEMENTS, folder / SET_ASIDE
-        self._aspects, self._key, self._retry_failed = aspects, key, retry_failed
+        self._columns, self._key, self._retry_failed = columns, key, retry_failed
         self.set_aside = 0
         some = self._journal.exists() or self._aside.exists()
         self.rows = KeyIndex(b"".join(key_digest(key(place)) for place in range(rows if some else 0)))
         there, staying = bytearray(), bytearray()
-        for _, outcome in read_journal(self._journal, aspects):
+        for _, outcome in read_journal(self._journal, columns):
             if outcome.key not in self.rows:
                 self.set_aside += 1
                 continue
@@ -57,13 +58,13 @@ class EarlierLines:
 
     def staying(self) -> Iterator[tuple[bytes, Outcome]]:
         """Yield the lines that stay or come back, for each key not more than the input has; call it once."""
-        for piece, outcome in chain(read_journal(self._journal, self._aspects), self._back()):
+        for piece, outcome in chain(read_journal(self._journal, self._columns), self._back()):
             if not self._again(outcome) and self.rows.take(outcome.key):
                 yield piece, outcome
 
     def aside(self) -> Iterator[bytes]:
         """Yield the lines that were set aside before, and those of the journal that belong to no row now."""
-        yield from (piece for piece, _ in read_journal(self._aside, self._aspects))
+        yield from (piece for piece, _ in read_journal(self._aside, self._columns))
         yield from self._left(self._journal)
 
     def still_aside(self) -> Iterator[bytes]:
@@ -71,12 +72,12 @@ class EarlierLines:
         return self._left(self._aside)
 
     def _left(self, file: Path) -> Iterator[bytes]:
-        lines = read_journal(file, self._aspects)
+        lines = read_journal(file, self._columns)
         return (piece for piece, outcome in lines if outcome.key not in self.rows)
 
     def _back(self) -> Iterator[tuple[bytes, Outcome]]:
         """Yield the lines that were set aside and whose key has no line in the journal."""
-        return (each for each in read_journal(self._aside, self._aspects) if each[1].key not in self._present)
+        return (each for each in read_journal(self._aside, self._columns) if each[1].key not in self._present)
 
     def _again(self, outcome: Outcome) -> bool:
         return self._retry_failed and isinstance(outcome, Failure)

@@ -10,7 +10,7 @@ import hashlib
 import os
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import IO
@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 
 from localjudge.errors import RunBrokenError, RunMismatchError
-from localjudge.outcome_columns import from_bytes
+from localjudge.outcome_columns import AnswerColumns, from_bytes
 from localjudge.records import Outcome
 from localjudge.system.durable import replacing
 from localjudge.system.line_store import LineStore
@@ -150,12 +150,12 @@ class KeyIndex:
         return int(np.isin(self._keys, other._keys).sum())
 
 
-def read_journal(file: Path, aspects: Sequence[str]) -> Iterator[tuple[bytes, Outcome]]:
+def read_journal(file: Path, columns: AnswerColumns) -> Iterator[tuple[bytes, Outcome]]:
     """Yield the lines of a journal, each as its bytes and its outcome, without an incomplete last line.
 
     Args:
         file: the journal; a missing file has no lines.
-        aspects: the aspects of the run's rubric.
+        columns: the columns of the run's rubric.
 
     Raises:
         RunMismatchError: the path is not a file, or a line does not belong to such a run.
@@ -164,19 +164,19 @@ def read_journal(file: Path, aspects: Sequence[str]) -> Iterator[tuple[bytes, Ou
         if not file.is_file():
             raise RunMismatchError(f"{file}: is no file")
         with file.open("rb") as stream:
-            yield from journal_lines(stream, aspects)
+            yield from journal_lines(stream, columns)
 
 
-def journal_lines(stream: IO[bytes], aspects: Sequence[str]) -> Iterator[tuple[bytes, Outcome]]:
+def journal_lines(stream: IO[bytes], columns: AnswerColumns) -> Iterator[tuple[bytes, Outcome]]:
     """Yield the lines of an open journal, each as its bytes and its outcome, without an incomplete last line.
 
     Raises:
-        RunMismatchError: a line does not belong to a run with these aspects.
+        RunMismatchError: a line does not belong to a run with these columns.
     """
     for number, piece in enumerate(stream, 1):
         if piece.endswith(b"\n"):
             try:
-                outcome = from_bytes(piece, aspects)
+                outcome = from_bytes(piece, columns)
             except ValueError:
                 raise RunMismatchError(
                     f"{stream.name}:{number}: not a line of a run, or damaged; delete this line, and the same "

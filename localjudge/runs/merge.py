@@ -54,7 +54,7 @@ def merge(folders: Sequence[Path], out: Path) -> Summary:
     with RunDirectory(out) as run:
         if (out / MANIFEST).exists() or (out / JUDGEMENTS).exists():
             raise RunMismatchError(f"--out {out}: holds a run already; choose another folder")
-        summary = Summary(first.manifest.rubric.aspects)
+        summary = Summary(first.manifest.rubric.score_columns)
         with run.writing(JUDGEMENTS) as scratch, scratch.open("xb") as stream:
             stream.writelines(_in_order(parts, summary))
         starts = sorted((start for part in parts for start in part.manifest.starts), key=attrgetter("started"))
@@ -127,7 +127,7 @@ def _row_number(line: tuple[bytes, Outcome]) -> int:
 
 def _lines(part: _ShardRun) -> Iterator[tuple[bytes, Outcome]]:
     file, end, count = part.folder / JUDGEMENTS, 0, 0
-    for piece, outcome in read_journal(file, part.manifest.rubric.aspects):
+    for piece, outcome in read_journal(file, part.manifest.rubric.columns):
         end, count = end + len(piece), count + 1
         yield piece, outcome
     if end < file.stat().st_size:

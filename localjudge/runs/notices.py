@@ -16,9 +16,11 @@ from localjudge.models.model_manifest import in_words
 from localjudge.outcome_columns import NOTICE
 from localjudge.runs.run_manifest import RunManifest
 
-DRY_RUN = "dry-run"
+DRY_RUN, IMPORTED = "dry-run", "elsewhere"
+"""Names of engines that are not engines: of a dry run, and of scores that were imported."""
 KINDS = (
-    "dry run", "bundled model", "changed model", "incomplete", "part", "guarded", "truncated", "calibrated",
+    "dry run", "bundled model", "changed model", "prompt", "incomplete", "part", "guarded", "truncated",
+    "calibrated",
 )  # fmt: skip
 """The kinds of notices."""
 
@@ -42,6 +44,11 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
         )
     if changed := manifest.model.changed_since_verified:
         found.append(f"changed model: its files differ from the verified files ({in_words(changed)})")
+    if manifest.settings.engine != IMPORTED and (missing := manifest.rubric.unmentioned):
+        found.append(
+            f"prompt: the template never mentions {', '.join(missing)}, so the judge cannot know of it; add "
+            "{$aspects} and {$answer_format} to the template"
+        )
     if not complete:
         start = manifest.last_start
         planned = start.rows if manifest.shard else start.input_rows

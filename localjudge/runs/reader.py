@@ -12,7 +12,7 @@ from typing import Any
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.outcome_columns import arrow_schema, to_line, without_objects
 from localjudge.records import Judgement, Outcome, row_key, settings_digest
-from localjudge.rubrics.rubric import Rubric, Scale
+from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices
 from localjudge.runs.run_manifest import MANIFEST, RunManifest, read_manifest
@@ -68,10 +68,10 @@ class RecordedRun:
         Raises:
             UsageError: PyArrow is not installed.
         """
-        return _library("pyarrow").Table.from_pylist(list(self._flat()), arrow_schema(self.rubric.aspects))
+        return _library("pyarrow").Table.from_pylist(list(self._flat()), arrow_schema(self.rubric.columns))
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        return (to_line(outcome, self.rubric.aspects) for outcome in self)
+        return (to_line(outcome, self.rubric.columns) for outcome in self)
 
     def _flat(self) -> Iterator[dict[str, Any]]:
         return map(without_objects, self._lines())
@@ -106,19 +106,19 @@ def read_outcomes(folder: Path) -> Iterator[Outcome]:
 
 
 def _own_outcomes(file: Path, manifest: RunManifest) -> Iterator[Outcome]:
-    scale = manifest.rubric.scale
+    rubric = manifest.rubric
     settings = settings_digest(manifest.settings.as_dict())
     has_row_keys = manifest.jury is None  # a jury's keys are computed from the jurors' keys
-    for number, (_, outcome) in enumerate(read_journal(file, manifest.rubric.aspects), 1):
+    for number, (_, outcome) in enumerate(read_journal(file, rubric.columns), 1):
         if has_row_keys and outcome.digest and outcome.key != _key(settings, outcome.digest):
             raise RunMismatchError(
                 f"{file}:{number}: not made with the settings in {MANIFEST}: one of the two files is from "
                 "another run or was edited; if this line is wrong, delete it, and the same score command "
                 "judges its row again"
             )
-        if isinstance(outcome, Judgement) and not _is_on(scale, outcome):
+        if isinstance(outcome, Judgement) and (aspect := _invalid(rubric, outcome)):
             raise RunMismatchError(
-                f"{file}:{number}: a score outside the scale {scale.lowest} to {scale.highest}; delete this "
+                f"{file}:{number}: {aspect} is none of its values ({rubric.aspects[aspect]}); delete this "
                 "line, and the same score command judges its row again"
             )
         yield outcome
@@ -131,15 +131,16 @@ def _key(settings: bytes, digest: str) -> str | None:
         return None
 
 
-def _is_on(scale: Scale, judgement: Judgement) -> bool:
-    """Return whether the scores are within the scale, and the expected scores up to rounding."""
-    scores, expected = judgement.scores.values(), (judgement.expected or judgement.scores).values()
-    return (
-        scale.lowest <= min(scores)
-        and max(scores) <= scale.highest
-        and scale.lowest - _ROUNDING <= min(expected)
-        and max(expected) <= scale.highest + _ROUNDING
-    )
+def _invalid(rubric: Rubric, judgement: Judgement) -> str | None:
+    """Return an aspect whose score is none of its values, or whose expected score is beyond them."""
+    for column in rubric.score_columns:
+        value, expected = judgement.scores[column.aspect], column.expected(judgement)
+        if value not in column.numbers or type(value) is not rubric.aspects[column.aspect].kind:
+            return column.aspect
+        low, high = column.lowest - _ROUNDING, column.highest + _ROUNDING
+        if expected is not None and not low <= expected <= high:
+            return column.aspect
+    return None
 
 
 def is_marked_complete(folder: Path) -> bool:

@@ -248,17 +248,17 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     def _append(self, outcomes: list[Outcome], waiting: dict[str, list[Row | Failure]]) -> None:
         """Write a line for each row that waits for these outcomes."""
         self._ownership.check()
-        aspects = self._judge.rubric.aspects
+        columns = self._judge.rubric.columns
         given = [outcome.given_to(row) for outcome in outcomes for row in waiting.pop(outcome.key)]
-        self._journal.append((outcome.key, to_bytes(outcome, aspects)) for outcome in given)
+        self._journal.append((outcome.key, to_bytes(outcome, columns)) for outcome in given)
         self.done += len(given)
         for outcome in given:
             self._so_far.add(outcome)
 
     def _put_in_order(self) -> Summary:
         """Rewrite the lines in the input's order."""
-        index, aspects = self._journal.index(), self._judge.rubric.aspects
-        summary = Summary(aspects)
+        index, columns = self._journal.index(), self._judge.rubric.columns
+        summary = Summary(self._judge.rubric.score_columns)
 
         def in_order() -> Iterator[bytes]:
             for place, row in enumerate(self._plan.in_order()):
@@ -266,10 +266,10 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
                 if line is None:
                     raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is missing")
                 piece = self._journal.line_at(line)
-                outcome = from_bytes(piece, aspects)
+                outcome = from_bytes(piece, columns)
                 own = outcome.given_to(row)
                 summary.add(own)
-                yield piece if own is outcome else to_bytes(own, aspects)
+                yield piece if own is outcome else to_bytes(own, columns)
 
         self._write_lines(JUDGEMENTS, in_order())
         return summary
@@ -283,7 +283,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """
         self._settings = settings
         return EarlierLines(
-            self.folder, self._judge.rubric.aspects, self._key, self._plan.rows, retry_failed=retry_failed
+            self.folder, self._judge.rubric.columns, self._key, self._plan.rows, retry_failed=retry_failed
         )
 
     def _begin_journal(self, lines: EarlierLines) -> None:
@@ -291,7 +291,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
 
         A line is written to its new file before it is removed from the old one.
         """
-        self._so_far = Summary(self._judge.rubric.aspects)
+        self._so_far = Summary(self._judge.rubric.score_columns)
 
         def kept() -> Iterator[tuple[str, bytes]]:
             for piece, outcome in lines.staying():

@@ -7,7 +7,6 @@ manifest and writing it again does not change it.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
 import time
@@ -33,7 +32,7 @@ from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
 
 MANIFEST = "run.json"
-FORMAT: Literal[3] = 3
+FORMAT: Literal[4] = 4
 
 
 class _ManifestPart(BaseModel):
@@ -154,7 +153,7 @@ class RunManifest(_ManifestPart):
         inherited_notices: the notices of the sources of this run.
     """
 
-    format: Literal[3]
+    format: Literal[4]
     settings: RunSettings
     rubric: Rubric
     prompt_sha256: str
@@ -222,17 +221,11 @@ def read_manifest(folder: Path) -> RunManifest:
             f"{file}: not a manifest of run format {FORMAT}, or damaged; "
             "restore the file, or start a new run in another directory"
         ) from None
-    if manifest.settings.rubric != _rubric_digest(manifest.rubric):
+    if manifest.settings.rubric != manifest.rubric.digest:
         raise RunMismatchError(
             f"{file}: was edited: its rubric does not match the digest in its settings; restore the file"
         )
     return manifest
-
-
-def _rubric_digest(rubric: Rubric) -> str:
-    """Digest of the rubric in `run.json`, over the fields that are written there: see `Rubric.digest`."""
-    decisive = rubric.model_dump(mode="json", exclude={"name", "description"}, exclude_unset=True)
-    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
 
 def as_json(content: Mapping[str, Any]) -> bytes:

@@ -1,9 +1,9 @@
-"""The summary of a run: counts of rows and failures, and the mean of each aspect for each system."""
+"""The summary of a run: counts of rows and failures, and the mean of each score column for each system."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from rich import box
 from rich.table import Table
 
 from localjudge.records import Failure, Outcome
+from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.notices import notices
 from localjudge.runs.run_manifest import RunManifest
 
@@ -25,16 +26,16 @@ class _System:
     cut: int = 0
     truncated: int = 0
     sums: Counter[str] = field(default_factory=Counter)
-    expected_sums: Counter[str] = field(default_factory=Counter)
-    expected: int = 0
+    expected_sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    expected: Counter[str] = field(default_factory=Counter)
     counts: Counter[tuple[str, int]] = field(default_factory=Counter)
 
 
 class Summary:
     """Counts and means of each system, from the outcomes of a run."""
 
-    def __init__(self, aspects: Iterable[str]) -> None:
-        self.aspects = tuple(aspects)
+    def __init__(self, columns: Iterable[ScoreColumn]) -> None:
+        self._columns = tuple(columns)
         self._systems: dict[str | None, _System] = {}
         self.reasons: Counter[str] = Counter()
 
@@ -47,12 +48,13 @@ class Summary:
         system.judged += 1
         system.cut += outcome.rationale_cut
         system.truncated += outcome.candidate_cut > 0
-        for aspect, score in outcome.scores.items():
-            system.sums[aspect] += score
-            system.counts[aspect, score] += 1
-        if outcome.expected is not None:
-            system.expected += 1
-            system.expected_sums.update(outcome.expected)
+        for column in self._columns:
+            number, expected = column.number(outcome), column.expected(outcome)
+            system.sums[column.name] += number
+            system.counts[column.name, number] += 1
+            if expected is not None:
+                system.expected[column.name] += 1
+                system.expected_sums[column.name] += expected
 
     @property
     def judged(self) -> int:
@@ -94,8 +96,13 @@ class Summary:
                     "failed": system.failed,
                     "rationales_cut": system.cut,
                     "candidates_cut": system.truncated,
-                    "mean": self._means(system.sums, system.judged),
-                    "mean_expected": self._means(system.expected_sums, system.expected),
+                    "mean": {
+                        column.name: _mean(system.sums[column.name], system.judged) for column in self._columns
+                    },
+                    "mean_expected": {
+                        column.name: _mean(system.expected_sums[column.name], system.expected[column.name])
+                        for column in self._columns
+                    },
                 }
                 for name, system in self._sorted()
             ],
@@ -106,33 +113,31 @@ class Summary:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         table.add_column("system", overflow="fold", min_width=8)
         counts = ("n", "failed") if self.failed else ("n",)
-        for heading in (*self.aspects, *counts):
+        for heading in (*(column.name for column in self._columns), *counts):
             table.add_column(heading, justify="right", no_wrap=True)
         for name, system in self._sorted():
-            means = self._means(system.sums, system.judged).values()
+            means = [_mean(system.sums[column.name], system.judged) for column in self._columns]
             cells = ["–" if mean is None else f"{mean:.2f}" for mean in means]  # noqa: RUF001
             rows = (system.judged, system.failed) if self.failed else (system.judged,)
             table.add_row(name or "(none)", *cells, *map(str, rows))
         return table
 
-    def chart(self, scale: Iterable[int]) -> Table:
-        """Return a terminal table of the frequencies of the scores, one system in each row.
-
-        Args:
-            scale: the scores of the scale, lowest first.
-        """
-        values = list(scale)
-        most = min(len(values), _MOST_BARS)
+    def chart(self) -> Table:
+        """Return a terminal table of the frequencies of the scores, lowest first, one system in each row."""
+        ends = {f"{column.lowest} to {column.highest}" for column in self._columns}
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column(f"{values[0]} to {values[-1]}", overflow="fold", min_width=8)
-        for aspect in self.aspects:
-            table.add_column(aspect, justify="right", no_wrap=True)
+        table.add_column(ends.pop() if len(ends) == 1 else "low to high", overflow="fold", min_width=8)
+        for column in self._columns:
+            table.add_column(column.name, justify="right", no_wrap=True)
         for name, system in self._sorted():
             cells = []
-            for aspect in self.aspects:
+            for column in self._columns:
+                values = sorted(set(column.numbers.values()))
+                most = min(len(values), _MOST_BARS)
                 shares = [0.0] * most
                 for rank, value in enumerate(values):
-                    shares[rank * most // len(values)] += system.counts[aspect, value] / max(1, system.judged)
+                    share = system.counts[column.name, value] / max(1, system.judged)
+                    shares[rank * most // len(values)] += share
                 cells.append(bars(shares) if system.judged else "–")  # noqa: RUF001
             table.add_row(name or "(none)", *cells)
         return table
@@ -140,8 +145,9 @@ class Summary:
     def _sorted(self) -> list[tuple[str | None, _System]]:
         return sorted(self._systems.items(), key=lambda item: (item[0] is None, item[0] or ""))
 
-    def _means(self, sums: Mapping[str, float], count: int) -> dict[str, float | None]:
-        return {aspect: round(sums[aspect] / count, 4) if count else None for aspect in self.aspects}
+
+def _mean(total: float, count: int) -> float | None:
+    return round(total / count, 4) if count else None
 
 
 def bars(shares: Iterable[float]) -> str:

@@ -215,7 +215,7 @@ def test_a_run_on_this_machine_is_the_run_of_one_process_and_leaves_nothing_behi
 
 def outcomes_of(run: Path) -> list[Outcome]:
     lines = (run / "judgements.jsonl").read_text("utf-8").split("\n")[:-1]
-    return [from_line(json.loads(line), Rubric.load().aspects) for line in lines]
+    return [from_line(json.loads(line), Rubric.load().columns) for line in lines]
 
 
 def marked(mark: dict[str, str]) -> list[str]:

@@ -77,7 +77,7 @@ def rubric() -> Rubric:
 def decoding(model: Model, rubric: Rubric) -> Decoding:
     """Greedy, with little room."""
     table = token_table(rubric.answer_layout, model.vocabulary, model.prompts.spell)
-    return Decoding(table, table.limit(NEAR), closing_margin=2)
+    return Decoding(table, NEAR, closing_margin=2)
 
 
 OpenEngine = Callable[..., "VllmEngine"]

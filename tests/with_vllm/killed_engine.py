@@ -25,7 +25,7 @@ def main() -> None:
     model, rubric = Model.find(sys.argv[1]), Rubric.load()
     opening = rubric.answer_layout.opening
     table = token_table(rubric.answer_layout, model.vocabulary, model.prompts.spell)
-    decoding = Decoding(table, table.limit(24), closing_margin=4, temperature=1.0)
+    decoding = Decoding(table, 24, closing_margin=4, temperature=1.0)
     options = VllmOptions.parse(OPTIONS | {"max_num_seqs": "16"})
     engine = VllmEngine(model, decoding, options, log=Path(sys.argv[2]))
     report = {}

@@ -51,9 +51,10 @@ END = len(PIECES)
 VOCABULARY = Vocabulary(dict(enumerate(PIECES)), frozenset({END}), END + 3)
 TABLE: TokenTable = token_table(Rubric.load().answer_layout, VOCABULARY)
 STRETCH = 3
-LONGEST = TABLE.limit(9)
+TEXT_TOKENS = 9
+LONGEST = TABLE.limit(TEXT_TOKENS)
 BUDGET = 9
-THINKING = TABLE.after_thinking(VOCABULARY, opens=END + 1, ends=END + 2, limit=LONGEST)
+THINKING = TABLE.after_thinking(VOCABULARY, opens=END + 1, ends=END + 2)
 MOST = BUDGET + 1 + LONGEST
 SLOTS = 16
 PROMPT = 7
@@ -66,7 +67,7 @@ tables = st.booleans().map(lambda thinks: THINKING if thinks else TABLE)
 class Request:
     """A request and a model's opinion on it: logits that depend on its tokens so far and on nothing else.
 
-    A model that thinks has `limit` tokens in all, and of these at most `LONGEST` for its answer.
+    It has `limit` tokens in all. A model that thinks has at most `LONGEST` of these for its answer.
     """
 
     tag: int
@@ -107,9 +108,9 @@ class Request:
         path = self.path(outputs)
         if min(path) < 0:
             return None
-        deadline = self.limit
-        if self.table is THINKING and self.table.start in path:
-            deadline = min(deadline, path.index(self.table.start) + LONGEST)
+        allowances = self.table.allowances(TEXT_TOKENS, BUDGET)
+        begun = path.index(self.table.start) if self.table.start in path else 0
+        deadline = min(self.limit, begun + int(allowances[path[begun]]))
         left = max(deadline - len(outputs), int(self.table.distance[path[-1]]), 1)
         return torch.from_numpy(self.table.allowed(path[-1], left, STRETCH))
 
@@ -166,7 +167,12 @@ class Config:
     def __init__(self, table: TokenTable, drafts: int = 0) -> None:
         file = self.folder / ("thinking.npz" if table is THINKING else "answering.npz")
         self.additional_config = TableSettings(
-            str(file), closing_margin=STRETCH, limit=LONGEST, max_tokens=MOST, slots=SLOTS
+            str(file),
+            closing_margin=STRETCH,
+            text_tokens=TEXT_TOKENS,
+            thinking_budget=BUDGET if table is THINKING else None,
+            max_tokens=MOST,
+            slots=SLOTS,
         ).as_config()
         self.speculative_config = SimpleNamespace(num_speculative_tokens=drafts) if drafts else None
 

@@ -85,7 +85,7 @@ class Mixed(VllmEngine):
 @pytest.fixture(scope="module")
 def rich(decoding: Decoding, rubric: Rubric, model: Model) -> Decoding:
     """Room for rationales that differ in length by much."""
-    return Decoding(decoding.table, decoding.table.limit(48), closing_margin=12)
+    return Decoding(decoding.table, 48, closing_margin=12)
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_greedy_answers_and_their_scores_do_not_depend_on_preemptions(
 def test_answers_are_whole_at_the_smallest_limit(
     open_engine: OpenEngine, model: Model, decoding: Decoding, rubric: Rubric
 ) -> None:
-    tight = Decoding(decoding.table, decoding.table.smallest_limit, temperature=1.0)
+    tight = Decoding(decoding.table, 1, temperature=1.0)
     for tag, completion in complete(open_engine(model, tight, max_num_seqs=32), prompts(70)).items():
         assert_whole(model, rubric, completion, tight.limit)
         assert tag >= 0
@@ -138,8 +138,10 @@ def test_answers_after_thinking_are_whole_and_keep_their_own_limit(
     open_engine: OpenEngine, model: Model, decoding: Decoding, rubric: Rubric
 ) -> None:
     budget, end = 12, 300
-    table = decoding.table.after_thinking(model.vocabulary, opens=None, ends=end, limit=decoding.limit)
-    thinking = Decoding(table, decoding.limit, decoding.closing_margin, temperature=2.0, thinking_budget=budget)
+    table = decoding.table.after_thinking(model.vocabulary, opens=None, ends=end)
+    thinking = Decoding(
+        table, decoding.text_tokens, decoding.closing_margin, temperature=2.0, thinking_budget=budget
+    )
     answered = complete(open_engine(model, thinking, **STARVED), prompts(100))
     assert len(answered) == 100
     thoughts = set[int]()
@@ -238,7 +240,7 @@ def test_both_engines_give_the_same_greedy_answers(
     if which == "bundled":
         model = Model.find()
         table = token_table(Rubric.load().answer_layout, model.vocabulary, model.prompts.spell)
-        decoding = Decoding(table, table.limit(24), closing_margin=6)
+        decoding = Decoding(table, 24, closing_margin=6)
         engine = open_engine(model, decoding, max_num_seqs=16)
         asked = [Prompt(n, model.prompts.encode(f"Question {n}? " + "word " * n), n) for n in range(12)]
     else:

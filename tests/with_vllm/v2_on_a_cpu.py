@@ -93,7 +93,7 @@ def main() -> None:
     model, rubric = Model.find(sys.argv[1]), Rubric.load()
     opening = rubric.answer_layout.opening
     table = token_table(rubric.answer_layout, model.vocabulary, model.prompts.spell)
-    decoding = Decoding(table, table.limit(9), closing_margin=3)
+    decoding = Decoding(table, 9, closing_margin=3)
     arguments = {
         "dtype": "float32",
         "enforce_eager": True,

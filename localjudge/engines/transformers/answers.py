@@ -29,17 +29,18 @@ class BatchAnswers:
             generators = [np.random.Generator(np.random.Philox(seed)) for seed in seeds]
             self._draws = np.stack([each.random(decoding.max_tokens) for each in generators])
         self._fixed_token = table.fixed_token
+        self._allowances = decoding.allowances
+        self._writes = (table.table.text >= 0) | (np.arange(len(table.table.text)) == table.table.thinking)
         self._states = np.full(len(seeds), table.table.entry, np.int64)
-        # The length at which each row must be complete; it is smaller if thinking ends early.
-        self._deadline = np.full(len(seeds), decoding.max_tokens)
+        # The length at which each row must be complete, unless another text begins before.
+        self._deadline = np.full(len(seeds), self._allowances[table.table.entry])
         self.tokens: list[list[int]] = [[] for _ in seeds]
         self._complete = np.zeros(len(seeds), bool)
-        self._closed = np.zeros(len(seeds), bool)
 
     @property
     def writing(self) -> list[int]:
-        """The rows whose rationale has not ended."""
-        rows: list[int] = np.flatnonzero(~self._closed).tolist()
+        """The rows that are inside a text, or that think."""
+        rows: list[int] = np.flatnonzero(self._writes[self._states]).tolist()
         return rows
 
     @property
@@ -66,18 +67,17 @@ class BatchAnswers:
                 self._append(row, token)
 
     def append_fixed(self, rows: Sequence[int]) -> None:
-        """Append the fixed text after each of these rows' rationale or score, up to the next score."""
+        """Append the fixed text that comes next in each of these rows, up to the next text or value."""
         for row in rows:
-            while self._closed[row] and (token := self._fixed_token[self._states[row]]) >= 0:
+            while (token := self._fixed_token[self._states[row]]) >= 0 and not self._writes[self._states[row]]:
                 self._append(row, int(token))
 
     def _append(self, row: int, token: int) -> None:
         table, state = self._table.table, self._states[row]
         after = self._states[row] = table.next_state[state, token]
         self.tokens[row].append(token)
-        if state == table.thinking and after == table.start:
-            self._deadline[row] = len(self.tokens[row]) + self._decoding.limit
-        self._closed[row] |= table.in_rationale[state] and not table.in_rationale[after]
+        if self._allowances[after] and after != state:
+            self._deadline[row] = len(self.tokens[row]) + self._allowances[after]
         self._complete[row] = table.distance[after] == 0
 
     def _sample(self, rows: NDArray[np.int64], places: NDArray[np.int64], logits: torch.Tensor) -> torch.Tensor:

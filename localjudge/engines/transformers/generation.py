@@ -1,8 +1,9 @@
-"""The generation loop: a pass for each token of the rationale, then one for each score.
+"""The generation loop: a pass for each token of a text, and one for each value.
 
-The fixed text of an answer is known, so it takes no passes of its own. As rationales close, their rows leave
-the batch. When all have closed, they return and go through the fixed text and the scores together: each pass
-takes the tokens since the last one, and its logits pick the next score.
+The fixed text of an answer is known, so it takes no passes of its own. As texts close, their rows leave the
+batch. When all have closed, they return and go through the fixed text and the values together: each pass takes
+the tokens since the last one, and its logits pick the next value. If an answer has another text after that, the
+rows write it in the same way.
 
 For this, rows move within the model's cache, which is possible if each of its layers keeps the keys and values
 of all tokens and nothing else (`_rows_can_move`). Other models (sliding windows, recurrent layers …) go through
@@ -63,11 +64,12 @@ def _complete(model: PreTrainedModel, cached: _CachedRows, answers: BatchAnswers
 
     everyone = answers.incomplete
     pick(everyone, cached.prefill())
-    with model._optimize_model_for_decode():  # for one token a row
-        while rows := answers.writing if cached.can_move else answers.incomplete and everyone:
-            pick(rows, cached.step(rows, answers.tokens))
-    while rows := answers.incomplete:
-        pick(rows, cached.step(rows, answers.tokens))
+    while answers.incomplete:
+        with model._optimize_model_for_decode():  # for one token a row
+            while rows := answers.writing if cached.can_move else answers.incomplete and everyone:
+                pick(rows, cached.step(rows, answers.tokens))
+        if waiting := answers.incomplete:
+            pick(waiting, cached.step(waiting, answers.tokens))
 
 
 class _CachedRows:

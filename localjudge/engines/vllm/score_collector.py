@@ -23,14 +23,15 @@ class TableSettings:
     Attributes:
         table: the file that holds the token table.
         closing_margin: as in `Decoding`.
-        limit: the most tokens of any answer.
-        max_tokens: the same limit including the thinking before the answer.
+        text_tokens, thinking_budget: as in `Decoding`.
+        max_tokens: the most tokens of any answer, including the thinking before it.
         slots: the number of answers whose scores are kept at a time.
     """
 
     table: str
     closing_margin: int
-    limit: int
+    text_tokens: int
+    thinking_budget: int | None
     max_tokens: int
     slots: int
 

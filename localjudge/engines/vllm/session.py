@@ -74,7 +74,7 @@ class SessionEngine(Protocol):
         ...
 
     def take_scores(self, slots: list[int]) -> NDArray[np.float64]:
-        """Return and clear the probabilities kept in these slots, (slots, *kept_shape)."""
+        """Return and clear the probabilities kept in these slots, (slots, A, K)."""
         ...
 
 

@@ -20,7 +20,8 @@ from localjudge.engines.vllm.score_collector import TableSettings, slot_of, vali
 @dataclass(slots=True)
 class _RowState:
     tokens: list[int]
-    deadline: int  # the number of tokens at which it must be complete
+    limit: int  # the most tokens of the request
+    deadline: int  # the number of tokens at which it must be complete, unless another text begins before
     slot: int
     state: int
     folded: int = 0
@@ -38,7 +39,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         settings = TableSettings.of(vllm_config)
         self._table = settings.load_table()
-        self._limit = settings.limit
+        self._allowances = self._table.allowances(settings.text_tokens, settings.thinking_budget)
         kind = HostTable if device.type == "cpu" else DeviceTable
         self._tensors: HostTable | DeviceTable = kind(
             self._table, settings.closing_margin, device, settings.slots
@@ -62,7 +63,10 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
             self._rows.pop(index, None)
             slot = slot_of(params)
             if slot is not None:
-                self._rows[index] = _RowState(tokens, params.max_tokens, slot, self._table.entry)
+                entry = self._table.entry
+                limit = params.max_tokens
+                deadline = min(limit, int(self._allowances[entry]))
+                self._rows[index] = _RowState(tokens, limit, deadline, slot, entry)
                 self._sampled |= params.temperature > 0
         for source, target, direction in batch_update.moved:
             moved, replaced = self._rows.pop(source, None), self._rows.pop(target, None)
@@ -102,6 +106,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         for token in row.tokens[row.folded :]:
             after = int(self._table.next_state[row.state, token])
             row.folded += 1
-            if row.state == self._table.thinking and after == self._table.start:
-                row.deadline = min(row.deadline, row.folded + self._limit)
-            row.state = after if after >= 0 else row.state
+            if after >= 0 and after != row.state:
+                row.state = after
+                if self._allowances[after]:
+                    row.deadline = min(row.limit, row.folded + int(self._allowances[after]))

@@ -44,9 +44,12 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         # The state before output token k is at [slot, k]; the last column takes values that no row keeps.
         width = settings.max_tokens + self._drafts + 2
         self._history = torch.full((requests, width), self._table.free, dtype=torch.int64, device=device)
-        self._limit = settings.limit
-        # The number of tokens at which the answer must be complete, as known at each position: it is smaller if
-        # thinking ends early, and a rejected draft token is forgotten together with its state.
+        allowances = self._table.table.allowances(settings.text_tokens, settings.thinking_budget)
+        self._allowances = self._to_device(np.append(allowances, 0))
+        # The most tokens of each request.
+        self._limit = torch.zeros(requests, dtype=torch.int64, device=device)
+        # The number of tokens at which the answer must be complete, unless another text begins before, as known
+        # at each position: a rejected draft token is forgotten together with its state.
         self._deadline = torch.zeros_like(self._history)
         # The score slot of each request slot, and the slot for rows that are not answers.
         self._kept_at = torch.zeros(requests, dtype=torch.int64, device=device)
@@ -56,7 +59,14 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         slot = slot_of(sampling_params)
-        self._new[req_idx] = None if slot is None else (sampling_params.max_tokens, slot)
+        self._new[req_idx] = (
+            None
+            if slot is None
+            else (
+                min(sampling_params.max_tokens, self._first_deadline),
+                slot,
+            )
+        )
         if slot is None:
             return False
         self._sampled |= sampling_params.temperature > 0
@@ -70,7 +80,8 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         entry, free = self._table.table.entry, self._table.free
         fresh = np.array([(free, 0, 0) if new is None else (entry, *new) for new in self._new.values()]).T
         at = self._to_device(slots)
-        self._history[at, 0], self._deadline[at, 0], self._kept_at[at] = self._to_device(fresh)
+        self._history[at, 0], self._limit[at], self._kept_at[at] = self._to_device(fresh)
+        self._deadline[at, 0] = torch.minimum(self._limit[at], self._allowances[self._history[at, 0]])
         prompts = self._states.prompt_len.np[slots]
         outputs = self._states.prefill_len.np[slots] - prompts
         for step in range(int(outputs.max(initial=0))):
@@ -121,9 +132,8 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         last = (position - 1).clamp(min=0)
         before, deadline = self._history[slots, last], self._deadline[slots, last]
         after = self._table.advance(before, tokens)
-        table = self._table.table
-        if table.thinking is not None:
-            ended = (before == table.thinking) & (after == table.start)
-            deadline = torch.where(ended, torch.minimum(deadline, position + self._limit), deadline)
+        allowance = self._allowances[after]
+        fresh = torch.minimum(self._limit[slots], position + allowance)
+        deadline = torch.where((allowance > 0) & (after != before), fresh, deadline)
         at = position if here is None else torch.where(here, position, self._history.shape[1] - 1)
         self._history[slots, at], self._deadline[slots, at] = after, deadline

@@ -194,7 +194,8 @@ class VllmEngine:
         settings = TableSettings(
             table=str(Path(self._folder.name) / "table.npz"),
             closing_margin=self._decoding.closing_margin,
-            limit=self._decoding.limit,
+            text_tokens=self._decoding.text_tokens,
+            thinking_budget=self._decoding.thinking_budget,
             max_tokens=self._decoding.max_tokens,
             slots=2 * (most + max(8, most // 4)) + 2 * COLLECT,
         )
@@ -256,11 +257,11 @@ class VllmEngine:
         self._preemptions += getattr(output.metrics, "num_preemptions", 0) or 0
 
     def take_scores(self, slots: list[int]) -> NDArray[np.float64]:
-        """Return and clear the probabilities kept in these slots, (slots, *kept_shape).
+        """Return and clear the probabilities kept in these slots, (slots, A, K).
 
         A slot that no worker has kept is NaN.
         """
-        shape = (len(slots), *self._decoding.table.kept_shape)
+        shape = (len(slots), *self._decoding.table.score_token.shape)
         parts = [
             np.frombuffer(part, np.float64).reshape(shape)
             for part in self.llm.collective_rpc("localjudge_take_scores", args=(slots,))

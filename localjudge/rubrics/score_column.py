@@ -1,0 +1,79 @@
+"""The numbers that statistics compute with: one for each ordered aspect, and one for each label of the others.
+
+An aspect without an order has no mean. Each of its labels has a share: a column of 1 where the judgement has
+this label, and 0 elsewhere; its expected value is the label's probability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from localjudge.records import Judgement
+from localjudge.rubrics.answer import Value
+from localjudge.rubrics.aspect import Aspect
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreColumn:
+    """A number of each judgement.
+
+    Attributes:
+        name: the aspect, or `aspect=label`.
+        aspect: the aspect.
+        numbers: the number of each value of the aspect.
+        weight: the weight in the mean of all columns; 0 for the share of a label.
+    """
+
+    name: str
+    aspect: str
+    numbers: Mapping[Value, int]
+    weight: float
+
+    @property
+    def lowest(self) -> int:
+        return min(self.numbers.values())
+
+    @property
+    def highest(self) -> int:
+        return max(self.numbers.values())
+
+    def number(self, judgement: Judgement) -> int:
+        """Return the number of the judgement's value.
+
+        Raises:
+            KeyError: it is none of the aspect's values.
+        """
+        return self.numbers[judgement.scores[self.aspect]]
+
+    def expected(self, judgement: Judgement) -> float | None:
+        """Return the mean of the numbers, weighted by the judge's probabilities; None if it is not known."""
+        if self.name == self.aspect:
+            return judgement.expected.get(self.aspect)
+        probabilities = judgement.probabilities.get(self.aspect)
+        return None if probabilities is None else probabilities[[*self.numbers.values()].index(1)]
+
+
+def score_columns(aspects: Mapping[str, Aspect]) -> tuple[ScoreColumn, ...]:
+    """Return the columns of the aspects, in their order."""
+    found: list[ScoreColumn] = []
+    for name, aspect in aspects.items():
+        if aspect.numbers is not None:
+            found.append(ScoreColumn(name, name, aspect.numbers, aspect.weight))
+            continue
+        labels = [*aspect.values.values()]
+        found += [
+            ScoreColumn(f"{name}={label}", name, {other: int(other == label) for other in labels}, 0.0)
+            for label in labels
+        ]
+    return tuple(found)
+
+
+def overall(judgement: Judgement, columns: tuple[ScoreColumn, ...]) -> float:
+    """Return the weighted mean of the expected scores, or of the scores where those are not known."""
+    total = weights = 0.0
+    for column in columns:
+        expected = column.expected(judgement)
+        total += column.weight * (column.number(judgement) if expected is None else expected)
+        weights += column.weight
+    return total / weights
