@@ -21,8 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Row, UsageError, read_rows
-from localjudge.rows.formats import Record, read_csv
+from localjudge.rows.csv_records import read_csv
 from localjudge.rows.inputs import given_rows
+from localjudge.rows.record import Record
 
 ROW = {"instruction": "Why?", "reference": "So.", "candidate": "Because."}
 
@@ -46,7 +47,7 @@ def write_records(file: Path, records: list[dict[str, str]]) -> Path:
 
 
 def records_of(data: bytes, most_bytes: int = 1000) -> list[tuple[int, Record]]:
-    return list(read_csv(io.BytesIO(data), ",", most_bytes))
+    return list(read_csv(io.BytesIO(data), most_bytes))
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.csv", "a.csv.gz", "a.tsv", "a.parquet"])

@@ -33,6 +33,14 @@ def read(file: Path, data: bytes, *columns: str) -> list[Row | Failure]:
     return list(read_rows(find_inputs([str(file)]), parse_columns(columns)))
 
 
+def read_or_refusal(file: Path, data: bytes) -> list[Row | Failure] | str:
+    """Return the rows, or the one line that refuses the file."""
+    try:
+        return read(file, data)
+    except UsageError as refusal:
+        return str(refusal)
+
+
 def lines(*records: Any) -> bytes:
     return b"".join(
         (record if isinstance(record, bytes) else json.dumps(record).encode()) + b"\n" for record in records
@@ -421,11 +429,17 @@ def test_whatever_the_bytes_each_line_ends_as_one_row_or_one_failure(tmp_path: P
         json.dumps(dict(outcome.columns), ensure_ascii=False, allow_nan=False).encode()
 
 
-@pytest.mark.parametrize("name", ["fuzz.csv", "fuzz.tsv", "fuzz.jsonl.gz", "fuzz.parquet"])
+@pytest.mark.parametrize(
+    "name", ["fuzz.csv", "fuzz.tsv", "fuzz.json", "fuzz.jsonl.gz", "fuzz.parquet", "fuzz.arrow"]
+)
 @given(st.binary(max_size=200) | st.text('a",\n\r\t\0', max_size=60).map(str.encode))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_bytes_in_any_kind_of_file_break_the_reading(tmp_path: Path, name: str, data: bytes) -> None:
-    for outcome in read(tmp_path / name, data):
+    outcomes = read_or_refusal(tmp_path / name, data)
+    if isinstance(outcomes, str):
+        assert re.fullmatch(rf"{tmp_path / name}: [^\n]+; [^\n]+", outcomes)
+        return
+    for outcome in outcomes:
         (outcome.id + (outcome.error if isinstance(outcome, Failure) else "")).encode()
 
 

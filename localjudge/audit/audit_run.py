@@ -29,8 +29,8 @@ from localjudge.audit.perturbations import (
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.records import Failure, Outcome, Response, Row
-from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import read_rows
+from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.pipeline import RowSource, RunObserver, Stopping, score_run
 from localjudge.runs.run_directory import RunDirectory

@@ -21,7 +21,7 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.errors import UsageError
-from localjudge.rows.formats import MAX_ROW_BYTES
+from localjudge.rows.record import MAX_ROW_BYTES
 
 if TYPE_CHECKING:
     from localjudge.config import JudgeConfig

@@ -30,7 +30,8 @@ Inputs = Annotated[
     list[str],
     typer.Argument(
         metavar="INPUT...",
-        help="Files or globs (.jsonl, .jsonl.gz, .csv, .tsv, .parquet), '-' for JSONL on stdin, or 'examples'.",
+        help="Files or globs (.jsonl, .json, .csv, .tsv, each also with .gz; .parquet, .arrow, .feather), "
+        "folders that datasets saved, '-' for JSONL on stdin, or 'examples'.",
     ),
 ]
 RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric for the judge.")]
@@ -157,7 +158,9 @@ def print_checks(checks: Sequence[Check], as_json: bool) -> None:
 
 def input_extras(inputs: Iterable[str]) -> list[str]:
     """Return the extras that are needed to read these files."""
-    return ["parquet"] if any(name.endswith(".parquet") for name in inputs) else []
+    from localjudge.rows.formats import needs_pyarrow
+
+    return ["parquet"] if any(map(needs_pyarrow, inputs)) else []
 
 
 _OF_A_RUN = ("run.json", "judgements.jsonl", "set-aside.jsonl", "summary.json")

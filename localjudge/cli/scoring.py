@@ -33,7 +33,7 @@ from localjudge.cli.options import (
     with_options,
 )
 from localjudge.errors import UsageError
-from localjudge.rows.formats import MAX_ROW_BYTES
+from localjudge.rows.record import MAX_ROW_BYTES
 
 
 @with_options

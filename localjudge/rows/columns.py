@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Response, Row
-from localjudge.rows.formats import Record
+from localjudge.rows.record import Record
 
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "instruction": ("instruction", "prompt", "question", "query", "user_query", "user_input"),
@@ -55,6 +55,28 @@ def parse_columns(assignments: Iterable[str]) -> dict[str, str]:
     return columns
 
 
+def columns_taken(record: Mapping[str, Any], columns: Columns) -> dict[str, str] | str:
+    """Return the column of each field that the record has, or the reason why it is not known.
+
+    Args:
+        record: columns by name.
+        columns: the column of each field whose column has a custom name.
+    """
+    taken: dict[str, str] = {}
+    for field in COLUMN_NAMES:
+        candidates = [name for name in _names_of(field, columns) if name in record or field in columns]
+        if field in candidates:
+            candidates = [field]
+        if len(candidates) > 1 and field in ("instruction", "reference", "candidate"):
+            return (
+                f"{' and '.join(map(repr, candidates))} are both possible columns for the {field}; "
+                f"choose one with --column {field}={candidates[0]}"
+            )
+        if candidates:
+            taken[field] = candidates[0]
+    return taken
+
+
 def as_row(record: Record | Row | Failure, source: str, columns: Columns | None = None) -> Row | Failure:
     """Return a record as a row, or as a failure with the reason.
 
@@ -73,21 +95,9 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
         record = {**record.columns, **{name: getattr(record, name) for name in COLUMN_NAMES}}
     if _is_deeper(record, _DEEPEST):
         return unreadable(source, f"its values are nested more than {_DEEPEST} deep")
-    columns = columns or {}
-    taken: dict[str, Any] = {}
-    for field in COLUMN_NAMES:
-        candidates = [name for name in _names_of(field, columns) if name in record or field in columns]
-        if field in candidates:
-            candidates = [field]
-        if len(candidates) > 1 and field in ("instruction", "reference", "candidate"):
-            return unreadable(
-                source,
-                f"{' and '.join(map(repr, candidates))} are both possible columns for the {field}; "
-                f"choose one with --column {field}={candidates[0]}",
-                record,
-            )
-        if candidates:
-            taken[field] = candidates[0]
+    taken = columns_taken(record, columns or {})
+    if isinstance(taken, str):
+        return unreadable(source, taken, record)
     texts: dict[str, Any] = {field: record.get(column) for field, column in taken.items()}
     # In a table, NaN means that there is no value.
     texts = {field: None if isinstance(text, float) and text != text else text for field, text in texts.items()}

@@ -8,7 +8,6 @@ lacks a column is reported before any row is judged.
 from __future__ import annotations
 
 import glob
-import gzip
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -18,9 +17,10 @@ from typing import Any, BinaryIO, cast
 
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Row
-from localjudge.rows.columns import COLUMN_NAMES, Columns, _names_of, as_row, unreadable
-from localjudge.rows.formats import MAX_ROW_BYTES, Record, read_csv, read_jsonl, read_parquet, table_records
-from localjudge.system.requirements import require
+from localjudge.rows.columns import COLUMN_NAMES, Columns, _names_of, as_row, columns_taken, unreadable
+from localjudge.rows.formats import JSON_LINES, Records, check_file, read_file, read_text
+from localjudge.rows.record import MAX_ROW_BYTES
+from localjudge.rows.table_records import table_records
 
 EXAMPLES = "examples"
 STDIN = "-"
@@ -36,7 +36,7 @@ def find_inputs(names: Sequence[str]) -> list[str]:
     """Return the files that names and globs match, in order; `-` is stdin, `examples` the included rows.
 
     Raises:
-        UsageError: there is no such file, or the package that reads it is missing.
+        UsageError: there is no such file, its format is unknown, or the package that reads it is missing.
     """
     found: list[str] = []
     for name in names:
@@ -49,14 +49,12 @@ def find_inputs(names: Sequence[str]) -> list[str]:
             raise UsageError(f"{name}: no file matches")
         for match in matches:
             path = Path(match)
-            if path.is_dir():
-                raise UsageError(f"{match}: is a folder; name its files, such as {match.rstrip('/')}/*.jsonl")
             try:
                 if path.is_file() or not path.exists():  # opening a pipe would take its writer's rows
                     path.open("rb").close()
             except OSError as error:
                 raise UsageError(f"{match}: {error.strerror}") from None
-            _kind(match)
+            check_file(match)
             found.append(match)
     if found.count(STDIN) > 1:
         raise UsageError("-: stdin can be read only once")
@@ -89,7 +87,7 @@ def check_inputs(files: Iterable[str], columns: Columns, *, needs_reference: boo
     }
     empty = []
     for name in files:
-        if name == STDIN or (name != EXAMPLES and not Path(name).is_file()):
+        if not can_be_read_twice(name):
             continue
         known: dict[str, None] = {}
         missing, records = list(wanted), 0
@@ -108,6 +106,22 @@ def check_inputs(files: Iterable[str], columns: Columns, *, needs_reference: boo
     return empty
 
 
+def columns_found(files: Iterable[str], columns: Columns) -> dict[str, list[str]]:
+    """Return the columns that the first records of these files have for each field, in the order of the files.
+
+    Args:
+        files: the result of `find_inputs`; standard input and pipes are left out.
+        columns: the column of each field whose column has a custom name.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for name in filter(can_be_read_twice, files):
+        for _, record in islice(read_records(name), 1):
+            taken = columns_taken(record, columns) if isinstance(record, Mapping) else {}
+            for field, column in taken.items() if isinstance(taken, dict) else ():
+                found.setdefault(field, {})[column] = None
+    return {field: list(names) for field, names in found.items()}
+
+
 def _lacks(name: str, missing: Sequence[str], known: Sequence[str], columns: Columns) -> str:
     lacking = [
         f"no column {columns[field]!r} for the {field}" if field in columns else f"no {field}"
@@ -116,7 +130,8 @@ def _lacks(name: str, missing: Sequence[str], known: Sequence[str], columns: Col
     more = f" and {len(known) - _COLUMNS_NAMED} more" if len(known) > _COLUMNS_NAMED else ""
     there = ", ".join(map(str, known[:_COLUMNS_NAMED])) + more
     flags = " ".join(f"--column {field}=COLUMN" for field in missing)
-    return f"{name}: {', '.join(lacking)}; its columns are {there}; name them with {flags}"
+    without = ", or judge without one: --rubric no-reference" if list(missing) == ["reference"] else ""
+    return f"{name}: {', '.join(lacking)}; its columns are {there}; name them with {flags}{without}"
 
 
 def read_rows(
@@ -139,7 +154,7 @@ def read_rows(
 
 
 def given_rows(rows: object) -> Iterator[Row | Failure]:
-    """Yield rows from Python objects: dicts, `Row`s, or a pandas, Polars or Arrow table.
+    """Yield rows from Python objects: dicts, `Row`s, a pandas, Polars or Arrow table, or a `datasets.Dataset`.
 
     Raises:
         UsageError: the argument is a single row, or not a collection of rows.
@@ -165,37 +180,19 @@ def _given_row(record: Any, source: str) -> Row | Failure:
 
 
 def _stem(place: str) -> str:
-    return Path(place.removesuffix(".gz")).stem
+    return Path(place).name if Path(place).is_dir() else Path(place.removesuffix(".gz")).stem
 
 
-def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES) -> Iterator[tuple[int, Record]]:
-    """Yield the records of a file that `find_inputs` returned, each with its line (Parquet: its number)."""
-    kind = _kind(name)
-    if kind == "parquet":
-        yield from read_parquet(name, max_row_bytes)
-        return
-    with _open(name) as stream:
-        if kind == "jsonl":
-            yield from read_jsonl(stream, max_row_bytes)
-        else:
-            yield from read_csv(stream, "\t" if kind == "tsv" else ",", max_row_bytes)
-
-
-def _kind(name: str) -> str:
-    plain = name.removesuffix(".gz")
-    if name in (STDIN, EXAMPLES) or plain.endswith((".jsonl", ".ndjson")):
-        return "jsonl"
-    if plain.endswith((".csv", ".tsv")):
-        return plain[-3:]
-    if name.endswith(".parquet"):
-        require(name, "parquet")
-        return "parquet"
-    raise UsageError(f"{name}: unknown format; use .jsonl, .jsonl.gz, .csv, .tsv or .parquet")
-
-
-def _open(name: str) -> BinaryIO:
+def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES) -> Records:
+    """Yield the records of a file that `find_inputs` returned, each with its line or number."""
     if name == STDIN:
-        return sys.stdin.buffer
+        return read_text(sys.stdin.buffer, name, JSON_LINES, max_row_bytes)
     if name == EXAMPLES:
-        return cast(BinaryIO, (files("localjudge") / "rows" / "examples.jsonl").open("rb"))
-    return cast(BinaryIO, gzip.open(name) if name.endswith(".gz") else Path(name).open("rb"))
+        examples = files("localjudge") / "rows" / "examples.jsonl"
+        return read_text(cast(BinaryIO, examples.open("rb")), name, JSON_LINES, max_row_bytes)
+    return read_file(name, max_row_bytes)
+
+
+def can_be_read_twice(name: str) -> bool:
+    """Return whether an input exists and is neither standard input nor a pipe."""
+    return name == EXAMPLES or (name != STDIN and (Path(name).is_file() or Path(name).is_dir()))

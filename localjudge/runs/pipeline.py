@@ -7,7 +7,7 @@ The command line, the audit and Python programs all use `score_run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
@@ -21,8 +21,8 @@ from localjudge.judge import Judge
 from localjudge.models.model_manifest import in_words
 from localjudge.records import Failure, Outcome, Row
 from localjudge.rows.columns import Columns
-from localjudge.rows.formats import MAX_ROW_BYTES
-from localjudge.rows.inputs import check_inputs, find_inputs, given_rows, read_rows
+from localjudge.rows.inputs import check_inputs, columns_found, find_inputs, given_rows, read_rows
+from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.cost import CostEstimate
 from localjudge.runs.reader import SET_ASIDE, read_notices
 from localjudge.runs.run_directory import RunDirectory
@@ -80,6 +80,7 @@ class RowSource:
         columns: the column of each field whose column has a custom name.
         max_row_bytes: size limit of a row in bytes.
         empty: names of the files without rows.
+        found: the columns in the files for each field.
     """
 
     rows: Iterable[Row | Failure]
@@ -87,6 +88,7 @@ class RowSource:
     columns: Columns = field(default_factory=dict)
     max_row_bytes: int = MAX_ROW_BYTES
     empty: Sequence[str] = ()
+    found: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @classmethod
     def of_files(
@@ -114,11 +116,11 @@ class RowSource:
         files = find_inputs(names)
         empty = check_inputs(files, columns, needs_reference=needs_reference)
         rows = islice(read_rows(files, columns, max_row_bytes), limit)
-        return cls(rows, files, columns, max_row_bytes, empty)
+        return cls(rows, files, columns, max_row_bytes, empty, columns_found(files, columns))
 
     @classmethod
     def of_rows(cls, rows: object) -> Self:
-        """Return a source of Python objects: dicts, `Row`s, or a pandas, Polars or Arrow table.
+        """Return a source of dicts, `Row`s, a pandas, Polars or Arrow table, or a `datasets.Dataset`.
 
         Raises:
             UsageError: the argument is a single row, or not a collection of rows.
@@ -240,6 +242,8 @@ def score_run(
 def _introduce(judge: Judge, source: RowSource, folder: Path, told: RunObserver) -> None:
     by = judge.rubric.name + ", guarded" * judge.rubric.prompt.guard
     inputs = f"{len(source.inputs)} input(s)" if source.inputs else "rows of a program"
+    if taken := [f"{name}={'|'.join(found)}" for name, found in source.found.items() if [name] != list(found)]:
+        inputs += f", {' '.join(taken)}"
     told.say(f"model {judge.model.name} · rubric {by} · {inputs} → {folder}")
     if judge.notice:
         told.warn(judge.notice)

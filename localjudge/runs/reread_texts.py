@@ -10,11 +10,10 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 
 from localjudge.errors import UsageError
 from localjudge.records import Outcome, Row
-from localjudge.rows.inputs import EXAMPLES, STDIN, find_inputs, read_rows
+from localjudge.rows.inputs import STDIN, can_be_read_twice, find_inputs, read_rows
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.system.line_store import LineStore
 
@@ -81,7 +80,7 @@ def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str])
         if name == STDIN:
             problems.append("the rows came from stdin")
             continue
-        if name != EXAMPLES and not moved and not Path(name).is_file():
+        if not moved and not can_be_read_twice(name):
             problems.append(f"{name}: No such file, or none that can be read twice")
             continue
         try:

@@ -27,8 +27,8 @@ from localjudge.prompts.prompt import StopSubmitting
 from localjudge.prompts.task_feed import Task
 from localjudge.records import Failure, Outcome, Row, settings_digest
 from localjudge.rows.columns import Columns
-from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import EXAMPLES, STDIN
+from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.earlier_lines import EarlierLines
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership

@@ -28,7 +28,7 @@ from pydantic import (
 from localjudge.config import SHARED_SETTINGS, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
-from localjudge.rows.formats import MAX_ROW_BYTES
+from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
 
 MANIFEST = "run.json"

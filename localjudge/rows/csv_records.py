@@ -1,0 +1,184 @@
+"""Records of a CSV file. A record above the size limit is skipped without being held in memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import BinaryIO, TextIO
+
+from localjudge.errors import UsageError
+from localjudge.rows.record import DAMAGED, Record, repeated_name, too_large, unreadable_from_here
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+
+
+def find_delimiter(name: str, head: bytes, is_whole: bool, usual: str) -> str:
+    """Return the delimiter that splits the header of a CSV file.
+
+    If several do, it is the one that gives each record of the beginning as many fields as the header has. A tab
+    that splits the header of a `.tsv` file is its delimiter.
+
+    Args:
+        name: the name of the file, for the message.
+        head: the beginning of the file, in UTF-8.
+        is_whole: whether this is the whole file.
+        usual: the delimiter of a file that none splits.
+
+    Raises:
+        UsageError: several delimiters are possible.
+    """
+    text = head.decode("utf-8", "surrogateescape")
+    widths = {each: list(_widths(text, each, is_whole)) for each in DELIMITERS}
+    possible = [each for each, found in widths.items() if found and found[0] > 1]
+    if usual == "\t" and usual in possible:
+        return usual
+    if len(possible) > 1:
+        possible = [each for each in possible if len(set(widths[each])) == 1] or possible
+    if len(possible) > 1:
+        delimiters = " or ".join(DELIMITERS[each] for each in possible)
+        raise UsageError(
+            f"{name}: {delimiters} may separate its columns; put each name of its first line in double quotes"
+        )
+    return possible[0] if possible else usual
+
+
+def _widths(text: str, delimiter: str, is_whole: bool) -> Iterator[int]:
+    """Yield the number of fields of each record that is not blank; 0 for one that is not valid."""
+    lines = list(io.StringIO(text, newline=""))
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    try:
+        for fields in reader:
+            if fields and (is_whole or reader.line_num < len(lines)):
+                yield len(fields)
+    except csv.Error:
+        if is_whole or reader.line_num < len(lines):
+            yield 0
+
+
+def read_csv(stream: BinaryIO, most_bytes: int, delimiter: str = ",") -> Iterator[tuple[int, Record]]:
+    """Yield the records of a CSV file with a header, each with the number of its first line.
+
+    A quote that is never closed makes one record of all the lines after it. Each of those lines is reported as
+    unreadable: no line is lost, and no part of a quoted text becomes a row.
+    """
+    csv.field_size_limit(2**31 - 1)
+    # A byte that is not UTF-8 becomes a lone surrogate, which `columns` rejects.
+    with io.TextIOWrapper(stream, "utf-8", errors="surrogateescape", newline="") as text:
+        lines = _CsvLines(text, delimiter, most_bytes)
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+        header: list[str] | None = None
+        repeated = None
+        while True:
+            lines.begin_record()
+            number = lines.number + 1
+            try:
+                fields = next(reader)
+            except StopIteration:
+                if lines.damage:
+                    yield number, unreadable_from_here(lines.damage)
+                return
+            except (csv.Error, _TooLargeError) as error:
+                is_large = isinstance(error, _TooLargeError)
+                is_whole = is_large and lines.skip_record()
+                yield number, too_large(most_bytes) if is_large else f"not CSV: {error}"
+                if not is_whole:
+                    for inner in filter(number.__lt__, lines.of_record()):
+                        yield inner, f"part of the record that begins at line {number}, which cannot be read"
+                header = header or []
+                continue
+            if not fields:
+                continue
+            if header is None:
+                header, repeated = fields, repeated_name(fields)
+            elif len(fields) != len(header):
+                yield number, f"{len(fields)} fields, where the header has {len(header)}"
+            elif repeated is not None:
+                yield number, f"two columns have the name {repeated!r}"
+            else:
+                yield number, dict(zip(header, fields, strict=True))
+
+
+class _TooLargeError(Exception):
+    """The record in progress is larger than the limit."""
+
+
+class _CsvLines(Iterator[str]):
+    """The lines of a CSV file, for `csv.reader`.
+
+    Attributes:
+        number: the number of the last line that was read, from 1.
+        damage: the error that stopped the reading before the end of the file.
+    """
+
+    def __init__(self, stream: TextIO, delimiter: str, most_bytes: int) -> None:
+        self._stream, self._delimiter, self._most_bytes = stream, delimiter, most_bytes
+        self._tokens = re.compile(rf'["{delimiter}]|[\r\n]+|[^"{delimiter}\r\n]+')
+        self._last = "\n"
+        self.number = 0
+        self.damage: Exception | None = None
+        self.begin_record()
+
+    def begin_record(self) -> None:
+        self._numbers = array("q")
+        self._skipped = range(0)
+        self._pieces: list[str] = []
+        self._bytes = 0
+
+    def of_record(self) -> Iterable[int]:
+        """Return the line numbers of the record in progress; blank lines within the size limit are left out."""
+        return chain(self._numbers, self._skipped)
+
+    def __next__(self) -> str:
+        piece = self._read(self._most_bytes - self._bytes + 1)
+        if not piece:
+            raise StopIteration
+        if piece.strip():
+            self._numbers.append(self.number)
+        self._pieces.append(piece)
+        self._bytes += len(piece) if piece.isascii() else len(piece.encode("utf-8", "surrogateescape"))
+        if self._bytes > self._most_bytes:
+            raise _TooLargeError
+        return piece
+
+    def skip_record(self) -> bool:
+        """Skip to the end of the record in progress. Return whether it is well-formed."""
+        state = "start"  # of a field; or "plain", "quoted", or "closed" after a quote that may end the field
+        pieces, self._pieces = iter(self._pieces), []
+        first = self.number + 1
+        while piece := next(pieces, "") or self._read(self._most_bytes):
+            for match in self._tokens.finditer(piece):
+                token = match[0]
+                if state == "quoted":
+                    state = "closed" if token == '"' else state
+                elif token[0] in "\r\n":
+                    return True
+                elif token == self._delimiter:
+                    state = "start"
+                elif token == '"' and state in ("start", "closed"):
+                    state = "quoted"
+                elif state == "closed":
+                    while self._last and self._last[-1] not in "\r\n":
+                        self._read(self._most_bytes)
+                    self._skipped = range(first, self.number + 1)
+                    return False
+                else:
+                    state = "plain"
+        self._skipped = range(first, self.number + 1)
+        return state != "quoted"
+
+    def _read(self, most: int) -> str:
+        """Return a line, or the next part of a line longer than `most` characters; empty at the end."""
+        try:
+            piece = "" if self.damage else self._stream.readline(most)
+            if piece == "\n" and self._last[-1:] == "\r":  # the limit split a \r\n
+                piece = self._stream.readline(most)
+        except DAMAGED as error:
+            piece, self.damage = "", error
+        if piece and self._last[-1:] in "\r\n":
+            self.number += 1
+        self._last = piece
+        return piece

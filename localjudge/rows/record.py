@@ -1,0 +1,34 @@
+"""A record of an input, the limit of its size, and the reasons why it cannot be read."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Record = Mapping[str, Any] | str
+"""The columns of a record by name, or the reason why it cannot be read."""
+
+MAX_ROW_BYTES = 8_000_000
+"""Default limit of a row: about two million tokens, for which the tokenizer takes 1 GB of memory."""
+
+DAMAGED = (EOFError, OSError, zlib.error)
+"""Errors from a file that is truncated or damaged."""
+
+
+def too_large(most_bytes: int) -> str:
+    return f"the row is larger than {most_bytes:,} bytes; allow larger rows with --max-row-bytes"
+
+
+def unreadable_from_here(error: Exception) -> str:
+    return f"the rest of the file cannot be read: {error}"
+
+
+def repeated_name(names: Iterable[str]) -> str | None:
+    """Return the first name that occurs twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
