@@ -216,3 +216,30 @@ def test_plan_refuses_what_it_cannot_use(cli: Cli, model: Path, flags: list[str]
 def test_plan_says_that_rows_need_a_tokenizer(cli: Cli) -> None:
     end = cli("models", "plan", "qwen3-8b", "--rows", "examples", "--gpu", "h100")
     assert (end.code, "--rows needs the model's tokenizer" in end.err) == (2, True), end.err
+
+
+def test_a_dry_run_predicts_the_hours_on_a_gpu(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 20)
+    flags = ["--model", model, "--rubric", short_rubric, "--engine", "dry-run", "--engine-arg"]
+    end = cli("score", rows, "--out", tmp_path / "dry", *flags, "gpu=NVIDIA L4")
+    said = " ".join(end.out.split())
+    assert "hours on 1 l4 (" in said
+    assert "rows/s predicted)" in said
+    end = cli("score", rows, "--out", tmp_path / "other", *flags, "gpu=l5")
+    assert (end.code, "no rates are known for a GPU 'l5'" in end.err) == (2, True)
+
+
+def test_a_run_says_at_its_end_how_it_did_against_the_prediction(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 4)
+    flags = ["--model", model, "--rubric", short_rubric, "--max-rationale-tokens", 4]
+    end = cli("score", rows, "--out", tmp_path / "short", *flags)
+    assert "predicted" not in end.err, "a short run says nothing"
+    monkeypatch.setattr("localjudge.runs.workload.SHORTEST_COMPARED", 0)
+    end = cli("score", rows, "--out", tmp_path / "long", *flags)
+    assert "predicted for this CPU (1 thread, float32) and answers of" in end.err
+    end = cli("score", rows, "--out", tmp_path / "dry", *flags, "--engine", "dry-run")
+    assert "predicted" not in end.err, "a dry run has no device"
