@@ -218,14 +218,14 @@ def test_plan_says_that_rows_need_a_tokenizer(cli: Cli) -> None:
     assert (end.code, "--rows needs the model's tokenizer" in end.err) == (2, True), end.err
 
 
-def test_a_dry_run_predicts_the_hours_on_a_gpu(
+def test_a_dry_run_predicts_its_time_on_a_gpu(
     cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
 ) -> None:
     rows = write_rows(tmp_path / "a.jsonl", 20)
     flags = ["--model", model, "--rubric", short_rubric, "--engine", "dry-run", "--engine-arg"]
     end = cli("score", rows, "--out", tmp_path / "dry", *flags, "gpu=NVIDIA L4")
     said = " ".join(end.out.split())
-    assert "hours on 1 l4 (" in said
+    assert "seconds on 1 l4 (" in said
     assert "rows/s predicted)" in said
     end = cli("score", rows, "--out", tmp_path / "other", *flags, "gpu=l5")
     assert (end.code, "no rates are known for a GPU 'l5'" in end.err) == (2, True)

@@ -134,7 +134,7 @@ class Device:
         """
         import torch
 
-        size, count = 1024, 64 * 2**20
+        size, count = 1024, 32 * 2**20
         left, right = (torch.randn(size, size).to(getattr(torch, dtype)) for _ in range(2))
         source = torch.zeros(count, dtype=torch.float32)
         target = torch.empty_like(source)

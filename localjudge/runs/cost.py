@@ -115,14 +115,14 @@ class CostEstimate:
         mean = self.prompt_tokens / max(1, self.rows)
         answers = self.answer_tokens * self.different
         hours = self.hours or 0.0
-        lasts = f"{hours:,.1f}" if hours >= 0.05 else figure(hours)
+        lasts = f"{hours:,.1f} hours" if hours >= 0.05 else f"{figure(hours * 3600)} seconds"
         for subject, found in {
             "rows": f"{self.rows:,}, of which {self.different:,} differ; {self.groups:,} prefixes",
             "cannot be judged": f"{self.failing:,}; {self.too_long:,} rows exceed {context}",
             "prompts": f"{self.prompt_tokens:,} tokens, {mean:,.0f} in the mean, {self.longest:,} the longest",
             "answers": f"at most {answers:,} tokens, {self.answer_tokens:,} each",
             "disk": f"{file_size(self.disk)} while it runs; {file_size(self.free)} are free",
-            "time": f"{lasts} hours {self.basis}" if hours else _GIVE,
+            "time": f"{lasts} {self.basis}" if hours else _GIVE,
         }.items():
             table.add_row(subject, found)
         return table

@@ -242,7 +242,7 @@ def score_run(
         is_dry_run = judge.config.engine == "dry-run" and run.complete
         cost = None
         if is_dry_run:
-            rate, gpu = statistics["rate"], statistics["gpu"]
+            rate, gpu = statistics.get("rate"), statistics.get("gpu")
             cost = CostEstimate.of(judge, plan, tasks, summary, folder, rate, gpu)
         result = (run.complete, run.done, plan.rows)
     return RunResult(folder, summary, *result, read_notices(folder), statistics, cost)
