@@ -10,8 +10,8 @@ The rates of a CPU depend on its cores and its memory modules, so they are measu
 
 The efficiencies are the shares of these rates that the engine reaches, fitted by
 `benchmarks/throughput_prediction.py`. Those of CPUs were fitted on two shapes of a model and checked on a
-third. That of GPUs is from a single measurement, one shape on one H200 (`benchmarks/results/gpu.json`): no
-other shape and no other GPU has checked it.
+third, with one thread. That of GPUs is from a single measurement, one shape on one H200
+(`benchmarks/results/gpu.json`): no other shape and no other GPU has checked it.
 """
 
 from __future__ import annotations
