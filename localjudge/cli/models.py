@@ -9,8 +9,17 @@ from typing import Annotated
 import typer
 
 from localjudge.cli.help import ExplainedCommand, group_that_lists
-from localjudge.cli.options import AsJson, print_checks, print_json, print_table, settle_environment
-from localjudge.errors import UsageError
+from localjudge.cli.options import (
+    AsJson,
+    ColumnNames,
+    RubricName,
+    input_extras,
+    print_checks,
+    print_json,
+    print_table,
+    settle_environment,
+)
+from localjudge.errors import ModelError, UsageError
 from localjudge.system.quantities import GIB, file_size
 
 
@@ -37,7 +46,7 @@ app = group_that_lists(
 )
 
 
-@app.command(cls=ExplainedCommand, epilog="localjudge models plan qwen3-8b --gpu-memory 24")
+@app.command(cls=ExplainedCommand, epilog="localjudge models plan bundled --rows examples --gpu l4")
 def plan(
     model: Annotated[
         str,
@@ -46,7 +55,20 @@ def plan(
             help="A profile's name, a repository's id, a model directory, or 'bundled'.",
         ),
     ],
-    gpu_memory: Annotated[float, typer.Option(metavar="GIB", help="The memory of each GPU.")] = 80,
+    rows: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FILE", help="Rows to judge: also predict rows/s, hours and GPU-hours."),
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Each GPU, such as h100 or l4.  [default with --rows: this machine's]"
+        ),
+    ] = None,
+    gpu_memory: Annotated[
+        float | None,
+        typer.Option(metavar="GIB", help="The memory of each GPU.  [default: 80, or the memory of --gpu]"),
+    ] = None,
     gpus: Annotated[
         int, typer.Option(min=1, max=1024, metavar="N", help="The largest number of GPUs to use.")
     ] = 8,
@@ -57,33 +79,87 @@ def plan(
         str, typer.Option(metavar="auto|fp8", help="The type of the KV cache, as in vLLM.")
     ] = "auto",
     prompt_tokens: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The number of tokens of a typical prompt.")
-    ] = 1500,
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="The number of tokens of a typical prompt.  [default: 1500, or the mean of --rows]",
+        ),
+    ] = None,
     max_rationale_tokens: Annotated[
         int, typer.Option(min=1, metavar="N", help="The largest number of tokens of a rationale.")
     ] = 256,
     thinking_budget: Annotated[
         int, typer.Option(min=0, metavar="N", help="The largest number of thinking tokens before it.")
     ] = 0,
+    expected_rationale_tokens: Annotated[
+        float | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="The mean number of tokens of a rationale and its thoughts.  [default: half of their limit]",
+        ),
+    ] = None,
+    rubric: RubricName = "just-eval",
+    column: ColumnNames = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute what a model needs (weights, KV cache, rows in flight, GPUs) and whether it fits this machine."""
+    """Compute what a model needs (weights, KV cache, rows in flight, GPUs) and whether it fits this machine.
+
+    With --rows, also predict how long the model judges these rows, on 1 to 64 GPUs.
+    """
     if kv_cache_dtype not in ("auto", "fp8"):
         raise UsageError(f"--kv-cache-dtype {kv_cache_dtype}: give auto or fp8")
     if not 0 < gpu_memory_utilization <= 1:
         raise UsageError(f"--gpu-memory-utilization {gpu_memory_utilization}: give a share above 0, at most 1")
-    if not 0 < gpu_memory < 1e6:
+    if gpu_memory is not None and not 0 < gpu_memory < 1e6:
         raise UsageError(f"--gpu-memory {gpu_memory:g}: give the GiB of one GPU, such as 80")
+    if gpu is not None and gpu_memory is not None:
+        raise UsageError("--gpu knows the memory of its GPU; leave out --gpu-memory")
     settle_environment()
     from localjudge.models.capacity import CapacityPlan, PlannedModel
-    from localjudge.models.memory import Use
+    from localjudge.models.device import Device
+    from localjudge.models.forecast import Forecast
+    from localjudge.models.memory import PROMPT_TOKENS, Use
     from localjudge.system.machine import Machine
 
-    use = Use(prompt_tokens, max_rationale_tokens, thinking_budget, gpu_memory_utilization, kv_cache_dtype)
-    subject = PlannedModel.find(model)
-    made = CapacityPlan.make(subject, use, Machine.here(), gpu_memory=int(gpu_memory * GIB), gpus=gpus)
+    device = Device.gpu(gpu) if gpu is not None else None
+    subject, work = PlannedModel.find(model), None
+    if rows:
+        from localjudge.models.model import Model
+        from localjudge.rows.columns import parse_columns
+        from localjudge.runs.workload import workload_of
+        from localjudge.system.requirements import require
+
+        require("models plan", *input_extras(rows))
+        try:
+            judge = Model.locate(subject.name)
+        except ModelError as error:
+            raise ModelError(
+                f"--rows needs the model's tokenizer; its configuration and tokenizer are enough: {error}"
+            ) from None
+        work = workload_of(
+            judge,
+            rows,
+            parse_columns(column or ()),
+            expected_rationale_tokens,
+            rubric=rubric,
+            max_rationale_tokens=max_rationale_tokens,
+            thinking_budget=thinking_budget or None,
+        )
+        device = device or Device.here(subject.shape.dtype)
+    use = Use(
+        prompt_tokens or (round(work.mean) if work and work.rows else PROMPT_TOKENS),
+        max_rationale_tokens,
+        thinking_budget,
+        gpu_memory_utilization,
+        kv_cache_dtype,
+    )
+    memory = device.memory if device and device.is_gpu else int((gpu_memory or 80) * GIB)
+    made = CapacityPlan.make(subject, use, Machine.here(), gpu_memory=memory, gpus=gpus)
+    forecast = Forecast.make(subject.shape, subject.weights, work, device, use) if work and device else None
     if as_json:
-        print_json(made.as_dict())
+        print_json(made.as_dict() | ({"forecast": forecast.as_dict()} if forecast else {}))
         return
     print(made.text())
     print_table(made.table())
@@ -92,6 +168,9 @@ def plan(
     print(f"this machine: {made.fits_here[1]}")
     for note in made.notes:
         print(f"note: {note}")
+    if forecast:
+        print_table(forecast.table())
+        print(forecast.assumptions)
 
 
 @app.command(cls=ExplainedCommand, epilog="localjudge models verify bundled --no-manifest")

@@ -40,7 +40,7 @@ class DryRunEngine:
             batch_invariant=batch_invariance(supported=False),
             headline="engine dry-run · no model runs; the scores mean nothing",
         )
-        self._rate = options.rate
+        self._represented = {"rate": options.rate, "gpu": options.gpu}
         self._answers = [_answer(model, decoding, seed) for seed in range(_POOL)]
         values = decoding.table.score_token >= 0
         weights = np.random.default_rng(0).exponential(size=(_POOL, *values.shape)) * values
@@ -48,7 +48,7 @@ class DryRunEngine:
         self._prompt_tokens = 0
 
     def statistics(self) -> Mapping[str, Any]:
-        return {"prompt_tokens": self._prompt_tokens, "rate": self._rate}
+        return {"prompt_tokens": self._prompt_tokens, **self._represented}
 
     def close(self) -> None:
         """Do nothing: there is nothing to free."""

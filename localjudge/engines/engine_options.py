@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from localjudge.errors import UsageError
+from localjudge.models.device import Device
 
 if TYPE_CHECKING:
     from localjudge.models.model import Model
@@ -99,10 +100,12 @@ class DryRunOptions:
 
     Attributes:
         rate: rows/s of the engine that the dry run represents; None if it is not given.
+        gpu: the GPU of that engine; None if it is not given.
         represented: the options of that engine. They only limit the context.
     """
 
     rate: float | None
+    gpu: str | None
     represented: VllmOptions
 
     @classmethod
@@ -110,18 +113,19 @@ class DryRunOptions:
         """Read normalized options.
 
         Raises:
-            UsageError: the rate is not a positive number.
+            UsageError: the rate is not a positive number, or the GPU is unknown.
         """
         represented = VllmOptions.parse(options)
+        gpu = Device.gpu(options["gpu"]).name if "gpu" in options else None
         if "rate" not in options:
-            return cls(None, represented)
+            return cls(None, gpu, represented)
         try:
             rate = float(options["rate"])
         except ValueError:
             rate = 0.0
         if not 0 < rate < float("inf"):
             raise UsageError(f"--engine-arg rate={options['rate']}: give rows per second, above 0")
-        return cls(rate, represented)
+        return cls(rate, gpu, represented)
 
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer on the represented engine."""

@@ -8,11 +8,20 @@ from pathlib import Path
 
 from rich.table import Table
 
+from localjudge.errors import UsageError
 from localjudge.judge import Judge
+from localjudge.models.capacity import PlannedModel
+from localjudge.models.device import Device
+from localjudge.models.forecast import Forecast
+from localjudge.models.throughput import Throughput
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.summary import Summary
 from localjudge.runs.task_stream import TaskStream
-from localjudge.system.quantities import file_size
+from localjudge.runs.workload import workload
+from localjudge.system.machine import Machine
+from localjudge.system.quantities import figure, file_size
+
+_GIVE = "give a rate, --engine-arg rate=ROWS/S, or a GPU that it fits, --engine-arg gpu=h100"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,8 @@ class CostEstimate:
         answer_tokens: token limit of one answer.
         disk: disk space that the run needs in bytes, including its scratch file.
         free: free disk space in bytes.
-        hours: estimated duration at the given rate; None without a rate.
+        hours: estimated duration; None without a rate and a known GPU.
+        basis: what the duration follows from, for people.
     """
 
     rows: int
@@ -46,10 +56,18 @@ class CostEstimate:
     disk: int
     free: int
     hours: float | None
+    basis: str
 
     @classmethod
     def of(
-        cls, judge: Judge, plan: RunPlan, tasks: TaskStream, summary: Summary, folder: Path, rate: float | None
+        cls,
+        judge: Judge,
+        plan: RunPlan,
+        tasks: TaskStream,
+        summary: Summary,
+        folder: Path,
+        rate: float | None,
+        gpu: str | None,
     ) -> CostEstimate:
         """Return the estimate from a complete dry run.
 
@@ -60,7 +78,13 @@ class CostEstimate:
             summary: the summary of the dry run.
             folder: the run directory of the dry run.
             rate: expected rows/s of the real engine; None if unknown.
+            gpu: the GPU of the real engine, if there is no rate; None for this machine's.
         """
+        hours, basis = plan.different / rate / 3600 if rate else None, "at this rate"
+        if not rate and (predicted := _predicted(judge, tasks, gpu)):
+            hours = predicted.hours
+            on = f"{predicted.gpus} {gpu}" if gpu else "this machine's GPU"
+            basis = f"on {on} ({figure(predicted.rows_per_second)} rows/s predicted)"
         lines = sum(file.stat().st_size for file in folder.glob("*.jsonl"))
         return cls(
             rows=plan.rows,
@@ -76,7 +100,8 @@ class CostEstimate:
             + plan.scratch_bytes
             + tasks.scratch_bytes,  # sorting the lines writes them a second time
             free=shutil.disk_usage(folder).free,
-            hours=plan.different / rate / 3600 if rate else None,
+            hours=hours,
+            basis=basis,
         )
 
     @property
@@ -89,13 +114,27 @@ class CostEstimate:
         context = f"the context of {self.context:,} tokens" if self.context else "the context"
         mean = self.prompt_tokens / max(1, self.rows)
         answers = self.answer_tokens * self.different
+        hours = self.hours or 0.0
+        lasts = f"{hours:,.1f} hours" if hours >= 0.05 else f"{figure(hours * 3600)} seconds"
         for subject, found in {
             "rows": f"{self.rows:,}, of which {self.different:,} differ; {self.groups:,} prefixes",
             "cannot be judged": f"{self.failing:,}; {self.too_long:,} rows exceed {context}",
             "prompts": f"{self.prompt_tokens:,} tokens, {mean:,.0f} in the mean, {self.longest:,} the longest",
             "answers": f"at most {answers:,} tokens, {self.answer_tokens:,} each",
             "disk": f"{file_size(self.disk)} while it runs; {file_size(self.free)} are free",
-            "time": f"{self.hours:,.1f} hours" if self.hours else "give a rate: --engine-arg rate=ROWS/S",
+            "time": f"{lasts} {self.basis}" if hours else _GIVE,
         }.items():
             table.add_row(subject, found)
         return table
+
+
+def _predicted(judge: Judge, tasks: TaskStream, gpu: str | None) -> Throughput | None:
+    """Return the predicted speed on as few GPUs as the model fits; None without a GPU, or if it fits none."""
+    try:
+        if gpu is None and not Machine.here().gpus:
+            return None
+        device = Device.here("bfloat16") if gpu is None else Device.gpu(gpu)
+        model = PlannedModel.find(str(judge.model.path))
+        return Forecast.make(model.shape, model.weights, workload(judge, tasks), device).smallest
+    except UsageError:  # rates or a shape that nobody knows
+        return None

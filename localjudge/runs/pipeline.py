@@ -29,6 +29,7 @@ from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
+from localjudge.runs.workload import RunSpeed
 
 ENGINE_LOG = "engine.log"
 """The file of a run with the output of the engine's libraries."""
@@ -223,18 +224,28 @@ def score_run(
                 "at the end"
             )
         asked: AbstractContextManager[Any] = stopping or nullcontext()
+        speed = RunSpeed()
+
+        def add(outcomes: list[Outcome], rows: int) -> None:
+            speed.add(outcomes)
+            told.add(outcomes, rows)
+
         with told.counting(plan.rows - done), asked:
-            summary = run.score(told.add, stopping.asked if stopping else lambda: False)
+            summary = run.score(add, stopping.asked if stopping else lambda: False)
         if run.complete:
             tasks.finish()  # a dry run encodes rows that are done, too
+            if compared := speed.compared(judge, tasks):
+                told.say(compared)
         if tasks.too_long:
             told.warn(
                 f"{tasks.too_long} of {tasks.encoded} encoded rows do not fit the model's context; they {what}"
             )
         statistics = dict(judge.engine.statistics())
         is_dry_run = judge.config.engine == "dry-run" and run.complete
-        rate = statistics.get("rate")
-        cost = CostEstimate.of(judge, plan, tasks, summary, folder, rate) if is_dry_run else None
+        cost = None
+        if is_dry_run:
+            rate, gpu = statistics.get("rate"), statistics.get("gpu")
+            cost = CostEstimate.of(judge, plan, tasks, summary, folder, rate, gpu)
         result = (run.complete, run.done, plan.rows)
     return RunResult(folder, summary, *result, read_notices(folder), statistics, cost)
 

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
+from localjudge.models.memory import BLOCK
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.prompts.task_feed import Task
 from localjudge.records import Failure, Row
@@ -37,6 +38,10 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         longest: length of their longest prompt in tokens; 0 if there is none.
         too_long: number of them that do not fit the model's context.
         first_too_long: the source of the first of these; None if there is none.
+        prompts: number of prompts that were encoded so far; rows that share a task have one.
+        tokens: total number of their tokens.
+        shared_tokens: number of these that the prompt before has at the same places, in whole blocks of 16.
+        squares: sum of the squares of their lengths.
     """
 
     def __init__(
@@ -49,6 +54,8 @@ class TaskStream(AbstractContextManager["TaskStream"]):
     ) -> None:
         self.encoded = self.prompt_tokens = self.longest = self.too_long = 0
         self.first_too_long: str | None = None
+        self.prompts = self.tokens = self.shared_tokens = self.squares = 0
+        self._previous: list[int] = []
         self._builder, self._row = builder, row
         self._places, self._copies = places, copies
         self._next = 0
@@ -121,10 +128,25 @@ class TaskStream(AbstractContextManager["TaskStream"]):
                 if task.overflows:
                     self.too_long += copies
                     self.first_too_long = self.first_too_long or task.row.source
+                if task.tokens:
+                    self._count(task.tokens)
             line = b"" if isinstance(task, Failure) else _dump(task)
             with self._progress:
                 self._tasks.append(line)
                 self._progress.notify()
+
+    def _count(self, tokens: list[int]) -> None:
+        self.prompts += 1
+        self.tokens += len(tokens)
+        self.shared_tokens += _shared(self._previous, tokens) // BLOCK * BLOCK
+        self.squares += len(tokens) ** 2
+        self._previous = tokens
+
+
+def _shared(first: list[int], second: list[int]) -> int:
+    """Return the number of tokens with which both begin."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(first), len(second)))
 
 
 def _dump(task: Task) -> bytes:

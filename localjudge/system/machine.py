@@ -1,4 +1,4 @@
-"""The memory of this machine and its GPUs."""
+"""The memory of this machine, its GPUs, and what its processor can compute with."""
 
 from __future__ import annotations
 
@@ -34,6 +34,16 @@ class Machine:
                 about = torch.cuda.get_device_properties(index)
                 gpus.append((about.name, about.total_memory))
         return cls(tuple(gpus), _memory())
+
+
+def has_bfloat16() -> bool:
+    """Return whether the processor has bfloat16 instructions; True if that is unknown. It needs torch."""
+    import torch
+
+    can = torch.cpu.get_capabilities()
+    if can.get("architecture") == "x86_64":
+        return bool(can.get("avx512_bf16") or can.get("amx_bf16"))
+    return bool(can.get("bf16", True))
 
 
 def _memory() -> int | None:

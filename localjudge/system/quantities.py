@@ -23,3 +23,10 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def figure(value: float) -> str:
+    """Return a number with three digits, and all digits of a larger one: < 0.001, 0.0123, 4.56, 1,234."""
+    if value < 0.001:
+        return "< 0.001"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -26,6 +26,7 @@ from localjudge.models.model import Model
 from localjudge.models.tensor_check import check_tensors
 from localjudge.models.weights import INDEX
 from localjudge.prompts.prompt import Prompt
+from localjudge.system.machine import has_bfloat16
 
 
 class TransformersEngine:
@@ -59,7 +60,7 @@ class TransformersEngine:
                     trust_remote_code=False,
                 )
             if options.dtype == "auto" and self._device.type == "cpu" and self._model.dtype == torch.bfloat16:
-                widened = not (_has_bfloat16() or hasattr(self._model, "hf_quantizer"))
+                widened = not (has_bfloat16() or hasattr(self._model, "hf_quantizer"))
             if widened:
                 self._model = self._model.float()
             self._model = self._model.to(self._device).eval()
@@ -116,14 +117,6 @@ class TransformersEngine:
 def _device_name(device: torch.device) -> str:
     on_host = f"{device.type} ({platform.machine()}, {torch.get_num_threads()} threads)"
     return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else on_host
-
-
-def _has_bfloat16() -> bool:
-    """Return whether the processor has bfloat16 instructions; True if that is unknown."""
-    can = torch.cpu.get_capabilities()
-    if can.get("architecture") == "x86_64":
-        return bool(can.get("avx512_bf16") or can.get("amx_bf16"))
-    return bool(can.get("bf16", True))
 
 
 @contextmanager

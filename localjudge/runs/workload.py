@@ -1,0 +1,144 @@
+"""The work of a run, and the speed of the run beside the speed that `localjudge.models.throughput` predicts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
+from typing import Unpack
+
+from localjudge.config import JudgeSettings
+from localjudge.engines.protocol import EngineInfo
+from localjudge.errors import LocalJudgeError, UsageError
+from localjudge.judge import Judge
+from localjudge.models.capacity import PlannedModel
+from localjudge.models.device import Device
+from localjudge.models.model import Model
+from localjudge.models.throughput import EXPECTED_SHARE, AnswerTokens, Workload, throughput
+from localjudge.records import Judgement, Outcome
+from localjudge.rows.columns import Columns
+from localjudge.rows.formats import MAX_ROW_BYTES
+from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
+from localjudge.runs.run_plan import RunPlan
+from localjudge.runs.task_stream import TaskStream
+from localjudge.system.quantities import figure
+
+SHORTEST_COMPARED = 60.0
+"""Seconds of judging below which a run is not compared: its first and last batches are most of it."""
+
+
+def workload(judge: Judge, tasks: TaskStream, written: float | None = None) -> Workload:
+    """Return the work of a judge after its tasks are encoded.
+
+    Args:
+        judge: the judge.
+        tasks: the tasks.
+        written: tokens of the thoughts and the rationale of an answer in the mean; None for `EXPECTED_SHARE` of
+            their limit.
+    """
+    decoding, scores = judge.decoding, len(judge.decoding.table.score_state)
+    closing = decoding.table.smallest_limit - 1  # the smallest answer has a rationale of one token
+    limit = decoding.max_tokens - closing
+    answer = AnswerTokens(
+        EXPECTED_SHARE * limit if written is None else written, limit, closing - scores, scores
+    )
+    return Workload(tasks.prompts, tasks.tokens, tasks.shared_tokens, tasks.squares, answer)
+
+
+def workload_of(
+    model: Model,
+    inputs: Sequence[str],
+    columns: Columns,
+    written: float | None = None,
+    **settings: Unpack[JudgeSettings],
+) -> Workload:
+    """Encode the rows of files and return the work of judging them.
+
+    Args:
+        model: the model; its configuration and tokenizer are enough.
+        inputs: files and globs; `examples` is the included rows.
+        columns: the column of each field whose column has a custom name.
+        written: as in `workload`.
+        settings: settings of a `JudgeConfig` by name.
+
+    Raises:
+        UsageError: the rows, the settings or the tokenizer cannot be used.
+    """
+    with ExitStack() as stack:
+        settings["engine"] = "dry-run"
+        judge = stack.enter_context(Judge(model, **settings))
+        source = find_inputs(inputs)
+        check_inputs(source, columns, needs_reference=judge.rubric.needs_reference)
+        plan = stack.enter_context(RunPlan(judge, read_rows(source, columns, MAX_ROW_BYTES)))
+        tasks = plan.encode()
+        tasks.finish()
+        work = workload(judge, tasks, written)
+    if work.answer.written > work.answer.written_limit:
+        raise UsageError(
+            f"rationales of {written:g} tokens in the mean are longer than their limit, "
+            f"{work.answer.written_limit}; give fewer, or raise --max-rationale-tokens"
+        )
+    return work
+
+
+class RunSpeed:
+    """The speed of a run from now on, and the tokens of its answers."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._answers = self._tokens = 0
+
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        """Count outcomes; duplicate rows share one."""
+        for outcome in outcomes:
+            if isinstance(outcome, Judgement):
+                self._answers += 1
+                self._tokens += outcome.output_tokens
+
+    def compared(self, judge: Judge, tasks: TaskStream) -> str | None:
+        """Return one line with the speed until now and the predicted one, for the answers that came.
+
+        Returns:
+            The line; None where no prediction can be made (a cluster, a device of unknown rates, another engine
+            than is predicted for this device), or where the run was short.
+        """
+        seconds, info = time.monotonic() - self._begin, judge.engine.info
+        if seconds < SHORTEST_COMPARED or not self._answers or not tasks.prompts:
+            return None
+        with suppress(LocalJudgeError):
+            if (device := _device(info)) is None:
+                return None
+            work = workload(judge, tasks)
+            written = self._tokens / self._answers - work.answer.fixed - work.answer.scores
+            work = workload(judge, tasks, max(1.0, written))
+            model = PlannedModel.find(str(judge.model.path))
+            split = info.details.get("tensor_parallel_size", 0)
+            predicted = throughput(
+                model.shape,
+                model.weights,
+                work,
+                device,
+                gpus=max(1, int(str(split))),
+                batch=info.batch_size or 1,
+                max_num_seqs=info.max_num_seqs,
+            )
+            if predicted is None or predicted.split != split:
+                return None
+            ran = tasks.prompts / seconds
+            return (
+                f"judged {figure(ran)} prompts/s, {ran / predicted.rows_per_second:.0%} of the "
+                f"{figure(predicted.rows_per_second)} predicted for {device.name} and answers of "
+                f"{work.answer.total:.0f} tokens"
+            )
+        return None
+
+
+def _device(info: EngineInfo) -> Device | None:
+    """Return the device of an engine in this process; None if no prediction is made for the two."""
+    if "ray" in info.details:
+        return None
+    if info.name == "transformers" and info.device.startswith("cpu"):
+        return Device.cpu(info.dtype)
+    if info.name == "vllm" and info.device == "cuda":
+        return Device.here(info.dtype)
+    return None
