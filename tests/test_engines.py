@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from conftest import Cli, fake_package
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from localjudge import Judge, RowSource, RunObserver, score_run
 from localjudge.config import EngineName
@@ -99,6 +101,42 @@ def test_an_engine_answers_what_it_has_when_no_prompt_is_ready(model: Path, shor
         assert [each.tag for finished in answered for each in finished] == [1, 2]
 
 
+def of_lengths(lengths: Iterable[int]) -> list[Prompt]:
+    return [Prompt(tag, [7] * length, seed=0) for tag, length in enumerate(lengths)]
+
+
+def test_a_few_prompts_of_many_lengths_fill_batches() -> None:
+    found = batches(of_lengths(range(600, 888, 12)), 16, mixed=True)
+    assert [len(batch) for batch in found] == [16, 8]
+
+
+@given(st.lists(st.integers(33, 9000), max_size=60), st.integers(1, 5))
+def test_the_longest_prompt_of_a_batch_is_at_most_half_as_long_again_as_the_shortest(
+    lengths: list[int], size: int
+) -> None:
+    found = list(batches(prompts := of_lengths(lengths), size, mixed=True))
+    assert sorted(each.tag for batch in found for each in batch) == [each.tag for each in prompts]
+    for batch in found:
+        ordered = sorted(len(each.tokens) for each in batch)
+        assert len(batch) <= size
+        assert ordered[-1] <= 1.5 * ordered[0]
+
+
+@given(
+    st.lists(st.integers(1, 300), max_size=60), st.integers(1, 5), st.booleans(), st.sets(st.integers(0, 30))
+)
+@example([200, 100, 120, 180], 2, True, {1})
+@example([200, 100, 195, 97, 199, 180], 2, True, {0, 2})
+def test_batches_are_the_same_after_any_of_them_were_answered(
+    lengths: list[int], size: int, mixed: bool, answered: set[int]
+) -> None:
+    prompts = of_lengths(lengths)
+    unbroken = list(batches(prompts, size, mixed=mixed))
+    left = [batch for number, batch in enumerate(unbroken) if number not in answered]
+    tags = {each.tag for batch in left for each in batch}
+    assert list(batches([each for each in prompts if each.tag in tags], size, mixed=mixed)) == left
+
+
 def test_a_stop_ends_chunks_with_the_rest_and_batches_without_it() -> None:
     assert [[each.tag for each in chunk] for chunk in chunks(stopped(1, 2, 3), 2)] == [[1, 2], [3]]
-    assert [[each.tag for each in batch] for _, batch in batches(stopped(1, 2, 3), 2, 900)] == [[1, 2]]
+    assert [[each.tag for each in batch] for batch in batches(stopped(1, 2, 3), 2, mixed=True)] == [[1, 2]]

@@ -234,3 +234,15 @@ def test_a_model_that_thinks_answers_as_with_a_pass_for_each_token(
     with counted_passes(judge) as shapes:
         found = assert_as_a_pass_for_each_token(judge, prompts_of(judge)[:4])
     assert len(shapes) == max(rationale_tokens(judge, each) for each in found.values()) + SCORES
+
+
+def test_a_row_whose_rotation_depends_on_its_batch_is_not_beside_a_longer_one(tmp_path: Path) -> None:
+    changes_at = {"original_max_position_embeddings": 128}
+    rope = {"rope_type": "longrope", "short_factor": [1.0] * 8, "long_factor": [40.0] * 8}
+    model = save_model(tmp_path, "phi3", {"rope_parameters": rope | changes_at, **changes_at})
+    judge = Judge(model, max_rationale_tokens=5, engine_args=ENGINE_ARGS)
+    text = judge.prompts.encode("A response to judge, word by word. " * 20)
+    short, long = (Prompt(n, list(text[:length]), seed=n) for n, length in enumerate((100, 140)))
+    beside, alone = completions(judge, [short, long])[0], completions(judge, [short])[0]
+    assert beside.tokens == alone.tokens
+    assert beside.probabilities == pytest.approx(alone.probabilities, abs=1e-4)

@@ -7,7 +7,8 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,34 @@ def test_an_engine_that_breaks_leaves_the_lines_that_are_done_and_nothing_where_
     with pytest.raises(EngineError):
         go(0)
     assert lines_of(out) == before
+
+
+def test_a_run_that_breaks_after_each_batch_computes_the_batches_of_one_that_does_not(
+    tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    judge = Judge(model, rubric=short_rubric, max_rationale_tokens=6, engine_args={"batch_size": "3"})
+    rows = list(read_rows([str(write_rows(tmp_path / "a.jsonl", 20))]))
+    complete = judge.engine.complete
+
+    def one_batch(prompts: Iterable[Any]) -> Iterator[Any]:
+        yield next(complete(prompts))
+        raise EngineError("broken")
+
+    def batches(folder: Path) -> list[list[str]]:
+        found: list[list[str]] = []
+        with suppress(EngineError), RunDirectory(folder) as run, RunPlan(judge, rows) as plan:
+            run.begin(judge, plan)
+            run.score(lambda outcomes, _: found.append([each.id for each in outcomes]))
+        return found
+
+    unbroken = batches(tmp_path / "unbroken")
+    assert [len(batch) for batch in unbroken] == [3, 3, 3, 3, 3, 3, 2]
+    judge.engine.complete = one_batch  # type: ignore[method-assign]
+    assert [batches(tmp_path / "broken") for _ in unbroken] == [[batch] for batch in unbroken]
+    judge.engine.complete = complete  # type: ignore[method-assign]
+    assert batches(tmp_path / "broken") == []
+    ends = [(tmp_path / name / "judgements.jsonl").read_bytes() for name in ("unbroken", "broken")]
+    assert ends[0] == ends[1]
 
 
 def test_a_folder_that_was_there_keeps_what_is_in_it(tmp_path: Path) -> None:

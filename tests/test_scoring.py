@@ -169,9 +169,9 @@ def test_when_the_prompts_are_encoded_changes_neither_the_batches_nor_the_run(
     encode_all = PromptEncoder.encode_all
     opened = threading.Event()
 
-    def noted(engine: TransformersEngine, batch: list[Prompt], length: int) -> list[Completion]:
+    def noted(engine: TransformersEngine, batch: list[Prompt]) -> list[Completion]:
         batches[-1].append(batch)
-        return generate(engine, batch, length)
+        return generate(engine, batch)
 
     def encoded_before(tasks: TaskStream) -> TaskStream:
         enter(tasks).finish()

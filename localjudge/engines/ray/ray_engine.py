@@ -24,7 +24,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from localjudge.engines.batches import batches, chunks, longest_prompt
+from localjudge.engines.batches import batches, chunks, rotates_by_batch
 from localjudge.engines.cluster import Cluster
 from localjudge.engines.engine_log import output_to
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo
@@ -107,7 +107,7 @@ class RayEngine:
                 environment={key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)},
             )
         )
-        self._longest = longest_prompt(model.context, decoding.max_tokens)
+        self._mixed = not rotates_by_batch(model.config)
         self._returns: SimpleQueue[tuple[PooledWorker, str, int, Future[Any]]] = SimpleQueue()
         self._counted: dict[PooledWorker, Mapping[str, Any]] = {}
         self._due: deque[float] = deque()
@@ -164,8 +164,7 @@ class RayEngine:
         A chunk is a batch of the workers' engine, or an eighth of the prompts that the engine has in flight, so
         that it stays full while the last prompts of some chunks finish."""
         if size := self.info.batch_size:
-            for _, batch in batches(prompts, size, self._longest):
-                yield batch
+            yield from batches(prompts, size, mixed=self._mixed)
         else:
             yield from chunks(prompts, -(-(self.info.max_num_seqs or 256) // 8))
 

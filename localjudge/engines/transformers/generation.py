@@ -19,27 +19,26 @@ import torch
 from transformers import DynamicCache, GenerationConfig, GenerationMixin, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from localjudge.engines.batches import rotates_by_batch
 from localjudge.engines.transformers.answers import BatchAnswers
 
 _PADDING = 0
-# The rotation of a token depends on the longest row of its batch.
-_BATCH_ROPE_TYPES = {"dynamic", "longrope"}
 
 
 def generate(
-    model: PreTrainedModel, prompts: Sequence[list[int]], length: int, answers: BatchAnswers, max_tokens: int
+    model: PreTrainedModel, prompts: Sequence[list[int]], answers: BatchAnswers, max_tokens: int
 ) -> None:
     """Complete the answers of a batch.
 
     Args:
         model: a causal model.
-        prompts: the tokens of each row's prompt.
-        length: the length to which the prompts are padded, on the left.
+        prompts: the tokens of each row's prompt; they are padded on the left.
         answers: the answers of the rows.
         max_tokens: the most tokens of an answer.
     """
-    tokens = _left_padded(prompts, length).to(model.device)
-    attention = _attention([len(prompt) for prompt in prompts], length, model.device)
+    lengths = [len(prompt) for prompt in prompts]
+    tokens = _left_padded(prompts, max(lengths)).to(model.device)
+    attention = _attention(lengths, max(lengths), model.device)
 
     def loop(model: PreTrainedModel, input_ids: torch.Tensor, **inputs: Any) -> None:
         # Arguments of `generate` that are no inputs of the model.
@@ -185,8 +184,6 @@ def _rows_can_move(model: PreTrainedModel, inputs: dict[str, Any], shape: tuple[
         shape: the rows and the padded length of the prompts.
     """
     cache, positions = inputs.get("past_key_values"), inputs.get("position_ids")
-    rope = getattr(model.config.get_text_config(decoder=True), "rope_parameters", None) or {}
-    rope_types = {each.get("rope_type") for each in (rope, *rope.values()) if isinstance(each, dict)}
     layers = cache.layers if cache is not None and type(cache) is DynamicCache else []
     whole = [
         type(layer) is DynamicLayer
@@ -199,7 +196,7 @@ def _rows_can_move(model: PreTrainedModel, inputs: dict[str, Any], shape: tuple[
         and all(whole)
         and (positions is None or positions.ndim == 2)
         and type(model).prepare_inputs_for_generation is GenerationMixin.prepare_inputs_for_generation
-        and rope_types.isdisjoint(_BATCH_ROPE_TYPES)
+        and not rotates_by_batch(model.config.get_text_config(decoder=True))
     )
 
 

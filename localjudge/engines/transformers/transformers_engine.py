@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from localjudge.constraint.masking import HostTable
-from localjudge.engines.batches import batches, longest_prompt
+from localjudge.engines.batches import batches, rotates_by_batch
 from localjudge.engines.engine_options import TransformersOptions, batch_invariance
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
 from localjudge.engines.transformers.answers import BatchAnswers
@@ -30,11 +30,9 @@ from localjudge.system.machine import has_bfloat16
 
 
 class TransformersEngine:
-    """Completes batches of prompts of similar length.
+    """Completes batches of up to `batch_size` prompts of similar length (`batches`).
 
-    A batch is the next `batch_size` prompts of one padded length, in input order. So its content does not
-    change if complete batches are removed, and a run that continues computes the same batches as an
-    uninterrupted run.
+    A run that continues computes the same batches as an uninterrupted run.
 
     A bfloat16 model runs in float32 on a processor without bfloat16 instructions, unless the options give a
     `dtype`.
@@ -46,7 +44,7 @@ class TransformersEngine:
         self._decoding = decoding
         self._prompt_tokens = 0
         widened = False
-        self._longest = longest_prompt(model.context, decoding.max_tokens)
+        self._mixed = not rotates_by_batch(model.config)
         check_tensors(model)
         try:
             with _loadable(model.path) as folder:
@@ -90,18 +88,18 @@ class TransformersEngine:
         del self._model
 
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
-        for length, batch in batches(prompts, self._batch_size, self._longest):
-            yield self._generate(batch, length)
+        for batch in batches(prompts, self._batch_size, mixed=self._mixed):
+            yield self._generate(batch)
 
-    def _generate(self, batch: list[Prompt], length: int) -> list[Completion]:
+    def _generate(self, batch: list[Prompt]) -> list[Completion]:
         tokens = [prompt.tokens for prompt in batch]
         answers = BatchAnswers(self._table, self._decoding, [prompt.seed for prompt in batch])
         try:
             with torch.inference_mode():
-                generate(self._model, tokens, length, answers, self._decoding.max_tokens)
+                generate(self._model, tokens, answers, self._decoding.max_tokens)
         except torch.OutOfMemoryError:
             raise EngineError(
-                f"not enough memory for {len(batch)} prompts of {length} tokens; "
+                f"not enough memory for {len(batch)} prompts of up to {max(map(len, tokens))} tokens; "
                 f"try --engine-arg batch_size={max(1, len(batch) // 2)}"
             ) from None
         except RuntimeError as error:
