@@ -27,7 +27,7 @@ from transformers.utils import logging
 
 from localjudge import ModelError, Row, Rubric, read_rows
 from localjudge.prompts.encoder import FINAL_CHANNEL, HARMONY, PromptEncoder, markers, render
-from localjudge.rubrics.rubric import FIELDS
+from localjudge.rows.columns import USED_FIELDS
 
 # The markers of a chat template are tokens in the model that the template belongs to.
 _IN_TEMPLATE = re.compile(r"<[|\uff5c]?[\w/▁:.-]+[|\uff5c]?>|\[/?[A-Z_]+\]")
@@ -111,7 +111,7 @@ def hostile(tokenizer: Any, encoder: PromptEncoder, rubric: Rubric, count: Count
     texts = []
     for token in own:
         spelled = added[token].content
-        for field in FIELDS:
+        for field in USED_FIELDS:
             texts += [rubric.text(Row.of(**plain | {field: text})) for text in (spelled, f"a{spelled}b")]
     count["tried"] += len(texts)
     count["ours"] += sum(became_token(encoder.encode(text), own, expected) for text in texts)

@@ -214,7 +214,7 @@ class Judge:
         Raises:
             UsageError: the argument is a single row, or not a collection of rows.
         """
-        read = numbered(given_rows(rows))
+        read = numbered(given_rows(rows, self.rubric.fields))
         return (outcome for outcomes in self.outcomes(self.task_builder.tasks(read)) for outcome in outcomes)
 
     def outcomes(self, tasks: Iterable[Task | Failure]) -> Iterator[list[Outcome]]:

@@ -23,6 +23,7 @@ class Response:
 class Row:
     """One or more responses to an instruction, judged together. `Row.of` makes a row of a single response.
 
+    `fields` has the texts of further columns that the rubric's template uses, by their names in the template.
     `source` is its place in the input ("answers.jsonl:17"); `columns` holds the other columns of the input.
     `number` counts the rows of the whole input from 1; None if it is not known.
     """
@@ -30,6 +31,7 @@ class Row:
     instruction: str
     responses: tuple[Response, ...]
     reference: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
     id: str = ""
     source: str = ""
     columns: Mapping[str, Any] = field(default_factory=dict)
@@ -43,7 +45,7 @@ class Row:
             instruction: the instruction that the response answers.
             candidate: the response.
             system: the system that wrote it.
-            others: `reference`, `id`, `source` and `columns`.
+            others: `reference`, `fields`, `id`, `source` and `columns`.
         """
         return cls(instruction=instruction, responses=(Response(candidate, system),), **others)
 
@@ -76,18 +78,18 @@ class Row:
 
     @property
     def characters(self) -> int:
-        """Total characters of instruction, reference and responses."""
-        return sum(len(text or "") for text in self._texts)
+        """Total characters of all texts."""
+        return sum(len(text or "") for text in (*self._texts, *self.fields.values()))
 
     @property
     def digest(self) -> bytes:
-        """Digest of instruction, reference and responses, 16 bytes; duplicate rows share it."""
-        return _text_digest(self._texts, 16)
+        """Digest of all texts, 16 bytes; duplicate rows share it."""
+        return _text_digest([*self._texts, *sorted(self.fields.items())], 16)
 
     @property
     def group(self) -> str:
-        """Digest of instruction and reference, 16 hex digits; rows with a common prompt prefix share it."""
-        return _text_digest([self.instruction, self.reference], 8).hex()
+        """Digest of all texts but the responses, 16 hex digits; rows of one instruction share it."""
+        return _text_digest([self.instruction, self.reference, *sorted(self.fields.items())], 8).hex()
 
     @property
     def _texts(self) -> list[str | None]:
@@ -111,7 +113,7 @@ def row_key(settings: bytes, row: bytes) -> str:
     return hashlib.sha256(settings + row).hexdigest()[:32]
 
 
-def _text_digest(texts: list[str | None], size: int) -> bytes:
+def _text_digest(texts: list[str | tuple[str, str] | None], size: int) -> bytes:
     return hashlib.sha256(json.dumps(texts).encode()).digest()[:size]
 
 

@@ -341,9 +341,9 @@ def test_all_columns_that_a_file_lacks_are_named_at_once(
 ) -> None:
     file = tmp_path / name
     file.write_bytes(KINDS[name]())
-    assert check_inputs([str(file)], {}, needs_reference=True) == []
+    assert check_inputs([str(file)], {}, ("instruction", "reference", "candidate")) == []
     with pytest.raises(UsageError) as refused:
-        check_inputs([str(file)], parse_columns(columns), needs_reference=True)
+        check_inputs([str(file)], parse_columns(columns), ("instruction", "reference", "candidate"))
     assert str(refused.value).startswith(f"{file}: {message}")
 
 
@@ -353,9 +353,9 @@ def test_a_reference_is_a_column_that_only_some_rubrics_need(tmp_path: Path) -> 
     with pytest.raises(
         UsageError, match="no candidate; its columns are instruction, x; name them with --column"
     ):
-        check_inputs([str(file)], {}, needs_reference=False)
+        check_inputs([str(file)], {}, ("instruction", "candidate"))
     with pytest.raises(UsageError, match="no reference, no candidate; its columns are instruction, x"):
-        check_inputs([str(file)], {}, needs_reference=True)
+        check_inputs([str(file)], {}, ("instruction", "reference", "candidate"))
 
 
 @pytest.mark.parametrize(
@@ -366,17 +366,17 @@ def test_a_reference_is_a_column_that_only_some_rubrics_need(tmp_path: Path) -> 
 def test_rows_of_one_file_may_differ(tmp_path: Path, first: Any) -> None:
     file = tmp_path / "a.jsonl"
     file.write_bytes(lines(*[first] * 99, ROW))
-    assert check_inputs([str(file)], {"system": FILENAME}, needs_reference=True) == []
+    assert check_inputs([str(file)], {"system": FILENAME}, ("instruction", "reference", "candidate")) == []
     file.write_bytes(lines(*[{"instruction": "a"}] * 100, ROW))
     with pytest.raises(UsageError, match="no reference, no candidate"):
-        check_inputs([str(file)], {}, needs_reference=True)
+        check_inputs([str(file)], {}, ("instruction", "reference", "candidate"))
 
 
 def test_a_file_without_a_readable_record_is_not_refused_for_its_columns(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"{\n{\n")
     (tmp_path / "a.csv").write_bytes(b"instruction,candidate,candidate\na,b,c\n")
     for name in ("a.jsonl", "a.csv"):
-        assert check_inputs([str(tmp_path / name)], {}, needs_reference=True) == []
+        assert check_inputs([str(tmp_path / name)], {}, ("instruction", "reference", "candidate")) == []
 
 
 @pytest.mark.parametrize("empty", [b"", b"\n\n"])
@@ -385,9 +385,9 @@ def test_files_without_rows_are_named_and_refused_where_there_is_no_other(tmp_pa
     for name in names:
         Path(name).write_bytes(empty)
     with pytest.raises(UsageError, match=r"a\.jsonl, .*b\.csv, .*c\.jsonl: holds no rows"):
-        check_inputs(names, {}, needs_reference=True)
+        check_inputs(names, {}, ("instruction", "reference", "candidate"))
     Path(names[2]).write_bytes(lines(ROW))
-    assert check_inputs(names, {}, needs_reference=True) == names[:2]
+    assert check_inputs(names, {}, ("instruction", "reference", "candidate")) == names[:2]
 
 
 def test_standard_input_and_pipes_are_not_read_by_the_check(
@@ -395,7 +395,9 @@ def test_standard_input_and_pipes_are_not_read_by_the_check(
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines(ROW))))
     os.mkfifo(tmp_path / "pipe.jsonl")
-    assert check_inputs(["-", str(tmp_path / "pipe.jsonl")], {}, needs_reference=True) == []
+    assert (
+        check_inputs(["-", str(tmp_path / "pipe.jsonl")], {}, ("instruction", "reference", "candidate")) == []
+    )
     assert len(list(read_rows(["-"]))) == 1
 
 
@@ -484,3 +486,38 @@ def test_a_response_after_the_first_that_is_no_text_is_named() -> None:
     (failure,) = given_rows([pair])
     assert isinstance(failure, Failure)
     assert "the text of response 2 has a lone surrogate (U+D800)" in failure.error
+
+
+@pytest.mark.parametrize(
+    ("used", "fields"),
+    [
+        (("candidate", "context"), {"context": "Paris is in France."}),
+        (("candidate", "meta.topic"), {"meta.topic": "cities"}),
+        (("candidate", "tags"), {"tags": '["a", "b"]'}),
+        (("candidate", "year"), {"year": "1999"}),
+    ],
+)
+def test_a_row_has_the_text_of_each_column_that_the_template_uses(
+    used: tuple[str, ...], fields: dict[str, str]
+) -> None:
+    record = {"candidate": "Paris.", "context": "Paris is in France.", "meta": {"topic": "cities"}}
+    row = as_row({**record, "tags": ["a", "b"], "year": 1999}, "here", used=used)
+    assert isinstance(row, Row)
+    assert row.fields == fields
+    assert row.instruction == "", "the template does not use it"
+
+
+def test_rows_that_differ_only_in_a_column_of_the_template_are_different_rows() -> None:
+    used = ("instruction", "candidate", "context")
+    one, two = (as_row({**ROW, "context": text}, "here", used=used) for text in ("a", "b"))
+    assert isinstance(one, Row)
+    assert isinstance(two, Row)
+    assert one.digest != two.digest
+    assert one.group != two.group
+
+
+def test_a_row_without_a_column_of_the_template_is_a_failure_that_names_it() -> None:
+    failure = as_row(ROW, "rows.jsonl:3", used=("instruction", "candidate", "context"))
+    assert isinstance(failure, Failure)
+    assert failure.error.startswith("rows.jsonl:3: no context; its columns are ")
+    assert failure.error.endswith("name one with --column context=COLUMN")

@@ -53,9 +53,8 @@ def test_the_shipped_prompt_equals_the_original_byte_for_byte(shared: Path) -> N
     assert Rubric.load().prompt.template.encode() == (shared / "judge-prompt.txt").read_bytes()
 
 
-def test_two_rubrics_ship_with_the_same_aspects_and_one_asks_for_no_reference() -> None:
-    assert shipped_rubrics() == ["just-eval", "no-reference"]
-    with_reference, without = map(Rubric.load, shipped_rubrics())
+def test_the_default_rubric_asks_for_a_reference_and_no_reference_for_none() -> None:
+    with_reference, without = Rubric.load("just-eval"), Rubric.load("no-reference")
     assert with_reference.aspects == without.aspects
     names = ["safety", "engagement", "clarity", "factuality", "depth", "helpfulness"]
     assert [*with_reference.aspects] == names
@@ -97,12 +96,11 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     "not TOML": ("name = ", "not TOML"),
     "empty file": ("", "name: Field required"),
     "unknown placeholder": (
-        TONE.replace("/", "{$answer}"),
-        "unknown placeholder {$answer}; use {$instruction}, {$reference}, {$candidate}",
+        TONE.replace("/", "{$an answer}"),
+        "{$an answer} is no placeholder; use {$column}",
     ),
-    "misspelt placeholder": (TONE.replace("/", "{$ candidate }"), "unknown placeholder {$ candidate }"),
+    "misspelt placeholder": (TONE.replace("/", "{$ candidate }"), "{$ candidate } is no placeholder"),
     "no candidate": (TONE.replace("{$candidate}", ""), "placeholder {$candidate} is missing"),
-    "no instruction": (TONE.replace("{$instruction}", ""), "placeholder {$instruction} is missing"),
     "doubled aspect": (TONE.replace('"tact"', '"warmth"'), "aspects: 'warmth' occurs twice"),
     "no aspects": (TONE.replace('["warmth", "tact"]', "[]"), "name at least one aspect"),
     "aspects no list": (TONE.replace('["warmth", "tact"]', '"tact"'), "aspects: "),
@@ -124,7 +122,7 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     ),
     "empty scale": (TONE.replace("highest = 10", "highest = 0"), "scale: 1 to 0 has fewer than two values"),
     "scale of one": (TONE.replace("highest = 10", "highest = 1"), "scale: 1 to 1 has fewer than two values"),
-    "scale below zero": (TONE.replace("lowest = 1", "lowest = -1"), "whole numbers from 0 to 1000"),
+    "scale below zero": (TONE.replace("lowest = 1", "lowest = -9999999"), "use at most 1001 whole numbers"),
     "scale of fractions": (TONE.replace("highest = 10", "highest = 9.5"), "scale.highest: "),
     "scale of text": (TONE.replace("highest = 10", 'highest = "10"'), "scale.highest: "),
     "bad aspect name": (TONE.replace('"tact"', '"Good tact"'), "'Good tact' is not a column name"),
@@ -151,7 +149,7 @@ def test_each_way_a_rubric_can_be_wrong_is_one_clear_line(tmp_path: Path, wrong:
 
 
 def test_a_rubric_that_cannot_be_read_says_why(tmp_path: Path) -> None:
-    with pytest.raises(RubricError, match=r"no such file.*one of just-eval, no-reference"):
+    with pytest.raises(RubricError, match=r"no such file.*one of correctness, .*just-eval, no-reference"):
         Rubric.load(tmp_path / "none.toml")
     with pytest.raises(RubricError, match="Is a directory"):
         Rubric.load(tmp_path)

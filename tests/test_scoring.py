@@ -87,7 +87,11 @@ def test_the_command_line_and_a_program_write_the_same_run(
     rows = write_rows(tmp_path / "rows.jsonl", 5)
     typed = ("--rubric", short_rubric, "--engine", "dry-run")
     assert cli("score", rows, "--out", tmp_path / "typed", *typed).code == 0
-    score_run(config, RowSource.of_files([str(rows)], needs_reference=True), tmp_path / "called")
+    score_run(
+        config,
+        RowSource.of_files([str(rows)], used=("instruction", "reference", "candidate")),
+        tmp_path / "called",
+    )
     lines = [(tmp_path / name / "judgements.jsonl").read_bytes() for name in ("typed", "called")]
     assert lines[0] == lines[1]
 
@@ -145,9 +149,10 @@ def test_a_run_whose_rubric_had_fewer_fields_is_read_and_written_as_it_was(
     file.write_text(json.dumps(document))
     with pytest.raises(RunMismatchError, match="its rubric does not match the digest in its settings"):
         read_manifest(tmp_path / "run")
-    decisive = {
-        name: value for name, value in document["rubric"].items() if name not in ("name", "description")
-    }
+    decisive = json.loads(json.dumps(document["rubric"]))
+    del decisive["name"], decisive["description"]
+    for aspect in decisive["aspects"]:
+        del aspect["weight"]
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
     document["settings"]["rubric"] = digest
     file.write_text(json.dumps(document))

@@ -72,7 +72,7 @@ def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rub
     kept: list[tuple[int, Row]] = []
     usable = 0
     for place, row in enumerate(rows):
-        if isinstance(row, Failure) or (rubric.needs_reference and row.reference is None):
+        if isinstance(row, Failure) or rubric.refusal(row) is not None:
             continue
         usable += 1
         if len(kept) < size:
@@ -136,7 +136,7 @@ def run_audit(
 
     with judge_by(rubric) as judge:
         _refuse_another(judge, out)
-        perturbed = list(read_rows([str(_write_rows(sample.perturbed, out))]))
+        perturbed = list(read_rows([str(_write_rows(sample.perturbed, out))], used=rubric.fields))
         originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
         elsewhere = Random(seed).sample(originals, len(originals))
         if not (judged(judge, RUNS[0], perturbed) and judged(judge, AGAIN, elsewhere)):
@@ -202,7 +202,7 @@ def _write_rows(rows: Iterable[Row], out: Path) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         with replacing(file) as scratch, scratch.open("w", encoding="utf-8") as stream:
             for row in rows:
-                record = {name: getattr(row, name) for name in fields} | dict(row.columns)
+                record = {name: getattr(row, name) for name in fields} | dict(row.columns) | dict(row.fields)
                 stream.write(json.dumps(record, ensure_ascii=False) + "\n")
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror}") from None

@@ -57,11 +57,9 @@ def audit(
     from localjudge.runs.pipeline import RowSource
 
     least = _thresholds(threshold or (), [each.name for each in PERTURBATIONS])
-    columns = judge.columns()
     config, cluster = judge.prepare("audit", inputs, seed=seed)
-    source = RowSource.of_files(
-        inputs, columns, needs_reference=config.rubric.needs_reference, max_row_bytes=judge.max_row_bytes
-    )
+    columns = judge.columns(config.rubric.fields)
+    source = RowSource.of_files(inputs, columns, used=config.rubric.fields, max_row_bytes=judge.max_row_bytes)
     check_out(out)
     progress = Progress()
     for name in source.empty:

@@ -103,15 +103,18 @@ class JudgeOptions:
         typer.Option(metavar="KEY=VALUE", help="Any other option of the engine, such as batch_size=8."),
     ] = None
 
-    def columns(self) -> dict[str, str]:
+    def columns(self, used: Sequence[str]) -> dict[str, str]:
         """Return the column of each field whose column has a custom name.
+
+        Args:
+            used: the fields that the rubric's template uses.
 
         Raises:
             UsageError: `--column` does not name a field and a column.
         """
         from localjudge.rows.columns import parse_columns
 
-        return parse_columns(self.column or ())
+        return parse_columns(self.column or (), used)
 
     def prepare(
         self, command: str, inputs: Sequence[str], **settings: Any

@@ -64,17 +64,17 @@ def score(
     from localjudge.runs.pipeline import RowSource, score_run
     from localjudge.runs.shard import Shard
 
-    columns = judge.columns()
+    config, cluster = judge.prepare("score", inputs, seed=seed, keep_thoughts=keep_thoughts)
+    columns = judge.columns(config.rubric.fields)
     if system_from is not None:
         if system_from != "filename" or "system" in columns:
             raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
         columns["system"] = FILENAME
     part = Shard.parse(shard, os.environ)
-    config, cluster = judge.prepare("score", inputs, seed=seed, keep_thoughts=keep_thoughts)
     source = RowSource.of_files(
         inputs,
         columns,
-        needs_reference=config.rubric.needs_reference,
+        used=config.rubric.fields,
         max_row_bytes=judge.max_row_bytes,
         limit=limit,
     )
@@ -136,10 +136,10 @@ def prompt(
     from localjudge.rubrics.rubric import Rubric
     from localjudge.system.terminal import unfiltered
 
-    columns = parse_columns(column or ())
     judged_by = Rubric.load(rubric, guard=guard, rationale=rationale)
+    columns = parse_columns(column or (), judged_by.fields)
     files = find_inputs(inputs)
-    check_inputs(files, columns, needs_reference=judged_by.needs_reference)
+    check_inputs(files, columns, judged_by.fields)
     settle_environment(allow_download=allow_download)
     encode = None
     if tokens:
@@ -150,7 +150,7 @@ def prompt(
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     failed = False
-    for row in islice(read_rows(files, columns, max_row_bytes), limit):
+    for row in islice(read_rows(files, columns, max_row_bytes, judged_by.fields), limit):
         try:
             if isinstance(row, Failure):
                 raise ValueError(row.error.removeprefix(f"{row.source}: "))

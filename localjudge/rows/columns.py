@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from localjudge.errors import UsageError
@@ -26,30 +26,38 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Column names recognized for each field; the first is the field's own name."""
 
+USED_FIELDS = ("instruction", "reference", "candidate")
+"""Fields that a template uses if nothing else is known."""
+
 
 Columns = Mapping[str, str]
 
 
 def _names_of(field: str, columns: Columns) -> tuple[str, ...]:
-    return (columns[field],) if field in columns else COLUMN_NAMES[field]
+    return (columns[field],) if field in columns else COLUMN_NAMES.get(field, (field,))
 
 
 _DEEPEST = 100
 """Limit of nested lists and objects in a record; Python's JSON parser and writer allow little more."""
 
 
-def parse_columns(assignments: Iterable[str]) -> dict[str, str]:
+def parse_columns(assignments: Iterable[str], used: Iterable[str] = ()) -> dict[str, str]:
     """Return `["candidate=my_col"]` as `{"candidate": "my_col"}`.
+
+    Args:
+        assignments: fields, each with its column.
+        used: the fields that the rubric's template uses.
 
     Raises:
         UsageError: the field is unknown, or the text is not an assignment.
     """
     columns: dict[str, str] = {}
+    fields = dict.fromkeys([*COLUMN_NAMES, *used])
     for assignment in assignments:
         field, equals, name = assignment.partition("=")
-        if not equals or not name or field not in COLUMN_NAMES:
+        if not equals or not name or field not in fields:
             raise UsageError(
-                f"--column {assignment}: write FIELD=COLUMN, where FIELD is one of {', '.join(COLUMN_NAMES)}"
+                f"--column {assignment}: write FIELD=COLUMN, where FIELD is one of {', '.join(fields)}"
             )
         columns[field] = name
     return columns
@@ -77,13 +85,19 @@ def columns_taken(record: Mapping[str, Any], columns: Columns) -> dict[str, str]
     return taken
 
 
-def as_row(record: Record | Row | Failure, source: str, columns: Columns | None = None) -> Row | Failure:
+def as_row(
+    record: Record | Row | Failure,
+    source: str,
+    columns: Columns | None = None,
+    used: Sequence[str] = USED_FIELDS,
+) -> Row | Failure:
     """Return a record as a row, or as a failure with the reason.
 
     Args:
         record: columns by name; or the reason why there is no record; or a row, which is checked.
         source: its place in the input, such as `answers.jsonl:17`.
         columns: the column of each field whose column has a custom name.
+        used: the fields that the rubric's template uses. A row needs no instruction if it is not one of them.
     """
     if isinstance(record, Failure):
         return record
@@ -92,7 +106,7 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
     others: tuple[Response, ...] = ()
     if isinstance(record, Row):
         source, others = record.source or source, record.responses[1:]
-        record = {**record.columns, **{name: getattr(record, name) for name in COLUMN_NAMES}}
+        record = {**record.columns, **record.fields, **{name: getattr(record, name) for name in COLUMN_NAMES}}
     if _is_deeper(record, _DEEPEST):
         return unreadable(source, f"its values are nested more than {_DEEPEST} deep")
     taken = columns_taken(record, columns or {})
@@ -107,13 +121,23 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
                 texts[field] = str(texts[field])
             except ValueError as error:
                 return unreadable(source, f"{taken[field]!r}, the {field}, is too large a number: {error}")
+    if "instruction" not in used and taken.get("instruction") not in record:
+        texts["instruction"], taken["instruction"] = "", ""
     problem = _invalid_text(texts, taken, record) or _invalid_response(others)
+    others_used = [name for name in used if name not in COLUMN_NAMES]
+    fields = {name: _field_text(record, (columns or {}).get(name, name)) for name in others_used}
+    for name, text in fields.items():
+        if problem is None and text is None:
+            problem = f"no {name}; its columns are {_known(record)}; name one with --column {name}=COLUMN"
+        elif problem is None and (bad := _lone_surrogate(text or "")):
+            problem = f"the {name} has {bad}"
     identity = texts.get("id") or None
     identity = identity if isinstance(identity, str) else None
     if problem:
         return unreadable(source, problem, record, identity, texts.get("system"))
     try:
-        rest = _writable({column: value for column, value in record.items() if column not in taken.values()})
+        read = {*taken.values(), *((columns or {}).get(name, name) for name in others_used)}
+        rest = _writable({column: value for column, value in record.items() if column not in read})
     except (TypeError, ValueError, RecursionError) as error:
         problem = f"its columns cannot be written as JSON: {error}"
         return unreadable(source, problem, None, identity, texts.get("system"))
@@ -121,10 +145,30 @@ def as_row(record: Record | Row | Failure, source: str, columns: Columns | None 
         instruction=texts["instruction"],
         responses=(Response(texts["candidate"], texts.get("system")), *others),
         reference=texts.get("reference"),
+        fields={name: text or "" for name, text in fields.items()},
         id=identity or source,
         source=source,
         columns=rest,
     )
+
+
+def _field_text(record: Mapping[str, Any], column: str) -> str | None:
+    """Return the text of a column, or of a value inside an object: `meta.topic`; None if there is none.
+
+    A value that is not text is written as JSON.
+    """
+    found: Any = record.get(column)
+    if found is None and column not in record:
+        found = record
+        for step in column.split("."):
+            found = found.get(step) if isinstance(found, Mapping) else None
+    if found is None or (isinstance(found, float) and found != found):
+        return None
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
+
+
+def _known(record: Mapping[str, Any]) -> str:
+    return ", ".join(map(str, list(record)[:12]))
 
 
 def _is_deeper(record: Any, most: int) -> bool:
@@ -147,9 +191,8 @@ def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:
 def _invalid_text(texts: Mapping[str, Any], taken: Mapping[str, str], record: Mapping[str, Any]) -> str | None:
     """Return the reason why these texts are not a row; None if they are."""
     for field in ("instruction", "candidate"):
-        if field not in texts or taken[field] not in record:
-            known = ", ".join(map(str, list(record)[:12]))
-            return f"no {field}; its columns are {known}; name one with --column {field}=COLUMN"
+        if field not in texts or (taken[field] and taken[field] not in record):
+            return f"no {field}; its columns are {_known(record)}; name one with --column {field}=COLUMN"
     for field, text in texts.items():
         optional = field not in ("instruction", "candidate")
         if text is None and optional:

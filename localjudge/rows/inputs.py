@@ -17,7 +17,15 @@ from typing import Any, BinaryIO, cast
 
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Row
-from localjudge.rows.columns import COLUMN_NAMES, Columns, _names_of, as_row, columns_taken, unreadable
+from localjudge.rows.columns import (
+    COLUMN_NAMES,
+    USED_FIELDS,
+    Columns,
+    _names_of,
+    as_row,
+    columns_taken,
+    unreadable,
+)
 from localjudge.rows.formats import JSON_LINES, Records, check_file, read_file, read_text
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rows.table_records import table_records
@@ -63,7 +71,7 @@ def find_inputs(names: Sequence[str]) -> list[str]:
     return found
 
 
-def check_inputs(files: Iterable[str], columns: Columns, *, needs_reference: bool) -> list[str]:
+def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) -> list[str]:
     """Read the beginning of each file, so that a wrong column is found before a model is loaded.
 
     Rows of one file may differ: a field is missing if none of the first hundred records has a column for it.
@@ -72,7 +80,7 @@ def check_inputs(files: Iterable[str], columns: Columns, *, needs_reference: boo
     Args:
         files: the result of `find_inputs`.
         columns: the column of each field whose column has a custom name.
-        needs_reference: whether the rubric judges against a reference.
+        used: the fields that the rubric's template uses.
 
     Returns:
         The files without rows, if another file may have some.
@@ -81,9 +89,11 @@ def check_inputs(files: Iterable[str], columns: Columns, *, needs_reference: boo
         UsageError: a file lacks columns (the message names all of them), or no file has a row.
     """
     files = list(files)
-    required = ["instruction", "candidate", *(["reference"] if needs_reference else [])]
+    fields = dict.fromkeys([*COLUMN_NAMES, *used])
     wanted = {
-        field: _names_of(field, columns) for field in COLUMN_NAMES if field in required or field in columns
+        field: _names_of(field, columns)
+        for field in fields
+        if field in ("candidate", *used) or field in columns
     }
     empty = []
     for name in files:
@@ -94,7 +104,7 @@ def check_inputs(files: Iterable[str], columns: Columns, *, needs_reference: boo
         for _, record in islice(read_records(name), _RECORDS_CHECKED):
             records += 1
             known |= dict.fromkeys(record if isinstance(record, Mapping) else ())
-            missing = [field for field, names in wanted.items() if not {FILENAME, *known} & set(names)]
+            missing = [field for field, names in wanted.items() if not _has(known, names)]
             if not missing:
                 break
         if not records:
@@ -104,6 +114,12 @@ def check_inputs(files: Iterable[str], columns: Columns, *, needs_reference: boo
     if files and len(empty) == len(files):
         raise UsageError(f"{', '.join(empty)}: holds no rows; give a file with at least one")
     return empty
+
+
+def _has(known: Iterable[str], names: Iterable[str]) -> bool:
+    """Return whether one of these columns is there, or the object that holds it."""
+    there = {FILENAME, *known}
+    return any(name in there or name.partition(".")[0] in there for name in names)
 
 
 def columns_found(files: Iterable[str], columns: Columns) -> dict[str, list[str]]:
@@ -135,7 +151,10 @@ def _lacks(name: str, missing: Sequence[str], known: Sequence[str], columns: Col
 
 
 def read_rows(
-    inputs: Iterable[str], columns: Columns | None = None, max_row_bytes: int = MAX_ROW_BYTES
+    inputs: Iterable[str],
+    columns: Columns | None = None,
+    max_row_bytes: int = MAX_ROW_BYTES,
+    used: Sequence[str] = USED_FIELDS,
 ) -> Iterator[Row | Failure]:
     """Yield every row of the inputs, or a failure with the reason.
 
@@ -143,6 +162,7 @@ def read_rows(
         inputs: the result of `find_inputs`.
         columns: the column of each field whose column has a custom name.
         max_row_bytes: size limit of a row in bytes; a larger row is a failure.
+        used: the fields that the rubric's template uses.
     """
     for name in inputs:
         # A file name that is not UTF-8 could not be written to the run.
@@ -150,11 +170,15 @@ def read_rows(
         known = {FILENAME: _stem(place)} if columns and FILENAME in columns.values() else {}
         for number, record in read_records(name, max_row_bytes):
             told = {**record, **known} if isinstance(record, Mapping) else record
-            yield as_row(told, f"{place}:{number}", columns or {})
+            yield as_row(told, f"{place}:{number}", columns or {}, used)
 
 
-def given_rows(rows: object) -> Iterator[Row | Failure]:
+def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row | Failure]:
     """Yield rows from Python objects: dicts, `Row`s, a pandas, Polars or Arrow table, or a `datasets.Dataset`.
+
+    Args:
+        rows: the rows.
+        used: the fields that the rubric's template uses.
 
     Raises:
         UsageError: the argument is a single row, or not a collection of rows.
@@ -170,12 +194,12 @@ def given_rows(rows: object) -> Iterator[Row | Failure]:
         if not isinstance(rows, Iterable):
             raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")
         records = rows
-    return (_given_row(record, f"row {number}") for number, record in enumerate(records, 1))
+    return (_given_row(record, f"row {number}", used) for number, record in enumerate(records, 1))
 
 
-def _given_row(record: Any, source: str) -> Row | Failure:
+def _given_row(record: Any, source: str, used: Sequence[str]) -> Row | Failure:
     if isinstance(record, Mapping | Row | Failure):
-        return as_row(record, source)
+        return as_row(record, source, used=used)
     return unreadable(source, f"a {type(record).__name__}; a row is a dict or a Row")
 
 

@@ -50,8 +50,8 @@ from localjudge.rubrics.guard import guarded, unfenced
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 
 DEFAULT_RUBRIC = "just-eval"
-FIELDS = ("instruction", "reference", "candidate")
 
+_FIELD = re.compile(r"[^\W\d][\w-]*(\.[\w-]+)*")
 _PLACEHOLDER = re.compile(r"\{\$([^{}]*)\}")
 _ASPECT = re.compile(r"[a-z][a-z0-9_]*")
 # Fixed text is decoded again in every answer.
@@ -133,8 +133,8 @@ class Rubric(RubricPart):
             found = cls.model_validate(document)
             if rationale is not None and ANSWER_FORMAT not in _PLACEHOLDER.findall(found.prompt.template):
                 raise RubricError(
-                    f"rubric {where}: --rationale {rationale}: its prompt shows the answer in words of its own; "
-                    "use a rubric with {$answer_format} in its template, such as six-aspects"
+                    f"rubric {where}: --rationale {rationale}: its prompt shows the answer in words of its "
+                    "own; use a rubric with {$answer_format} in its template, such as six-aspects"
                 )
             return found
         except ValidationError as error:
@@ -181,7 +181,10 @@ class Rubric(RubricPart):
     def _in_order(self, aspects: dict[str, Aspect], info: SerializationInfo) -> list[dict[str, Any]]:
         """The order of the aspects counts, and JSON objects do not keep it everywhere."""
         mode = "json" if info.mode_is_json() else "python"
-        return [{"name": name, **aspect.model_dump(mode=mode)} for name, aspect in aspects.items()]
+        return [
+            {"name": name, **aspect.model_dump(mode=mode, exclude_unset=info.exclude_unset)}
+            for name, aspect in aspects.items()
+        ]
 
     @model_validator(mode="after")
     def _check_consistency(self) -> Self:
@@ -222,12 +225,10 @@ class Rubric(RubricPart):
             )
         used = _PLACEHOLDER.findall(self.prompt.template)
         for field in used:
-            if field not in (*FIELDS, ASPECTS, ANSWER_FORMAT):
-                known = ", ".join(f"{{${name}}}" for name in (*FIELDS, ASPECTS, ANSWER_FORMAT))
-                raise ValueError(f"prompt.template: unknown placeholder {{${field}}}; use {known}")
-        for field in ("instruction", "candidate"):
-            if field not in used:
-                raise ValueError(f"prompt.template: placeholder {{${field}}} is missing; add it")
+            if not _FIELD.fullmatch(field):
+                raise ValueError(f"prompt.template: {{${field}}} is no placeholder; use {{$column}}")
+        if "candidate" not in used:
+            raise ValueError("prompt.template: placeholder {$candidate} is missing; add it")
         own = [aspects_text(self.aspects), answer_format(self.answer_layout, self.aspects)]
         if any(_PLACEHOLDER.search(text) for text in own):
             raise ValueError("aspects: a description or a level has a placeholder; write it without {$…}")
@@ -267,10 +268,18 @@ class Rubric(RubricPart):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of everything in the rubric that can change a score, in hex."""
-        decisive = self.model_dump(mode="json", exclude={"name", "description"})
+        """SHA-256 of everything in the rubric that can change a judgement, in hex."""
+        return self._digest(exclude_unset=False)
+
+    @property
+    def recorded_digest(self) -> str:
+        """The digest over the fields that are set: a rubric in `run.json` may lack newer fields."""
+        return self._digest(exclude_unset=True)
+
+    def _digest(self, *, exclude_unset: bool) -> str:
+        decisive = self.model_dump(mode="json", exclude={"name", "description"}, exclude_unset=exclude_unset)
         for aspect in decisive["aspects"]:
-            del aspect["weight"]
+            aspect.pop("weight", None)
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -313,8 +322,8 @@ class Rubric(RubricPart):
         """Return why this rubric cannot judge a row; None if it can."""
         if len(row.responses) != 1:
             return RowError(f"{len(row.responses)} responses; the rubric {self.name} judges one")
-        if self.needs_reference and row.reference is None:
-            return RowError(f"no reference, which the rubric {self.name} needs")
+        if missing := [name for name in self.fields if _field_of(row, name) is None]:
+            return RowError(f"no {missing[0]}, which the rubric {self.name} needs")
         if not row.candidate and self.prompt.empty_candidate == "fail":
             return RowError(f"an empty candidate, which the rubric {self.name} does not judge")
         return None
@@ -327,7 +336,7 @@ class Rubric(RubricPart):
         """
         if refusal := self.refusal(row):
             raise ValueError(refusal.reason)
-        fields = {name: getattr(row, name) for name in FIELDS}
+        fields = {name: _field_of(row, name) or "" for name in self.fields}
         if self.prompt.guard:
             return guarded(self._template, fields)
         return _PLACEHOLDER.sub(lambda match: fields[match[1]], self._template)
@@ -348,6 +357,12 @@ def shipped_rubrics() -> list[str]:
     """Return the names of the rubrics in the package."""
     folder = files("localjudge") / "rubrics"
     return sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def _field_of(row: Row, name: str) -> str | None:
+    """Return the text of a field of the template."""
+    known = {"instruction": row.instruction, "reference": row.reference, "candidate": row.candidate}
+    return known[name] if name in known else row.fields.get(name)
 
 
 def _refuse_duplicates(place: str, names: Iterable[str]) -> None:

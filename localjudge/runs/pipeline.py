@@ -20,7 +20,7 @@ from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.models.model_manifest import in_words
 from localjudge.records import Failure, Outcome, Row
-from localjudge.rows.columns import Columns
+from localjudge.rows.columns import USED_FIELDS, Columns
 from localjudge.rows.inputs import check_inputs, columns_found, find_inputs, given_rows, read_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.cost import CostEstimate
@@ -97,7 +97,7 @@ class RowSource:
         names: Sequence[str],
         columns: Columns | None = None,
         *,
-        needs_reference: bool,
+        used: Sequence[str],
         max_row_bytes: int = MAX_ROW_BYTES,
         limit: int | None = None,
     ) -> Self:
@@ -106,7 +106,7 @@ class RowSource:
         Args:
             names: files and globs; `-` is stdin, `examples` the included rows.
             columns: the column of each field whose column has a custom name.
-            needs_reference: whether each row needs a reference.
+            used: the fields that the rubric's template uses.
             max_row_bytes: size limit of a row in bytes; a larger row becomes a failure.
             limit: largest number of rows to read; None for all.
 
@@ -115,18 +115,22 @@ class RowSource:
         """
         columns = columns or {}
         files = find_inputs(names)
-        empty = check_inputs(files, columns, needs_reference=needs_reference)
-        rows = islice(read_rows(files, columns, max_row_bytes), limit)
+        empty = check_inputs(files, columns, used)
+        rows = islice(read_rows(files, columns, max_row_bytes, used), limit)
         return cls(rows, files, columns, max_row_bytes, empty, columns_found(files, columns))
 
     @classmethod
-    def of_rows(cls, rows: object) -> Self:
+    def of_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS) -> Self:
         """Return a source of dicts, `Row`s, a pandas, Polars or Arrow table, or a `datasets.Dataset`.
+
+        Args:
+            rows: the rows.
+            used: the fields that the rubric's template uses.
 
         Raises:
             UsageError: the argument is a single row, or not a collection of rows.
         """
-        return cls(given_rows(rows))
+        return cls(given_rows(rows, used))
 
 
 @dataclass(frozen=True, slots=True)

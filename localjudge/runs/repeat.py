@@ -88,7 +88,9 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
     judged = {outcome.key: outcome for outcome in read_outcomes(folder) if isinstance(outcome, Judgement)}
     rows = [
         row
-        for row in read_rows(find_inputs(start.inputs), start.columns, start.max_row_bytes)
+        for row in read_rows(
+            find_inputs(start.inputs), start.columns, start.max_row_bytes, manifest.rubric.fields
+        )
         if isinstance(row, Row) and judge.key(row) in judged
     ]
     if not rows:

@@ -88,4 +88,5 @@ def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str])
         except UsageError as error:
             problems.append(str(error))
             continue
-        yield from (row for row in read_rows(found, dict(columns), max_row_bytes) if isinstance(row, Row))
+        rows = read_rows(found, dict(columns), max_row_bytes, manifest.rubric.fields)
+        yield from (row for row in rows if isinstance(row, Row))

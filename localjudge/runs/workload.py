@@ -17,8 +17,8 @@ from localjudge.models.model import Model
 from localjudge.models.throughput import EXPECTED_SHARE, AnswerTokens, Workload, throughput
 from localjudge.records import Judgement, Outcome
 from localjudge.rows.columns import Columns
-from localjudge.rows.formats import MAX_ROW_BYTES
 from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
+from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.task_stream import TaskStream
 from localjudge.system.quantities import figure
@@ -68,8 +68,10 @@ def workload_of(
         settings["engine"] = "dry-run"
         judge = stack.enter_context(Judge(model, **settings))
         source = find_inputs(inputs)
-        check_inputs(source, columns, needs_reference=judge.rubric.needs_reference)
-        plan = stack.enter_context(RunPlan(judge, read_rows(source, columns, MAX_ROW_BYTES)))
+        check_inputs(source, columns, judge.rubric.fields)
+        plan = stack.enter_context(
+            RunPlan(judge, read_rows(source, columns, MAX_ROW_BYTES, judge.rubric.fields))
+        )
         tasks = plan.encode()
         tasks.finish()
         work = workload(judge, tasks, written)
