@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import gzip
+import importlib
 import io
 import json
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -432,3 +434,16 @@ def test_a_column_of_a_table_is_no_rows() -> None:
     (failure,) = given_rows(pyarrow.chunked_array([["text"]]))
     assert isinstance(failure, Failure)
     assert failure.error.endswith("a row is a dict or a Row")
+
+
+def test_the_splits_of_a_dataset_are_not_rows(installed_as: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (installed_as / "datasets.py").write_text(
+        "class DatasetDict(dict): pass\nclass IterableDatasetDict(dict): pass\n"
+    )
+    monkeypatch.delitem(sys.modules, "datasets", raising=False)
+    splits = importlib.import_module("datasets").DatasetDict(train=[ROW], test=[ROW])
+    with pytest.raises(
+        UsageError, match=r"^rows: a DatasetDict has several splits; write score\(rows\['train'\]\)$"
+    ):
+        given_rows(splits)
+    monkeypatch.delitem(sys.modules, "datasets")

@@ -70,7 +70,7 @@ def _numbered(batches: Iterable[Iterable[Record]]) -> Iterator[tuple[int, Record
     try:
         for number, record in enumerate(chain.from_iterable(batches), 1):
             yield number, record
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError) as error:  # a name that is not UTF-8 is a ValueError
         yield number + 1, unreadable_from_here(error)
 
 
