@@ -68,7 +68,9 @@ LINES = st.one_of(
 @st.composite
 def files(draw: st.DrawFn) -> tuple[str, bytes, int]:
     """Return (suffix, content, rows) of each file."""
-    suffix = draw(st.sampled_from([".jsonl", ".jsonl", ".jsonl.gz", ".csv", ".tsv", ".parquet"]))
+    suffix = draw(
+        st.sampled_from([".jsonl", ".jsonl", ".jsonl.gz", ".json", ".csv", ".tsv", ".parquet", ".arrow"])
+    )
     if suffix.startswith(".jsonl"):
         lines = [line.replace(b"\n", b" ") for line in draw(st.lists(LINES, min_size=BATCH, max_size=BATCH))]
         content = b"\n".join(lines)
@@ -76,9 +78,14 @@ def files(draw: st.DrawFn) -> tuple[str, bytes, int]:
         return suffix, gzip.compress(content, 1) if suffix.endswith("gz") else content, rows
     table = draw(st.lists(st.tuples(*[TEXTS] * len(NAMES)), min_size=BATCH, max_size=BATCH))
     stream = io.BytesIO()
+    columns = {name: [row[n] for row in table] for n, name in enumerate(NAMES)}
     if suffix == ".parquet":
-        columns = {name: [row[n] for row in table] for n, name in enumerate(NAMES)}
         pyarrow.parquet.write_table(pyarrow.table(columns), stream)
+    elif suffix == ".arrow":
+        with pyarrow.ipc.new_stream(stream, (arrow := pyarrow.table(columns)).schema) as writer:
+            writer.write_table(arrow)
+    elif suffix == ".json":
+        stream.write(json.dumps([dict(zip(NAMES, row, strict=True)) for row in table]).encode())
     else:
         text = io.StringIO(newline="")
         writer = csv.writer(text, delimiter="\t" if suffix == ".tsv" else ",", quoting=csv.QUOTE_ALL)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import gzip
+import importlib
 import io
 import json
+import sys
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -340,22 +342,22 @@ def test_a_utf16_text_that_breaks_off_or_is_not_valid_fails_where_it_does(tmp_pa
 
 
 @pytest.mark.parametrize("is_file", [True, False])
-def test_an_arrow_file_whose_offsets_are_wrong_fails_its_own_rows_and_does_not_end_the_process(
-    tmp_path: Path, is_file: bool
+@pytest.mark.parametrize("places", [(0, 5, 11, 16), (0, 1, 3, 4)], ids=["of texts", "of lists"])
+def test_an_arrow_file_whose_offsets_are_wrong_fails_its_own_row_and_does_not_end_the_process(
+    tmp_path: Path, is_file: bool, places: tuple[int, ...]
 ) -> None:
-    data = arrow(
-        [{"instruction": text, "candidate": "x"} for text in ("first", "second", "third")], is_file=is_file
-    )
-    offsets = b"".join(number.to_bytes(4, "little") for number in (0, 5, 11, 16))
+    texts, tags = ("first", "second", "third"), (["a"], ["b", "c"], ["d"])
+    columns = {"instruction": texts, "candidate": ["x"] * 3, "tags": tags}
+    data = arrow(pyarrow.table(columns).to_pylist(), is_file=is_file)
+    offsets = b"".join(number.to_bytes(4, "little") for number in places)
+    wild = b"".join(number.to_bytes(4, "little") for number in (*places[:3], 2**31 - 1))
     assert data.count(offsets) == 1
-    wild = b"".join(number.to_bytes(4, "little") for number in (0, 5, 2**31 - 1, 16))
     file = tmp_path / "a.arrow"
     file.write_bytes(data.replace(offsets, wild))
     first, second, third = read_rows([str(file)])
-    assert isinstance(first, Row)
-    for number, row in ((2, second), (3, third)):
-        assert isinstance(row, Failure)
-        assert row.error.startswith(f"{file}:{number}: not a valid Arrow record: ")
+    assert (type(first), type(second)) == (Row, Row)
+    assert isinstance(third, Failure)
+    assert third.error.startswith(f"{file}:3: not a valid Arrow record: ")
 
 
 @pytest.mark.parametrize("name", ["file.arrow", "stream.arrow", "compressed.feather"])
@@ -432,3 +434,16 @@ def test_a_column_of_a_table_is_no_rows() -> None:
     (failure,) = given_rows(pyarrow.chunked_array([["text"]]))
     assert isinstance(failure, Failure)
     assert failure.error.endswith("a row is a dict or a Row")
+
+
+def test_the_splits_of_a_dataset_are_not_rows(installed_as: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (installed_as / "datasets.py").write_text(
+        "class DatasetDict(dict): pass\nclass IterableDatasetDict(dict): pass\n"
+    )
+    monkeypatch.delitem(sys.modules, "datasets", raising=False)
+    splits = importlib.import_module("datasets").DatasetDict(train=[ROW], test=[ROW])
+    with pytest.raises(
+        UsageError, match=r"^rows: a DatasetDict has several splits; write score\(rows\['train'\]\)$"
+    ):
+        given_rows(splits)
+    monkeypatch.delitem(sys.modules, "datasets")

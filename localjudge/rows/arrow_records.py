@@ -70,7 +70,7 @@ def _numbered(batches: Iterable[Iterable[Record]]) -> Iterator[tuple[int, Record
     try:
         for number, record in enumerate(chain.from_iterable(batches), 1):
             yield number, record
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError) as error:  # a name that is not UTF-8 is a ValueError
         yield number + 1, unreadable_from_here(error)
 
 
@@ -93,11 +93,12 @@ def _checked_records(batch: Any, most_bytes: int) -> Iterator[Record]:
     """Yield the records of a batch whose buffers may be wrong: reading them unchecked could end the process."""
     import pyarrow
 
-    rows = _rows_at_once(batch.nbytes / max(batch.num_rows, 1), most_bytes)
     try:
         batch.validate(full=True)
     except pyarrow.ArrowInvalid:
         rows = 1
+    else:
+        rows = _rows_at_once(batch.nbytes / max(batch.num_rows, 1), most_bytes)
     for begin in range(0, batch.num_rows, rows):
         part = batch.slice(begin, rows)
         try:

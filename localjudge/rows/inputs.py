@@ -183,13 +183,13 @@ def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row 
     Raises:
         UsageError: the argument is a single row, or not a collection of rows.
     """
-    if isinstance(rows, Mapping | Row):
+    records: Iterable[Any] | None = table_records(rows)
+    if records is None and isinstance(rows, Mapping | Row):
         raise UsageError("rows: is a single row; write score([row])")
     if isinstance(rows, str | bytes | Path):
         raise UsageError(
             f"rows: a {type(rows).__name__}; to read a file, write score(read_rows([{str(rows)!r}]))"
         )
-    records: Iterable[Any] | None = table_records(rows)
     if records is None:
         if not isinstance(rows, Iterable):
             raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")

@@ -32,7 +32,8 @@ def table_records(table: object) -> Iterator[Record] | None:
     if polars and isinstance(table, polars.DataFrame):
         return (record for record in table.iter_rows(named=True))
     if datasets and isinstance(table, datasets.DatasetDict | datasets.IterableDatasetDict):
-        raise UsageError(f"rows: a {type(table).__name__}; write score(splits[{next(iter(table), '…')!r}])")
+        split = next(iter(table), "test")
+        raise UsageError(f"rows: a {type(table).__name__} has several splits; write score(rows[{split!r}])")
     if hasattr(table, "__arrow_c_stream__"):
         require("rows: an Arrow stream", "parquet")
         import pyarrow
