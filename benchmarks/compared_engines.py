@@ -131,6 +131,7 @@ class VllmAlone:
         folder: the model.
         options: vLLM's engine arguments.
         backend: `xgrammar`, `outlines` or `guidance`; None for no constraint.
+        idle: whether vLLM calls a logits processor that does nothing.
         in_flight: prompts in the engine at a time; None for a quarter more than it computes at once.
         llm: an existing engine, instead of a new one from the options.
     """
@@ -141,6 +142,7 @@ class VllmAlone:
         options: dict[str, Any],
         backend: str | None = None,
         *,
+        idle: bool = False,
         in_flight: int | None = None,
         llm: Any = None,
     ) -> None:
@@ -149,7 +151,10 @@ class VllmAlone:
         from localjudge import Rubric
 
         structured = {"structured_outputs_config": structured_outputs(backend)} if backend else {}
-        self.llm = llm or LLM(model=str(folder), generation_config="vllm", **structured, **options)
+        processors = {"logits_processors": [_idle_processor()]} if idle else {}
+        self.llm = llm or LLM(
+            model=str(folder), generation_config="vllm", **structured, **processors, **options
+        )
         most = self.llm.llm_engine.vllm_config.scheduler_config.max_num_seqs
         self._in_flight = in_flight or most + max(8, most // 4)
         self._backend = backend
@@ -201,6 +206,26 @@ class VllmAlone:
             skip_clone=True,
             structured_outputs=structured,
         )
+
+
+def _idle_processor() -> type:
+    """Return a logits processor that does nothing: it costs what vLLM spends on having one."""
+    from vllm.v1.sample.logits_processor import LogitsProcessor
+
+    class Idle(LogitsProcessor):  # type: ignore[misc]
+        def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool) -> None:
+            pass
+
+        def is_argmax_invariant(self) -> bool:
+            return False
+
+        def update_state(self, batch_update: Any) -> None:
+            pass
+
+        def apply(self, logits: Any) -> Any:
+            return logits
+
+    return Idle
 
 
 def structured_outputs(backend: str) -> dict[str, Any]:

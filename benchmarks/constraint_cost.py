@@ -14,6 +14,8 @@ import random
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import accumulate
+from math import comb
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,8 +24,8 @@ import results_table
 from compared_engines import EngineRun, LocaljudgeEngine, SeparateProcess, VllmAlone
 from random_model import random_prompts, tekken_tokenizer, write_llama
 
-CONTENDERS = ("none", "ours", "ours+p", "xgrammar", "guidance", "outlines")
-"""`ours+p` keeps the probabilities of the scores."""
+CONTENDERS = ("none", "idle", "ours", "ours+p", "xgrammar", "guidance", "outlines")
+"""`idle` is a logits processor that does nothing; `ours+p` keeps the probabilities of the scores."""
 
 LIMITS = (64, 128, 256)
 
@@ -125,7 +127,8 @@ def _never_closed(
 def _start(name: str, model: Path, engine: dict[str, Any], limit: int, log: Path) -> SeparateProcess:
     if name.startswith("ours"):
         return SeparateProcess(log, LocaljudgeEngine, model, engine, limit, probabilities=name == "ours+p")
-    return SeparateProcess(log, VllmAlone, model, engine, None if name == "none" else name)
+    backend = None if name in ("none", "idle") else name
+    return SeparateProcess(log, VllmAlone, model, engine, backend, idle=name == "idle")
 
 
 def _rounds(
@@ -154,6 +157,7 @@ def _speeds(runs: dict[str, list[EngineRun]]) -> dict[str, dict[str, Any]]:
         }
         if "none" in runs:
             entry["of_none"] = _ratio(measured, runs["none"])
+            entry["of_none_95%"] = _interval(measured, runs["none"])
         for own in ("ours", "ours+p"):
             if own in runs:
                 entry[f"{own}_to_this"] = _ratio(runs[own], measured)
@@ -166,8 +170,19 @@ def _ratio(above: list[EngineRun], below: list[EngineRun]) -> float:
     return round(median(one.speed / other.speed for one, other in zip(above, below, strict=False)), 3)
 
 
+def _interval(above: list[EngineRun], below: list[EngineRun]) -> tuple[float, float] | None:
+    """Return a 95 % interval of that median, from its order statistics; None below six rounds."""
+    ratios = sorted(one.speed / other.speed for one, other in zip(above, below, strict=False))
+    count = len(ratios)
+    # The chance that at most `out` of the ratios lie below the true median.
+    chances = accumulate(comb(count, out) / 2**count for out in range(count))
+    out = sum(chance <= 0.025 for chance in chances) - 1
+    return None if out < 0 else (round(ratios[out], 3), round(ratios[-1 - out], 3))
+
+
 def _show(title: str, speeds: dict[str, dict[str, Any]]) -> None:
-    keys = [key for key in ("of_none", "ours_to_this", "ours+p_to_this") if key in next(iter(speeds.values()))]
+    columns = ("of_none", "of_none_95%", "ours_to_this", "ours+p_to_this")
+    keys = [key for key in columns if key in next(iter(speeds.values()))]
     results_table.table(
         title,
         ["", "tokens/s", *(key.replace("_", " ") for key in keys)],
@@ -193,8 +208,8 @@ def _parse_shares(
 
     shares: dict[str, dict[str, float]] = {}
     for name, contender in contenders.items():
-        if name == "ours":
-            continue  # the same table as with probabilities
+        if name in ("idle", "ours"):
+            continue  # the same answers as without a constraint, and as with probabilities
         shares[name] = {}
         for limit in LIMITS:
             answers = contender.call("run", prompts, [limit] * len(prompts)).answers
@@ -248,7 +263,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, nargs="+", default=[64, 128], help="rows in flight")
     parser.add_argument("--tokens", type=int, default=200, help="the limit of an answer")
     parser.add_argument("--prompt-tokens", type=int, default=32)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument(
         "--staggered", type=int, default=0, help="rounds with rows at different positions of their answers"
     )

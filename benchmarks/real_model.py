@@ -7,7 +7,8 @@ All contenders judge the same rows with the same model and prompt in vLLM, greed
 of answer tokens. localjudge asks once. The scripts ask again for each answer that they cannot read, up to ten
 times at a temperature of 0.7. Three use vLLM's JSON schema (xgrammar, guidance, outlines); their answers must
 be whole. One uses no constraint, as Prometheus-eval does: a regular expression takes the last score that the
-text names for each aspect.
+text names for each aspect. All start from an empty prefix cache and take turns, round by round; the figures are
+medians, because a disturbance of the machine would decide a single run.
 
 The quality is measured against the free text, on the rows where its first answer has all scores: the share of
 scores that are equal, and the mean difference of expected scores, constrained minus free. The scripts' expected
@@ -27,7 +28,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import results_table
@@ -52,13 +53,20 @@ class AnswersRun:
         first: rows whose first answer has all scores.
         final: rows that have all scores in the end.
         requested: answers that were requested.
+        tokens: tokens of all answers that were requested.
         seconds: from the first prompt to the last answer.
     """
 
     first: int
     final: int
     requested: int
+    tokens: int
     seconds: float
+
+    @property
+    def rows_per_second(self) -> float:
+        """Rows with all scores per second."""
+        return self.final / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,7 @@ class LocaljudgeRows:
         with limited_judge(self._setting, limit) as judge:
             rows = judged_rows(judge, self._setting["inputs"], self._setting["count"])
             _ = list(judge.score([STAND_IN]))  # opens the engine
+            judge.engine.llm.reset_prefix_cache()
             begin = time.perf_counter()
             outcomes = {outcome.source: outcome for outcome in judge.score(rows)}
             seconds = time.perf_counter() - begin
@@ -89,7 +98,8 @@ class LocaljudgeRows:
             for each in judged
         ]
         parsed = sum(answer.scores is not None for answer in self._answers)
-        return AnswersRun(parsed, parsed, len(rows), seconds)
+        tokens = sum(each.output_tokens for each in judged if each.status == "judged")
+        return AnswersRun(parsed, parsed, len(rows), tokens, seconds)
 
     def answers(self, limit: int) -> list[FirstAnswer]:
         """Return the answers of the last run, whose engine had this limit."""
@@ -130,10 +140,11 @@ class VllmScript:
         self._llm.reset_prefix_cache()
         begin = time.perf_counter()
         missing = list(range(len(self._chats)))
-        requested = first = 0
+        requested = first = tokens = 0
         for attempt in range(1 + retries):
             answers = self._ask([self._chats[row] for row in missing], limit, temperature if attempt else 0)
             requested += len(missing)
+            tokens += sum(len(answer.outputs[0].token_ids) for answer in answers)
             missing = [
                 row
                 for row, answer in zip(missing, answers, strict=True)
@@ -143,7 +154,8 @@ class VllmScript:
                 first = len(self._chats) - len(missing)
             if not missing:
                 break
-        return AnswersRun(first, len(self._chats) - len(missing), requested, time.perf_counter() - begin)
+        final, seconds = len(self._chats) - len(missing), time.perf_counter() - begin
+        return AnswersRun(first, final, requested, tokens, seconds)
 
     def answers(self, limit: int) -> list[FirstAnswer]:
         """Return the first answers, with the expected value of each score."""
@@ -250,6 +262,7 @@ def main() -> None:
     parser.add_argument(
         "--limits", type=int, nargs="+", default=[64, 192, 512], help="most tokens of an answer"
     )
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each contender at each limit")
     parser.add_argument("--retries", type=int, default=10)
     parser.add_argument("--retry-temperature", type=float, default=0.7)
     parser.add_argument("--dtype", default="bfloat16")
@@ -289,9 +302,10 @@ def main() -> None:
         again = (options.retries, options.retry_temperature)
         found = {}
         for limit in options.limits:
-            runs: dict[str, AnswersRun] = {}
-            for name, contender in contenders.items():
-                runs[name] = contender.call("run", limit, *(() if name == "localjudge" else again))
+            runs: dict[str, list[AnswersRun]] = {name: [] for name in contenders}
+            for _ in range(options.rounds):
+                for name, contender in contenders.items():
+                    runs[name].append(contender.call("run", limit, *(() if name == "localjudge" else again)))
             free = contenders[FREE].call("answers", limit)
             compared = {name: quality(free, contenders[name].call("answers", limit)) for name in MEASURED}
             found[str(limit)] = {"contenders": summary(runs), "quality": compared}
@@ -306,29 +320,51 @@ def main() -> None:
             "max_num_seqs": options.max_num_seqs,
             "retries": options.retries,
             "retry_temperature": options.retry_temperature,
+            "rounds": options.rounds,
             "limits": found,
         },
         options.results,
     )
 
 
-def summary(runs: dict[str, AnswersRun]) -> dict[str, Any]:
+def summary(runs: dict[str, list[AnswersRun]]) -> dict[str, Any]:
+    """Return the median of each figure over the rounds, and of our speed to this one's within a round."""
     return {
         name: {
-            "parsed_first": run.first,
-            "parsed": run.final,
-            "answers_requested": run.requested,
-            "seconds": round(run.seconds, 2),
-            "scored_rows_per_second": round(run.final / run.seconds, 3),
+            "parsed_first": median(run.first for run in measured),
+            "parsed": median(run.final for run in measured),
+            "answers_requested": median(run.requested for run in measured),
+            "output_tokens": median(run.tokens for run in measured),
+            "seconds": round(median(run.seconds for run in measured), 2),
+            "scored_rows_per_second": round(median(run.rows_per_second for run in measured), 3),
+            "localjudge_to_this": _ratio(runs["localjudge"], measured),
         }
-        for name, run in runs.items()
+        for name, measured in runs.items()
     }
+
+
+def _ratio(ours: list[AnswersRun], theirs: list[AnswersRun]) -> float | None:
+    """Return the median ratio of the speeds within a round; None if a round of theirs has no row."""
+    if not all(run.final for run in theirs):
+        return None
+    return round(
+        median(one.rows_per_second / other.rows_per_second for one, other in zip(ours, theirs, strict=True)), 2
+    )
 
 
 def show(limit: int, found: dict[str, Any], rows: int) -> None:
     results_table.table(
         f"{rows} rows, answers of up to {limit} tokens",
-        ["", "parse at first", "parse in the end", "answers requested", "seconds", "rows with all scores/s"],
+        [
+            "",
+            "parse at first",
+            "parse in the end",
+            "answers requested",
+            "tokens",
+            "seconds",
+            "rows with all scores/s",
+            "localjudge to this",
+        ],
         [[name, *one.values()] for name, one in found["contenders"].items()],
     )
     results_table.table(

@@ -6,6 +6,7 @@ every token on the host. `DeviceTable` keeps everything on the device and never 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,10 +18,10 @@ from localjudge.constraint.token_table import UNREACHABLE, TokenTable
 Rows = NDArray[np.int64]
 
 
-def _finite(logits: torch.Tensor) -> torch.Tensor:
-    """Replace NaN and infinity by finite numbers, so that every allowed token can be picked."""
+def _make_finite(logits: torch.Tensor) -> None:
+    """Replace NaN and infinity by finite numbers, in place, so that every allowed token can be picked."""
     largest = torch.finfo(logits.dtype).max / 8
-    return torch.nan_to_num(logits, nan=-largest, posinf=largest, neginf=-largest)
+    logits.nan_to_num_(nan=-largest, posinf=largest, neginf=-largest)
 
 
 class ScoreBuffer:
@@ -83,7 +84,7 @@ class HostTable:
         self.scores = ScoreBuffer(table, slots, device)
         self._closing_margin = closing_margin
         self._device = device
-        self._needs: dict[int, NDArray[np.int32]] = {}
+        self._needs: dict[int, list[int]] = {}
         self._masks: dict[tuple[int, int], _Mask] = {}
         self._aspect = np.full(len(table.distance), -1)
         self._aspect[table.score_state] = np.arange(len(table.score_state))
@@ -103,39 +104,46 @@ class HostTable:
         if (scored := np.flatnonzero(aspects >= 0)).size:
             self.scores.keep(logits, *map(self._tensor, (scored, slots[scored], aspects[scored])))
         if sampled:
-            logits.copy_(_finite(logits))
-        for state in map(int, np.unique(states)):
-            rows = np.flatnonzero(states == state)
-            covered = np.searchsorted(self._distinct_needs(state), left[rows] - 1, side="right")
-            for most in map(int, np.unique(covered)):
-                self._write(logits, rows[covered == most], self._mask(state, most))
+            _make_finite(logits)
+        groups: dict[tuple[int, int], list[int]] = {}
+        # Plain Python: NumPy's overhead for each group is larger than the work.
+        for row, (state, rest) in enumerate(zip(states.tolist(), left.tolist(), strict=True)):
+            needs = self._needs.get(state) or self._distinct_needs(state)
+            groups.setdefault((state, bisect_left(needs, rest)), []).append(row)
+        for (state, covered), rows in groups.items():
+            self._write(logits, np.array(rows), self._mask(state, covered))
 
     def _write(self, logits: torch.Tensor, rows: Rows, mask: _Mask) -> None:
-        if not mask.may:
-            self._forbid(logits, rows, mask.tokens)
+        """Apply a mask to these rows."""
+        if logits.device.type != "cpu" or logits.dtype != torch.float32:
+            self._write_tensors(logits, self._tensor(rows), mask)
             return
-        which = self._tensor(rows)[:, None]
-        kept = _finite(logits[which, mask.tokens])
-        self._forbid(logits, rows, None)
-        logits[which, mask.tokens] = kept
-
-    def _forbid(self, logits: torch.Tensor, rows: Rows, tokens: torch.Tensor | None) -> None:
-        """Forbid these tokens, or all tokens, in these rows."""
-        if logits.device.type == "cpu" and logits.dtype == torch.float32:
-            # Row by row is by far the fastest here: memory is read in order, and no threads are started.
-            values, at = logits.numpy(), slice(None) if tokens is None else tokens.numpy()
+        # Row by row is by far the fastest here: memory is read in order, and no threads are started.
+        values, tokens = logits.numpy(), mask.tokens.numpy()
+        if not mask.may:
             for row in rows:
-                values[row][at] = -np.inf
-        elif tokens is None:
-            logits[self._tensor(rows)] = -torch.inf
-        else:
-            logits[self._tensor(rows)[:, None], tokens] = -torch.inf
+                values[row][tokens] = -np.inf
+            return
+        kept = values[rows[:, None], tokens]
+        _make_finite(torch.from_numpy(kept))
+        for row in rows:
+            values[row].fill(-np.inf)
+        values[rows[:, None], tokens] = kept
 
-    def _distinct_needs(self, state: int) -> NDArray[np.int32]:
+    def _write_tensors(self, logits: torch.Tensor, rows: torch.Tensor, mask: _Mask) -> None:
+        if not mask.may:
+            logits[rows[:, None], mask.tokens] = -torch.inf
+            return
+        kept = logits[rows[:, None], mask.tokens]
+        _make_finite(kept)
+        logits[rows] = -torch.inf
+        logits[rows[:, None], mask.tokens] = kept
+
+    def _distinct_needs(self, state: int) -> list[int]:
         """Return the distinct `tokens_required` of the tokens that a state allows, smallest first."""
         if state not in self._needs:
             needs = np.unique(self.table.tokens_required(state, self._closing_margin))
-            self._needs[state] = needs[needs < UNREACHABLE]
+            self._needs[state] = needs[needs < UNREACHABLE].tolist()
         return self._needs[state]
 
     def _mask(self, state: int, covered: int) -> _Mask:
@@ -188,7 +196,7 @@ class DeviceTable:
         rows = torch.arange(len(states), device=states.device)
         self.scores.keep(logits, rows, slots, self._aspect[states])
         if sampled:
-            logits.copy_(_finite(logits))
+            _make_finite(logits)
         most = (left - 1).clamp(max=UNREACHABLE - 1).to(torch.int16)
         logits.masked_fill_(self._need[states] > most[:, None], -torch.inf)
 

@@ -48,6 +48,10 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         self._device = device
         self._pin = is_pin_memory
         self._rows: dict[int, _RowState] = {}
+        self._where = self._slots = np.empty(
+            0, np.int64
+        )  # of the rows: their indices in the batch, their slots
+        self._after = self._table.next_state.item  # reads one entry, faster than an index does
         self._sampled = False
 
     def is_argmax_invariant(self) -> bool:
@@ -76,6 +80,8 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
                 self._rows[source] = replaced
         # In batch order, so that logits need no copy if all rows are answers.
         self._rows = dict(sorted(self._rows.items()))
+        self._where = np.array([*self._rows], np.int64)
+        self._slots = np.array([row.slot for row in self._rows.values()], np.int64)
 
     def apply(self, logits: torch.Tensor) -> torch.Tensor:
         if not self._rows:
@@ -83,12 +89,13 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         rows = list(self._rows.values())
         for row in rows:
             self._fold(row)
-        standing = np.array([(row.state, row.deadline - row.folded, row.slot) for row in rows]).T
-        states, left, slots = standing
+        states = np.array([row.state for row in rows])
+        left = np.array([row.deadline - row.folded for row in rows])
         # After its end a row may be computed once more; the result is ignored.
         left = np.maximum(left, np.maximum(self._table.distance[states], 1))
-        where = np.fromiter(self._rows, np.int64, len(rows))
-        every = len(rows) == len(logits) and bool((where == np.arange(len(rows))).all())
+        where, slots = self._where, self._slots
+        # Distinct indices in ascending order: none is missing if the last one is their number less one.
+        every = len(rows) == len(logits) == where[-1] + 1
         part = logits if every else logits[torch.from_numpy(where).to(logits.device)]
         if isinstance(self._tensors, HostTable):
             self._tensors.constrain(part, states, left, slots, sampled=self._sampled)
@@ -104,7 +111,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
     def _fold(self, row: _RowState) -> None:
         """Advance a row's state over its new tokens."""
         for token in row.tokens[row.folded :]:
-            after = int(self._table.next_state[row.state, token])
+            after: int = self._after(row.state, token)
             row.folded += 1
             if after >= 0 and after != row.state:
                 row.state = after
