@@ -27,7 +27,7 @@ aspects = ["tact", "wit"]
 scale = { lowest = 1, highest = 3 }
 [prompt]
 empty_candidate = "fail"
-template = "Q: {$instruction} R: {$reference} A: {$candidate}"
+template = "Q: {$instruction} R: {$reference} A: {$candidate} Tact, wit: 1-3"
 """
 
 

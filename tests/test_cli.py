@@ -517,7 +517,7 @@ def test_prompt_goes_on_past_a_bad_row_and_ends_with_3(cli: Cli, rows: Path, sho
     rows.write_bytes(b"{\n" + rows.read_bytes())
     end = cli("prompt", rows, "--rubric", short_rubric)
     assert end.code == 3
-    assert end.out.splitlines()[0] == "Q: Question 0? R: Yes. A: word "
+    assert end.out.splitlines()[0] == "Q: Question 0? R: Yes. A: word  Tact, wit: 1-3"
     assert end.err.startswith(f"{rows}:1: not JSON")
 
 

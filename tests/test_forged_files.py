@@ -78,15 +78,15 @@ def edit_manifest(run: Path, change: Callable[[dict[str, Any]], object]) -> None
     [
         ({"wit_expected": float("nan")}, "jsonl:1: not a line of a run, or damaged"),
         ({"wit_expected": float("inf")}, "jsonl:1: not a line of a run, or damaged"),
-        ({"wit": True}, "jsonl:1: not a line of a run, or damaged"),
+        ({"wit": True}, "jsonl:1: wit is none of its values (1 to 3)"),
         ({"wit_probabilities": [0.5, None, 0.5]}, "jsonl:1: not a line of a run, or damaged"),
         ({"rationale": None}, "jsonl:1: not a line of a run, or damaged"),
         ({"candidate_cut": "x"}, "jsonl:1: not a line of a run, or damaged"),
         ({"group": 1}, "jsonl:1: not a line of a run, or damaged"),
         ({"row": None}, "jsonl:1: not a line of a run, or damaged"),
-        ({"wit": 99}, "jsonl:1: a score outside the scale 1 to 3"),
-        ({"wit": -1}, "jsonl:1: a score outside the scale 1 to 3"),
-        ({"wit_expected": 1e308}, "jsonl:1: a score outside the scale 1 to 3"),
+        ({"wit": 99}, "jsonl:1: wit is none of its values (1 to 3)"),
+        ({"wit": -1}, "jsonl:1: wit is none of its values (1 to 3)"),
+        ({"wit_expected": 1e308}, "jsonl:1: wit is none of its values (1 to 3)"),
         ({"key": "0" * 32}, "jsonl:1: not made with the settings in run.json"),
         ({"digest": "no digest"}, "jsonl:1: not made with the settings in run.json"),
     ],
@@ -117,7 +117,7 @@ def test_lines_of_a_dry_run_are_not_taken_for_those_of_a_model(
 
 
 def test_another_scale_than_the_judged_one_is_refused(cli: Cli, run: Path) -> None:
-    edit_manifest(run, lambda manifest: manifest["rubric"]["scale"].update(highest=10))
+    edit_manifest(run, lambda manifest: manifest["rubric"]["aspects"][0]["scale"].update(highest=10))
     end = cli("show", run)
     assert (end.code, "its rubric does not match the digest in its settings" in end.err) == (2, True)
 

@@ -370,7 +370,7 @@ def test_the_prompt_command_prints_the_tokens_that_the_engine_gets(
     printed = [json.loads(line) for line in end.out.splitlines()]
     assert [list(line) for line in printed] == [["id", "text", "tokens"]] * 2
     assert [line["id"] for line in printed] == ["r0", "r1"]
-    assert printed[0]["text"] == "Q: Question 0? R: Yes. A: word "
+    assert printed[0]["text"] == "Q: Question 0? R: Yes. A: word  Tact, wit: 1-3"
     tokenizer = Model.find(model).tokenizer
     assert tokenizer.decode(printed[0]["tokens"]) == (
         f"<|start|>user\n{printed[0]['text']}<|end|>\n<|start|>assistant\n" + '{"rationale":"'

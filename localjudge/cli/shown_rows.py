@@ -73,7 +73,7 @@ class RowList:
         """
         columns = {column.name: column for column in rubric.score_columns}
         if selection.sort is not None and selection.sort not in columns:
-            raise UsageError(f"--sort {selection.sort}: give one of {', '.join(columns)}")
+            raise UsageError(f"--sort {selection.sort}: the aspects of {run} are {', '.join(columns)}")
         sort = None if selection.sort is None else columns[selection.sort]
         if selection.sort is not None and selection.failed:
             raise UsageError("--failed --sort: failures have no scores to sort by; give only one of the two")
