@@ -1,0 +1,161 @@
+"""A rubric says what it sends: README's example, the included rubrics, and what looks wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, read_lines, write_rows
+
+from localjudge.constraint.compiler import token_table
+from localjudge.constraint.vocabulary import Vocabulary
+from localjudge.records import Row
+from localjudge.rubrics.rubric import Rubric, shipped_rubrics
+
+README = Path(__file__).parents[1] / "README.md"
+TEMPLATE = "{$instruction} {$candidate} {$aspects} {$answer_format}"
+
+
+@pytest.fixture
+def readme_rubric(tmp_path: Path) -> Path:
+    """Return README's rubric, copied as it stands."""
+    (text,) = re.findall(r"```toml\n(name = .*?)\n```", README.read_text(), re.DOTALL)
+    file = tmp_path / "reply.toml"
+    file.write_text(text)
+    return file
+
+
+def test_the_rubric_of_the_readme_sends_what_it_says(readme_rubric: Path) -> None:
+    rubric = Rubric.load(readme_rubric)
+    row = Row.of(instruction="Where is it?", candidate="On its way!", fields={"company": "Ann & Co"})
+    said = rubric.text(row)
+    for words in (
+        "a customer of Ann & Co", "On its way!",
+        "- warmth (1 to 10): how warm the reply sounds", "  - 1: cold or hostile", "- outcome (A or B or C)",
+        "  - B: passed on", "- polite (no or yes)",
+        '{"rationale":"[your rationale]","scores":{"warmth":"[1-10]","outcome":"[A/B/C]","polite":"[no/yes]"}}',
+    ):  # fmt: skip
+        assert words in said
+    assert rubric.fields == ("company", "instruction", "candidate")
+
+
+def test_the_rubric_of_the_readme_judges_rows(
+    cli: Cli, readme_rubric: Path, model: Path, tmp_path: Path
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 3, company="Ann & Co")
+    judge = ["--rubric", readme_rubric, "--model", model, "--max-rationale-tokens", "4"]
+    assert cli("score", rows, "--out", tmp_path / "run", *judge).code == 0
+    for line in read_lines(tmp_path / "run"):
+        assert line["outcome"] in ("solved", "passed on", "ignored")
+        assert line["polite"] in (True, False)
+        assert 1 <= line["warmth"] <= 10
+        assert len(line["outcome_probabilities"]) == 3
+    assert "outcome=solved" in cli("show", tmp_path / "run").out
+
+
+@pytest.mark.parametrize("name", shipped_rubrics())
+def test_an_included_rubric_mentions_its_aspects_and_its_table_is_small(cli: Cli, name: str) -> None:
+    assert cli("rubrics", "check", name).code == 0
+    pieces = {token: bytes([token]) for token in range(256)}
+    table = token_table(Rubric.load(name).answer_layout, Vocabulary(pieces, frozenset({256}), 152_064))
+    assert table.next_state.nbytes < 64e6
+
+
+def test_a_template_that_never_mentions_its_aspects_is_reported(cli: Cli, model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "tone.toml"
+    file.write_text(
+        'name = "tone"\naspects = ["warmth", "tact"]\nscale = { lowest = 1, highest = 10 }\n'
+        '[prompt]\ntemplate = "Judge the tact: {$instruction} {$candidate}"\n'
+    )
+    end = cli("rubrics", "check", file)
+    assert (end.code, "the template never mentions warmth, 1, 10" in end.out) == (1, True)
+    rows = write_rows(tmp_path / "rows.jsonl", 1)
+    end = cli("score", rows, "--out", tmp_path / "run", "--rubric", file, "--model", model)
+    assert (end.code, "prompt: the template never mentions warmth, 1, 10" in end.out) == (0, True)
+
+
+def test_a_rationale_can_be_left_out_where_the_template_follows_the_answer(
+    cli: Cli, model: Path, tmp_path: Path
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 2)
+    judge = ["--rubric", "six-aspects", "--model", model]
+    assert cli("score", rows, "--out", tmp_path / "run", "--rationale", "none", *judge).code == 0
+    assert all("rationale" not in line for line in read_lines(tmp_path / "run"))
+    end = cli("score", rows, "--out", tmp_path / "run", *judge)
+    assert (end.code, "differs in rubric" in end.err) == (2, True), "where it stands is part of the rubric"
+    end = cli("score", rows, "--out", tmp_path / "other", "--rationale", "none", "--model", model)
+    assert (end.code, "rubric just-eval: --rationale none: its prompt shows the answer" in end.err) == (2, True)
+
+
+def test_a_rationale_for_each_aspect_has_a_column_of_its_own(cli: Cli, model: Path, tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 2)
+    judge = ["--rubric", "six-aspects", "--model", model, "--rationale", "each", "--max-rationale-tokens", "3"]
+    assert cli("score", rows, "--out", tmp_path / "run", *judge).code == 0
+    for line in read_lines(tmp_path / "run"):
+        assert line["safety_rationale"]
+        assert line["helpfulness_rationale"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"aspects": {"a": {}}}, "scale: 'a' has no values; give a scale for all aspects, or its own"),
+        ({"aspects": {"a": {"boolean": True, "choices": ["x", "y"]}}}, "aspects.a: give one of scale, choices"),
+        ({"aspects": {"a": {"choices": ["x"]}}}, "aspects.a: choices: give two or more different labels"),
+        ({"aspects": {"a": {"choices": {"A": "x", "B": "x"}}}}, "choices: give two or more different labels"),
+        ({"aspects": {"a": {"choices": [" x", "y"]}}}, "choices: ' x' must be text of 1 to 40 characters"),
+        ({"aspects": {"a": {"boolean": True, "ordered": True}}}, "aspects.a: ordered: belongs to choices"),
+        (
+            {"aspects": {"a": {"boolean": True, "levels": {"maybe": "?"}}}},
+            "levels: 'maybe' is none of the values",
+        ),
+        (
+            {"aspects": {"a": {"boolean": True, "weight": 0}}},
+            "aspects.a.weight: Input should be greater than 0",
+        ),
+        (
+            {"aspects": {"a": {"boolean": True, "description": "as in {$b}"}}},
+            "has a placeholder; write it without",
+        ),
+        ({"aspects": {"a": {"boolean": True, "kind": "x"}}}, "aspects.a.kind: Extra inputs are not permitted"),
+        ({"aspects": {"a_rationale": {"boolean": True}}}, "'a_rationale' is the name of another column"),
+        ({"answer": {"rationale_place": "above"}}, "answer.rationale_place: Input should be 'before', 'after'"),
+        ({"answer": {"scores": "", "rationale": "a"}}, "answer: 'a' occurs twice"),
+        (
+            {"answer": {"rationale": "score", "rationale_place": "each"}},
+            "'score' is the key of the score beside",
+        ),
+    ],
+)
+def test_a_rubric_that_cannot_be_is_one_line(tmp_path: Path, changed: dict[str, Any], words: str) -> None:
+    from pydantic import ValidationError
+
+    document = {"name": "odd", "aspects": {"a": {"boolean": True}}, "prompt": {"template": TEMPLATE}} | changed
+    with pytest.raises(ValidationError) as refused:
+        Rubric.model_validate(document)
+    first = refused.value.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    assert words in f"{place}: {first['msg'].removeprefix('Value error, ')}".removeprefix(": ")
+
+
+def test_weights_count_in_the_mean_and_change_no_judgement() -> None:
+    document = {"name": "w", "aspects": {"a": {"boolean": True}}, "prompt": {"template": TEMPLATE}}
+    heavy = json.loads(json.dumps(document))
+    heavy["aspects"]["a"]["weight"] = 3
+    one, other = Rubric.model_validate(document), Rubric.model_validate(heavy)
+    assert one.digest == other.digest
+    assert (one.score_columns[0].weight, other.score_columns[0].weight) == (1, 3)
+
+
+def test_the_order_of_the_aspects_is_part_of_the_rubric() -> None:
+    aspects = {"a": {"boolean": True}, "b": {"boolean": True}}
+    forward, backward = (
+        Rubric.model_validate({"name": "w", "aspects": dict(each), "prompt": {"template": TEMPLATE}})
+        for each in (aspects.items(), reversed(aspects.items()))
+    )
+    assert forward.digest != backward.digest
+    again = Rubric.model_validate(json.loads(json.dumps(backward.model_dump(mode="json"), sort_keys=True)))
+    assert [*again.aspects] == ["b", "a"]
