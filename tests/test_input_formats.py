@@ -315,6 +315,28 @@ def test_what_a_csv_writer_wrote_is_read_back_or_refused_and_never_split_wrongly
     assert read == [dict(zip(header, row, strict=True)) for row in records]
 
 
+def test_an_element_of_exactly_the_limit_is_read_whatever_white_space_is_around_it(tmp_path: Path) -> None:
+    element = json.dumps(ROW).encode()
+    file = tmp_path / "a.json"
+    file.write_bytes(b"[" + b" " * 200_000 + element + b"\n  ,\n  " + element + b"\n]\n")
+    for limit, kind in ((len(element), Row), (len(element) - 1, Failure)):
+        assert [type(row) for row in read_rows([str(file)], max_row_bytes=limit)] == [kind] * 2
+
+
+def test_an_export_into_the_folder_of_a_dataset_that_was_judged_is_refused(
+    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    folder = save_dataset(tmp_path / SAVED, [ROW] * 2)
+    flags = ["--model", model, "--rubric", short_rubric, "--engine", "dry-run"]
+    assert cli("score", folder, "--out", tmp_path / "out", *flags).code == 0
+    file = folder / "data-00000-of-00002.arrow"
+    end = cli("export", tmp_path / "out", "--to", "jsonl", "--out", file)
+    assert (end.code, end.err) == (
+        2,
+        f"localjudge: --out {file}: is an input of this run; choose another name\n",
+    )
+
+
 def test_reading_past_a_huge_element_of_an_array_takes_no_more_memory_than_a_few_rows(tmp_path: Path) -> None:
     file = tmp_path / "a.json.gz"
     file.write_bytes(gzip.compress(json_array([ROW, {**ROW, "candidate": '],"\n' * 5_000_000}, ROW]), 1))

@@ -47,7 +47,8 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
     if to == "inspect":
         refuse_other_files(out)
     manifest = read_manifest(folder)
-    if any(same_file(name, out) for start in manifest.starts for name in start.inputs):
+    inputs = {name for start in manifest.starts for name in start.inputs}
+    if any(same_file(name, out) or Path(name) in out.resolve().parents for name in inputs):
         raise UsageError(f"--out {out}: is an input of this run; choose another name")
     columns = manifest.rubric.columns
     notices = read_notices(folder)

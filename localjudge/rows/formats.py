@@ -27,13 +27,12 @@ Records = Iterator[tuple[int, Record]]
 """Records, each with its line; with its number, from 1, where the format has no lines."""
 
 JSON_LINES = ".jsonl"
-_SAVED = "a folder"
+_SAVED = "saved dataset"
 _TEXT = (JSON_LINES, ".ndjson", ".json", ".csv", ".tsv")
 _ARROW: dict[str, Callable[[str, int], Records]] = {
     ".parquet": read_parquet,
     ".arrow": read_arrow,
     ".feather": read_arrow,
-    _SAVED: read_saved_dataset,
 }
 _HEAD = 1 << 16
 """Bytes of a text that decide how it is read."""
@@ -64,7 +63,9 @@ def read_file(name: str, most_bytes: int) -> Records:
         UsageError: see `check_file`; if the file is a pipe, this is found here.
     """
     kind = _kind(name)
-    if kind in _ARROW:
+    if kind == _SAVED:
+        yield from read_saved_dataset(name, most_bytes)
+    elif kind in _ARROW:
         yield from _ARROW[kind](name, most_bytes)
     else:
         yield from read_text(_open(name), name, kind, most_bytes)
