@@ -69,9 +69,9 @@ _ALIASES = {
 
 GPU_EFFICIENCY = 0.63
 """Share of both peak rates of a GPU that vLLM reaches: one number, because one model shape was measured."""
-CPU_COMPUTE_EFFICIENCY = 0.55
+CPU_COMPUTE_EFFICIENCY = 0.56
 """Share of a CPU's measured operations per second that the transformers engine reaches."""
-CPU_BANDWIDTH_EFFICIENCY = 0.12
+CPU_BANDWIDTH_EFFICIENCY = 0.09
 """Share of a CPU's measured memory bandwidth that the transformers engine reaches, with small steps."""
 
 
