@@ -22,13 +22,12 @@ vLLM runs them in 16 bits by default.
 A cached prefix that rows share is ignored; with it, more rows fit than computed here. A vision tower and layers
 that draft tokens are ignored, too, unless the weights are counted from files.
 
-For transformers on a CPU there is no paged cache: a batch of 16 rows, each padded to the length of the longest:
+For transformers on a CPU there is no paged cache: a batch of 16 rows, each padded to the length L of the longest:
 
     all       W + 16 row + 16 L (3 I + 2 H) b + 1 GiB
 
-where the padded length L is up to 2^(1/4) times that of the prompt (`localjudge.engines.batches`),
-quantised weights count as `dtype`, because they are unpacked, and 1 GiB stands for Python, its libraries and
-the token table.
+where quantised weights count as `dtype`, because they are unpacked, and 1 GiB stands for Python, its libraries
+and the token table.
 """
 
 from __future__ import annotations
@@ -255,10 +254,9 @@ class CpuNeeds:
 def cpu_needs(shape: Shape, weights: int, use: Use, rows: int = CPU_BATCH) -> CpuNeeds:
     """Return what a batch of this many rows needs with transformers on a CPU."""
     number = shape.element
-    padded = int(use.prompt_tokens * 2**0.25)
     # Here a window holds one token less than its width, and memory is allocated per token.
-    row = shape.cached_values(padded + use.answer_tokens) * number + shape.state_bytes
-    work = rows * padded * (3 * shape.intermediate + 2 * shape.hidden) * number
+    row = shape.cached_values(use.prompt_tokens + use.answer_tokens) * number + shape.state_bytes
+    work = rows * use.prompt_tokens * (3 * shape.intermediate + 2 * shape.hidden) * number
     return CpuNeeds(
         weights=shape.parameters * number if shape.quantization and shape.is_known else weights,
         cache=rows * row,
