@@ -31,7 +31,7 @@ from localjudge.models.shape import BYTES, Layer, Shape
 EXPECTED_SHARE = 0.5
 """Share of its limit that a rationale, or a thought, takes in the mean, where nothing else is said."""
 PADDING = 2**0.125
-"""Length of a padded prompt in the transformers engine, relative to the prompt, in the mean of full batches."""
+"""Mean length of a padded prompt in a full batch of the transformers engine, relative to the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
