@@ -22,7 +22,7 @@ vLLM runs them in 16 bits by default.
 A cached prefix that rows share is ignored; with it, more rows fit than computed here. A vision tower and layers
 that draft tokens are ignored, too, unless the weights are counted from files.
 
-For transformers on a CPU there is no paged cache: a batch of 16 rows, each padded to the length L of the longest:
+For transformers on a CPU there is no paged cache; 16 rows are padded to the length L of the longest:
 
     all       W + 16 row + 16 L (3 I + 2 H) b + 1 GiB
 
