@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -44,8 +45,10 @@ from localjudge.engines.vllm.score_collector import KEY, TableSettings
 
 CPU = torch.device("cpu")
 WORDS = [b"x", b"The", b" answer", b" is", b" right", b".", b" Not"]
-WORDS += [b'{"', b"rationale", b'":"', b'","', b"scores", b'":{"', b'"}}']
-WORDS += [aspect.encode() for aspect in Rubric.load().aspects]
+WORDS += [b'{"', b"rationale", b'":"', b'","', b"scores", b"score", b'":{"', b'"}}', b'"},"']
+WORDS += [aspect.encode() for aspect in Rubric.load().aspects] + [
+    bytes([letter]) for letter in b"acdefghilnorstuy"
+]
 PIECES = [b'"', b"{", b"}", b":", b",", *(b"%d" % digit for digit in range(10)), *WORDS]
 END = len(PIECES)
 VOCABULARY = Vocabulary(dict(enumerate(PIECES)), frozenset({END}), END + 3)
@@ -55,12 +58,18 @@ TEXT_TOKENS = 9
 LONGEST = TABLE.limit(TEXT_TOKENS)
 BUDGET = 9
 THINKING = TABLE.after_thinking(VOCABULARY, opens=END + 1, ends=END + 2)
-MOST = BUDGET + 1 + LONGEST
+EACH = token_table(Rubric.load("six-aspects", rationale="each").answer_layout, VOCABULARY)
+"""Answers with six rationales."""
+TABLES = {"answering": TABLE, "thinking": THINKING, "each": EACH}
 SLOTS = 16
 PROMPT = 7
 
 
-tables = st.booleans().map(lambda thinks: THINKING if thinks else TABLE)
+tables = st.sampled_from([*TABLES.values()])
+
+
+def most_tokens(table: TokenTable) -> int:
+    return table.limit(TEXT_TOKENS) + (BUDGET + 1 if table is THINKING else 0)
 
 
 @dataclass(eq=False)
@@ -109,8 +118,11 @@ class Request:
         if min(path) < 0:
             return None
         allowances = self.table.allowances(TEXT_TOKENS, BUDGET)
-        begun = path.index(self.table.start) if self.table.start in path else 0
-        deadline = min(self.limit, begun + int(allowances[path[begun]]))
+        deadline = int(allowances[path[0]])
+        for place, (before, state) in enumerate(pairwise(path), 1):
+            if allowances[state] and state != before:
+                deadline = place + int(allowances[state])
+        deadline = min(self.limit, deadline)
         left = max(deadline - len(outputs), int(self.table.distance[path[-1]]), 1)
         return torch.from_numpy(self.table.allowed(path[-1], left, STRETCH))
 
@@ -126,8 +138,8 @@ class Request:
     def scores(self) -> np.ndarray:
         """The probabilities that the model gave to each value of each score."""
         path = self.path(self.outputs)
-        at = [path.index(int(state)) for state in TABLE.score_state]
-        seen = [self.logits(self.outputs[:step])[TABLE.score_token[0]].double() for step in at]
+        at = [path.index(int(state)) for state in self.table.score_state]
+        seen = [self.logits(self.outputs[:step])[self.table.score_token[0]].double() for step in at]
         return torch.softmax(torch.stack(seen), dim=1).numpy()
 
 
@@ -155,8 +167,8 @@ def v2_without_a_gpu() -> Iterator[None]:
 @pytest.fixture(scope="module", autouse=True)
 def table_files(tmp_path_factory: pytest.TempPathFactory) -> None:
     Config.folder = tmp_path_factory.mktemp("tables")
-    TABLE.save(Config.folder / "answering.npz")
-    THINKING.save(Config.folder / "thinking.npz")
+    for name, table in TABLES.items():
+        table.save(Config.folder / f"{name}.npz")
 
 
 class Config:
@@ -165,13 +177,13 @@ class Config:
     folder: Path
 
     def __init__(self, table: TokenTable, drafts: int = 0) -> None:
-        file = self.folder / ("thinking.npz" if table is THINKING else "answering.npz")
+        (name,) = (name for name, each in TABLES.items() if each is table)
         self.additional_config = TableSettings(
-            str(file),
+            str(self.folder / f"{name}.npz"),
             closing_margin=STRETCH,
             text_tokens=TEXT_TOKENS,
             thinking_budget=BUDGET if table is THINKING else None,
-            max_tokens=MOST,
+            max_tokens=most_tokens(table),
             slots=SLOTS,
         ).as_config()
         self.speculative_config = SimpleNamespace(num_speculative_tokens=drafts) if drafts else None
@@ -183,8 +195,8 @@ def v1_processor(table: TokenTable = TABLE) -> vllm_v1.TableProcessor:
 
 def some_requests(chance: Random, table: TokenTable, count: int) -> list[Request]:
     """Answers within mixed limits, and between them requests that are none."""
-    shortest = TABLE.smallest_limit if table is TABLE else LONGEST + 1
-    longest = LONGEST if table is TABLE else MOST
+    longest = most_tokens(table)
+    shortest = LONGEST + 1 if table is THINKING else table.smallest_limit
     return [
         Request(tag, chance.randint(shortest, longest), chance.random() < 0.8, table) for tag in range(count)
     ]
@@ -354,7 +366,7 @@ class V2Runner:
     def __init__(self, slots: int, drafts: int = 0, table: TokenTable = TABLE) -> None:
         self.state = RequestState(
             max_num_reqs=slots,
-            max_model_len=PROMPT + MOST + drafts + 2,
+            max_model_len=PROMPT + max(map(most_tokens, TABLES.values())) + drafts + 2,
             max_num_batched_tokens=64,
             num_speculative_steps=drafts,
             vocab_size=VOCABULARY.size,

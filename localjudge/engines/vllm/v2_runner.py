@@ -59,14 +59,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         slot = slot_of(sampling_params)
-        self._new[req_idx] = (
-            None
-            if slot is None
-            else (
-                min(sampling_params.max_tokens, self._first_deadline),
-                slot,
-            )
-        )
+        self._new[req_idx] = None if slot is None else (sampling_params.max_tokens, slot)
         if slot is None:
             return False
         self._sampled |= sampling_params.temperature > 0
