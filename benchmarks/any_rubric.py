@@ -1,4 +1,4 @@
-"""Stress test of the promise for any rubric: random aspects, places of the rationale, spellings and vocabularies.
+"""Stress test of the promise for any rubric: random aspects, rationales, spellings and vocabularies.
 
     python benchmarks/any_rubric.py TOKENIZER TOKENIZER … [--answers 20000] [--rubrics 40]
 
