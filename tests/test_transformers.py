@@ -18,7 +18,6 @@ from localjudge import Failure, Judge, Judgement, Rubric, UsageError
 from localjudge.engines.protocol import Completion
 from localjudge.models.model import Model
 from localjudge.prompts.prompt import Prompt
-from localjudge.rubrics.aspect import Aspect, Scale
 
 
 @pytest.fixture(scope="session")
@@ -161,11 +160,9 @@ def test_batches_are_the_same_after_whole_batches_were_taken_away(random_model: 
 def test_a_model_of_nans_fails_its_rows_instead_of_scoring_them(
     random_model: Path, tmp_path: Path, highest: int
 ) -> None:
-    rubric = Rubric.load().model_copy(
-        update={
-            "aspects": {name: Aspect(scale=Scale(lowest=1, highest=highest)) for name in Rubric.load().aspects}
-        }
-    )
+    scale = {"scale": {"lowest": 1, "highest": highest}}
+    document = Rubric.load().model_dump() | {"aspects": dict.fromkeys(Rubric.load().aspects, scale)}
+    rubric = Rubric.model_validate(document)
     model = LlamaForCausalLM.from_pretrained(random_model)
     torch.nn.init.constant_(model.lm_head.weight, torch.nan)
     model.save_pretrained(tmp_path)
