@@ -26,7 +26,8 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from localjudge import ModelError, Row, Rubric, read_rows
-from localjudge.prompts.encoder import FINAL_CHANNEL, HARMONY, PromptEncoder, markers, render
+from localjudge.prompts.encoder import PromptEncoder, markers
+from localjudge.prompts.rendered_turns import FINAL_CHANNEL, HARMONY, render
 from localjudge.rows.columns import USED_FIELDS
 
 # The markers of a chat template are tokens in the model that the template belongs to.

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypedDict, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from localjudge.errors import SettingError, UsageError
-from localjudge.rubrics.answer import AnswerSpelling
+from localjudge.rubrics.answer import AnswerLayout, AnswerSpelling
 from localjudge.rubrics.rubric import Rubric
 
 EngineName = Literal["auto", "transformers", "vllm", "dry-run"]
@@ -120,6 +121,11 @@ class JudgeConfig(BaseModel):
         # A model that always thinks has its own default budget.
         budget = {} if self.thinking_budget is None else {"thinking_budget": self.thinking_budget}
         return {"rubric": self.rubric.digest, **shared, **budget}
+
+    @property
+    def answer_layout(self) -> AnswerLayout:
+        """The answer as the judge writes it."""
+        return replace(self.rubric.answer_layout, spelling=self.answer_spelling)
 
     @property
     def own(self) -> dict[str, Any]:

@@ -6,7 +6,6 @@ rows → prompts → (token table) → engine → judgements
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -66,9 +65,11 @@ class Judge:
         self.model_changes = changes_since_verified(self.model, allow_changed_model)
         self._cluster = cluster
         self._vocabulary = self.model.vocabulary
-        layout = replace(self.rubric.answer_layout, spelling=config.answer_spelling)
+        layout = config.answer_layout
         budget = self._thinking_budget(config.thinking_budget)
         prompts = self.model.prompts if budget is None else self.model.thinking_prompts
+        if turns := self.rubric.turns(layout):
+            prompts = self.model.prompts_after(turns, thinking=budget is not None)
         # A model that thinks first decodes the opening after its thoughts.
         self._opening = layout.opening if budget is None else ""
         try:

@@ -19,6 +19,17 @@ class Response:
     system: str | None = None
 
 
+Role = Literal["system", "developer", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn of a conversation: the role of the speaker, and the text."""
+
+    role: Role
+    text: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One or more responses to an instruction, judged together. `Row.of` makes a row of a single response.

@@ -21,7 +21,7 @@ from localjudge.models.configuration import _COUNTED, read_shape, shape_of
 from localjudge.models.memory import BLOCK, Use, cpu_needs, needs, refusal
 from localjudge.models.profiles import Profile, find_profile, profiles
 from localjudge.models.weights import weights_in
-from localjudge.prompts.encoder import render
+from localjudge.prompts.rendered_turns import render
 from localjudge.system.machine import Machine
 from localjudge.system.quantities import GIB
 

@@ -18,7 +18,7 @@ from conftest import Cli, Ended, read_lines, write_rows
 from localjudge import Judge, Rubric, read_rows
 from localjudge.records import Outcome
 from localjudge.rubrics.aspect import Aspect, Scale
-from localjudge.rubrics.rubric import Template
+from localjudge.rubrics.template import Template
 from localjudge.runs.reader import read_notices
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan

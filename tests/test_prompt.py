@@ -20,7 +20,8 @@ from transformers import PreTrainedTokenizerFast
 from localjudge import ModelError, Row, Rubric, read_rows
 from localjudge.models.model import Model
 from localjudge.prompts.chat_template import render_template
-from localjudge.prompts.encoder import PromptEncoder, render
+from localjudge.prompts.encoder import PromptEncoder
+from localjudge.prompts.rendered_turns import render
 from localjudge.prompts.token_bound import TokenBound
 from localjudge.records import RowError
 

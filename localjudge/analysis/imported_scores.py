@@ -16,7 +16,8 @@ from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settin
 from localjudge.rows.columns import Columns, as_row
 from localjudge.rows.inputs import find_inputs, read_records
 from localjudge.rubrics.aspect import Aspect, Scale
-from localjudge.rubrics.rubric import Rubric, Template
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.template import Template
 from localjudge.runs.notices import IMPORTED, exported
 from localjudge.runs.run_manifest import RunSettings
 from localjudge.runs.summary import Summary

@@ -45,6 +45,13 @@ def list_rubrics(as_json: AsJson = False) -> None:
     print_table(table)
 
 
+_SYSTEM = {
+    None: "none",
+    "turn": "a turn of its own",
+    "user": "before the first turn of the user; this model's chat template has no turn of the system",
+    "text": "first; this model has no chat template",
+}
+
 app = group_that_lists(
     "rubrics",
     list_rubrics,
@@ -79,6 +86,8 @@ def show(
         "reference": "needed" if found.needs_reference else "not needed",
         "empty candidate": "is judged" if found.prompt.empty_candidate == "judge" else "is a failure",
         "guard": "on" if found.prompt.guard else "off",
+        "examples": str(len(found.prompt.examples)),
+        "system prompt": found.prompt.system or "(none)",
         "digest": found.digest,
         "template digest": found.template_digest,
     }.items():
@@ -115,6 +124,8 @@ def check(
         "rubric": found.name,
         "fields": ", ".join(found.fields),
         "aspects": "; ".join(f"{name} ({aspect})" for name, aspect in found.aspects.items()),
+        "system prompt": _SYSTEM[judge.prompts.system],
+        "examples": str(len(found.prompt.examples)),
         "answer": answer_format(found.answer_layout, found.aspects),
         "tokens": f"{table.smallest_limit} at least"
         + (f", and up to --max-rationale-tokens for {_counted(texts, 'rationale')}" if texts else ""),

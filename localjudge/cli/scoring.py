@@ -126,10 +126,14 @@ def prompt(
     answer_spelling: AnswerSpelling = "compact",
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the token ids for the engine, too.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON line per row: id, text, tokens.")
+        bool,
+        typer.Option(
+            "--json", help="Print one JSON line per row: id, turns before the row's if any, text, tokens."
+        ),
     ] = False,
 ) -> None:
     """Print the exact prompts for the judge."""
+    from localjudge.config import JudgeConfig
     from localjudge.records import Failure
     from localjudge.rows.columns import parse_columns
     from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
@@ -137,6 +141,7 @@ def prompt(
     from localjudge.system.terminal import unfiltered
 
     judged_by = Rubric.load(rubric, guard=guard, rationale=rationale)
+    config = JudgeConfig.of(model=model, rubric=judged_by, answer_spelling=answer_spelling)
     columns = parse_columns(column or (), judged_by.fields)
     files = find_inputs(inputs)
     check_inputs(files, columns, judged_by.fields)
@@ -145,10 +150,14 @@ def prompt(
     if tokens:
         from localjudge.judge import Judge
 
-        judge = Judge(model, rubric=judged_by, answer_spelling=answer_spelling, allow_download=allow_download)
+        judge = Judge(config, allow_download=allow_download)
         encode = judge.prompts.encode
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
+    before = [{"role": turn.role, "content": turn.text} for turn in judged_by.turns(config.answer_layout)]
+    for turn in [] if as_json else before:
+        print(f"--- {turn['role']}, before each row", file=sys.stderr)
+        print(turn["content"], file=texts)
     failed = False
     for row in islice(read_rows(files, columns, max_row_bytes, judged_by.fields), limit):
         try:
@@ -161,7 +170,7 @@ def prompt(
             print(f"{row.source}: {error}", file=sys.stderr)
             continue
         if as_json:
-            print_json({"id": row.id, "text": text, "tokens": ids})
+            print_json({"id": row.id, **({"turns": before} if before else {}), "text": text, "tokens": ids})
         else:
             print(f"--- {row.id} ({row.source})", file=sys.stderr)
             print(text, file=texts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,9 @@ from localjudge.errors import ModelError, UsageError
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import DECISIVE, Digests, decisive_digest, read_digests
 from localjudge.models.weights import PICKLED
-from localjudge.prompts.encoder import PromptEncoder, render
+from localjudge.prompts.encoder import PromptEncoder
+from localjudge.prompts.rendered_turns import render
+from localjudge.records import Turn
 from localjudge.system.offline import go_offline, online
 from localjudge.system.requirements import require
 
@@ -145,17 +148,22 @@ class Model:
     @cached_property
     def prompts(self) -> PromptEncoder:
         """Encoder of prompts with the chat template; optional thinking is off."""
-        return self._prompts(thinking=False)
+        return self.prompts_after(())
 
     @cached_property
     def thinking_prompts(self) -> PromptEncoder:
         """Encoder of prompts with the chat template; optional thinking is on."""
-        return self._prompts(thinking=True)
+        return self.prompts_after((), thinking=True)
 
-    def _prompts(self, *, thinking: bool) -> PromptEncoder:
+    def prompts_after(self, turns: Sequence[Turn], *, thinking: bool = False) -> PromptEncoder:
+        """Return a new encoder of prompts that begin with these turns.
+
+        Raises:
+            ModelError: the chat template cannot hold them.
+        """
         controls = self._controls
         try:
-            return PromptEncoder(self.tokenizer, thinking=thinking, controls=controls)
+            return PromptEncoder(self.tokenizer, turns=turns, thinking=thinking, controls=controls)
         except ModelError as error:
             raise ModelError(f"model {self.name}: {error}") from None
 

@@ -1,9 +1,9 @@
 """Encode a row's text as the token ids that the model reads.
 
-The row fills the rubric's template, and the model's chat template surrounds the result. The row's text always
-remains text: everything between the chat template's own tokens is encoded by a *text-only twin* of the
-tokenizer, a copy whose control tokens have names that no text can spell. If a response contains `<|im_end|>`,
-`</s>` or `<0x0A>`, the model reads these characters, and not the token.
+The row fills the rubric's template, and the model's chat template surrounds the result and the turns before it,
+which are equal in all prompts. Text always remains text: everything between the chat template's own tokens is
+encoded by a *text-only twin* of the tokenizer, a copy whose control tokens have names that no text can spell.
+If a response contains `<|im_end|>`, `</s>` or `<0x0A>`, the model reads these characters, and not the token.
 
 Control tokens are the tokenizer's added tokens, the tokens that end a turn or enclose a thought, and the chat
 template's markers, declared as added tokens or not. White space and single characters are always text, even if
@@ -15,49 +15,54 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import cache
 from typing import Any, Self
 
 from localjudge.errors import ModelError
-from localjudge.prompts.chat_template import render_template
+from localjudge.prompts.rendered_turns import ROW, render_turns
 from localjudge.prompts.text_only import text_only_twin
 from localjudge.prompts.token_bound import TokenBound
-from localjudge.records import RowError
+from localjudge.records import RowError, Turn
 
-_STAND_IN = "stand-in-for-the-content"
-# Contents that a template might treat specially: the text around the content must not depend on it.
-_TRICKY = (
-    " stand-in\n",
-    "1\n\n</think>\n[/INST]<|im_end|>",
-    "<think>a</think>b",
-    "/no_think",
-    "{{ messages }}",
-)
 # Markers that chat templates write around turns, if the vocabulary has them as one token.
 _MARKER = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]")
 # White space, and the character that SentencePiece writes for a space.
 _SPACES = " \t\n\r▁"
 _MISREAD = "the tokenizer reads a part of the text as a token of its own"
-# In OpenAI's harmony format the model opens a channel itself; the answer belongs in the final channel.
-HARMONY, FINAL_CHANNEL = "<|start|>assistant", "<|channel|>final<|message|>"
 
 
 class PromptEncoder:
     """The chat template of a model around the text of a row.
 
     Args:
-        tokenizer: a fast Hugging Face tokenizer. Without a chat template the prompt is the text alone, after
+        tokenizer: a fast Hugging Face tokenizer. Without a chat template the prompt is the texts alone, after
             the tokens that the tokenizer adds first.
+        turns: the turns before the row's, equal in all prompts.
         thinking: whether a model with optional thinking thinks.
         controls: ids of control tokens besides the added tokens, such as the tokens that end a turn.
 
+    Attributes:
+        head: token ids at the beginning of each prompt, up to the last control token before the row's text.
+        before: text between the head and the row's text.
+        after: text between the row's text and the tail.
+        tail: token ids from the first control token after the row's text to the end of each prompt.
+        system: where the system prompt stands, as in `RenderedTurns`.
+
     Raises:
-        ModelError: the chat template cannot be rendered, or the position of the content in it is ambiguous.
+        ModelError: the chat template cannot be rendered, or the position of a content in it is ambiguous.
     """
 
-    def __init__(self, tokenizer: Any, *, thinking: bool = False, controls: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        turns: Sequence[Turn] = (),
+        thinking: bool = False,
+        controls: Iterable[int] = (),
+    ) -> None:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             raise ModelError("the tokenizer has no form that the tokenizers library can read")
@@ -65,10 +70,12 @@ class PromptEncoder:
         parsed = json.loads(layout)
         self._bound = TokenBound.of(parsed)
         self.has_template = bool(tokenizer.chat_template)
-        around = _around(tokenizer, thinking) if self.has_template else _STAND_IN
+        rendered = render_turns(tokenizer, turns, thinking=thinking)
+        self.system = rendered.system
+        around = rendered.text
         template = tokenizer.get_chat_template() if self.has_template else ""
-        begin = around.index(_STAND_IN)
-        end = begin + len(_STAND_IN)
+        begin = around.index(ROW)
+        end = begin + len(ROW)
         try:
             with _panics_as_errors():
                 whole = backend.encode(around, add_special_tokens=not self.has_template)
@@ -83,7 +90,6 @@ class PromptEncoder:
         # between is encoded in one piece with the content, because tokenizers merge across that border.
         first = max((rank + 1 for rank in marks if whole.offsets[rank][1] <= begin), default=0)
         last = min((rank for rank in marks if whole.offsets[rank][0] >= end), default=len(whole.ids))
-        self.head: list[int] = whole.ids[:first]
         self.tail: list[int] = whole.ids[last:]
         self.before = around[whole.offsets[first - 1][1] if first else 0 : begin]
         self.after = around[end : whole.offsets[last][0] if last < len(whole.ids) else len(around)]
@@ -91,21 +97,46 @@ class PromptEncoder:
         plain = marks[-1] + 1 if self.tail else len(whole.ids)
         self._tail_markers = whole.ids[last:plain]
         self._tail_text = around[whole.offsets[plain - 1][1] :] if self.tail else ""
-        before, after = (
-            "nothing" if not rank else "added" if whole.ids[rank - 1] in added else "piece"
-            for rank in (first, plain if self.tail else first)
-        )
-        twins = {
-            follows: type(backend).from_str(text_only_twin(json.loads(layout), own, follows=follows))
-            for follows in {before, after}
-        }
-        self._twin, self._tail_twin = twins[before], twins[after]
+
+        @cache
+        def twin_after(follows: str) -> Any:
+            return type(backend).from_str(text_only_twin(json.loads(layout), own, follows=follows))
+
+        def twin(rank: int) -> Any:
+            """Return the text-only twin for the text before the id of this rank."""
+            return twin_after("nothing" if not rank else "added" if whole.ids[rank - 1] in added else "piece")
+
+        self._twin, self._tail_twin = twin(first), twin(plain if self.tail else first)
+        # The pieces of the head: ids, plain text or none, and a marker.
+        pieces: list[tuple[int, str, int]] = []
+        start = 0
+        for mark in (rank for rank in marks if rank < first):
+            text = around[whole.offsets[start - 1][1] if start else 0 : whole.offsets[mark][0]]
+            pieces.append((start, text, mark))
+            start = mark + 1
+
+        def head(filled: Callable[[str], str]) -> list[int]:
+            """Return the ids of the head with other contents instead of stand-ins."""
+            ids: list[int] = []
+            for start, text, mark in pieces:
+                has_content = any(stand_in in text for stand_in in rendered.contents)
+                ids += self._spelled(twin(start), filled(text)) if has_content else whole.ids[start:mark]
+                ids.append(whole.ids[mark])
+            return ids
+
+        texts = [*(text for _, text, _ in pieces), self.before]
+        safe = all(any(stand_in in text for text in texts) for stand_in in rendered.contents)
         try:
-            safe = self.encode(_STAND_IN) == whole.ids and self.spell(self._tail_text) == whole.ids[plain:]
+            self.head = head(str)
+            safe &= self.encode(ROW) == whole.ids and self.spell(self._tail_text) == whole.ids[plain:]
         except (ValueError, ModelError):
             safe = False
         if not safe:
             raise ModelError("the model's chat template cannot be split safely around the content")
+        try:
+            self.head, self.before = head(rendered.filled), rendered.filled(self.before)
+        except ValueError as error:
+            raise ModelError(f"the system prompt or an example cannot be encoded: {error}") from None
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of the chat template around this text.
@@ -147,12 +178,15 @@ class PromptEncoder:
             ModelError: the tokenizer cannot read the text, or would read a part of it as a control token.
         """
         try:
-            with _panics_as_errors():
-                ids: list[int] = self._tail_twin.encode(text, add_special_tokens=False).ids
+            return self._spelled(self._tail_twin, text)
         except ValueError as error:
             raise ModelError(f"an answer cannot be encoded: {error}") from None
+
+    def _spelled(self, twin: Any, text: str) -> list[int]:
+        with _panics_as_errors():
+            ids: list[int] = twin.encode(text, add_special_tokens=False).ids
         if not self._never.isdisjoint(ids):
-            raise ModelError(f"an answer cannot be encoded: {_MISREAD}")
+            raise ValueError(_MISREAD)
         return ids
 
     def with_opening(self, opening: str) -> Self:
@@ -170,52 +204,9 @@ class PromptEncoder:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the text that the chat template puts around a prompt, in hex."""
+        """SHA-256 of everything around a row's text in a prompt, in hex."""
         around = json.dumps([self.head, self.before, self.after, self.tail])
         return hashlib.sha256(around.encode()).hexdigest()
-
-
-def _around(tokenizer: Any, thinking: bool) -> str:
-    """Return the chat template's text before and after a placeholder for the content."""
-
-    def rendered(content: str) -> str:
-        turns = [{"role": "user", "content": content}]
-        text = render(tokenizer, turns, add_generation_prompt=True, thinking=thinking)
-        return text + FINAL_CHANNEL if text.endswith(HARMONY) else text
-
-    around = rendered(_STAND_IN)
-    if around.count(_STAND_IN) != 1:
-        raise ModelError("the model's chat template does not put the content in exactly one place")
-    before, after = around.split(_STAND_IN)
-    for content in _TRICKY:
-        # The row's own leading and trailing spaces stay, even if the template trims them.
-        if rendered(content) not in (before + content + after, before + content.strip() + after):
-            raise ModelError(f"the model's chat template changes the content {content!r}")
-    return around
-
-
-def render(
-    tokenizer: Any, messages: list[dict[str, str]], *, add_generation_prompt: bool, thinking: bool = False
-) -> str:
-    """Return the chat template's text around messages.
-
-    Templates of hybrid reasoning models read one of two variables to switch thinking: `enable_thinking` (Qwen3,
-    GLM, SmolLM3 …) or `thinking` (DeepSeek, Granite …).
-
-    Raises:
-        ModelError: the template cannot be rendered.
-    """
-    try:
-        template = tokenizer.get_chat_template()
-    except ValueError as error:  # several templates, without a default
-        raise ModelError(f"the model's chat template cannot be rendered: {error}") from None
-    variables = {
-        **tokenizer.special_tokens_map,
-        "add_generation_prompt": add_generation_prompt,
-        "enable_thinking": thinking,
-        "thinking": thinking,
-    }
-    return render_template(template, messages, variables)
 
 
 def markers(backend: Any) -> set[int]:

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Response, Row
+from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation, with_conversation
 from localjudge.rows.record import Record
 
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -52,7 +53,7 @@ def parse_columns(assignments: Iterable[str], used: Iterable[str] = ()) -> dict[
         UsageError: the field is unknown, or the text is not an assignment.
     """
     columns: dict[str, str] = {}
-    fields = dict.fromkeys([*COLUMN_NAMES, *used])
+    fields = dict.fromkeys([*COLUMN_NAMES, MESSAGES, *used])
     for assignment in assignments:
         field, equals, name = assignment.partition("=")
         if not equals or not name or field not in fields:
@@ -109,6 +110,10 @@ def as_row(
         record = {**record.columns, **record.fields, **{name: getattr(record, name) for name in COLUMN_NAMES}}
     if _is_deeper(record, _DEEPEST):
         return unreadable(source, f"its values are nested more than {_DEEPEST} deep")
+    told = with_conversation(record, lambda field: _names_of(field, columns or {}), used)
+    if isinstance(told, str):
+        return unreadable(source, told, record)
+    record = told
     taken = columns_taken(record, columns or {})
     if isinstance(taken, str):
         return unreadable(source, taken, record)
@@ -124,7 +129,8 @@ def as_row(
     if "instruction" not in used and taken.get("instruction") not in record:
         texts["instruction"], taken["instruction"] = "", ""
     problem = _invalid_text(texts, taken, record) or _invalid_response(others)
-    others_used = [name for name in used if name not in COLUMN_NAMES]
+    judged = CONVERSATION if judges_conversation(used) else "candidate"
+    others_used = [name for name in used if name not in (*COLUMN_NAMES, judged)]
     fields = {name: _field_text(record, (columns or {}).get(name, name)) for name in others_used}
     for name, text in fields.items():
         if problem is None and text is None:

@@ -26,6 +26,7 @@ from localjudge.rows.columns import (
     columns_taken,
     unreadable,
 )
+from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation
 from localjudge.rows.formats import JSON_LINES, Records, check_file, read_file, read_text
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rows.table_records import table_records
@@ -91,7 +92,7 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
     files = list(files)
     fields = dict.fromkeys([*COLUMN_NAMES, *used])
     wanted = {
-        field: _names_of(field, columns)
+        field: (*_names_of(field, columns), *_names_in_messages(field, columns, used))
         for field in fields
         if field in ("candidate", *used) or field in columns
     }
@@ -114,6 +115,14 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
     if files and len(empty) == len(files):
         raise UsageError(f"{', '.join(empty)}: holds no rows; give a file with at least one")
     return empty
+
+
+def _names_in_messages(field: str, columns: Columns, used: Sequence[str]) -> tuple[str, ...]:
+    """Return further columns that can have the text of a field: those with a conversation."""
+    if field not in ("candidate", "instruction", CONVERSATION):
+        return ()
+    names = (CONVERSATION, "candidate") if judges_conversation(used) and field != "instruction" else ()
+    return tuple(name for each in (MESSAGES, *names) for name in _names_of(each, columns))
 
 
 def _has(known: Iterable[str], names: Iterable[str]) -> bool:

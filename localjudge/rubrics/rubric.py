@@ -18,12 +18,16 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
     [prompt]
     empty_candidate = "judge"   # or "fail": an empty candidate becomes a failure
     guard = false               # or true: fields stay in their fences and show invisible characters
+    system = "You are a judge." # a turn of the system before all others; none by default
     template = '''
     … {$instruction} … {$reference} … {$candidate} …
     {$aspects}                  # the aspects with their values and descriptions
     {$answer_format}'''         # the form of the answer
 
-A rubric whose template has no `{$reference}` needs no reference.
+    [[prompt.examples]]         # turns before the row's, any number: `localjudge.rubrics.example`
+
+A rubric whose template has no `{$reference}` needs no reference. A template with `{$conversation}` and without
+`{$candidate}` judges whole conversations.
 """
 
 from __future__ import annotations
@@ -42,17 +46,17 @@ from pydantic import Field, SerializationInfo, ValidationError, field_serializer
 
 from localjudge.errors import RubricError
 from localjudge.outcome_columns import RATIONALE, AnswerColumns, is_reserved, rationale_of
-from localjudge.records import Row, RowError
+from localjudge.records import Row, RowError, Turn
+from localjudge.rows.conversation import CONVERSATION, judges_conversation
 from localjudge.rubrics.answer import Answer, AnswerLayout, FreeText, ObjectLayout, ValueField
 from localjudge.rubrics.aspect import PLAIN_TEXT, Aspect, RubricPart
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text, unmentioned
 from localjudge.rubrics.guard import guarded, unfenced
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
+from localjudge.rubrics.template import PLACEHOLDER, Template
 
 DEFAULT_RUBRIC = "just-eval"
 
-_FIELD = re.compile(r"[^\W\d][\w-]*(\.[\w-]+)*")
-_PLACEHOLDER = re.compile(r"\{\$([^{}]*)\}")
 _ASPECT = re.compile(r"[a-z][a-z0-9_]*")
 # Fixed text is decoded again in every answer.
 _LONGEST_NAME, _MOST_FIXED_BYTES = 64, 1000
@@ -69,14 +73,6 @@ class AnswerKeys(RubricPart):
     scores: str = "scores"
     aspects: dict[str, str] = Field(default_factory=dict)
     rationale_place: RationalePlace = "before"
-
-
-class Template(RubricPart):
-    """The template, how to treat an empty candidate, and whether fields are guarded."""
-
-    template: str
-    empty_candidate: Literal["judge", "fail"] = "judge"
-    guard: bool = False
 
 
 class Rubric(RubricPart):
@@ -131,7 +127,7 @@ class Rubric(RubricPart):
             document["answer"]["rationale_place"] = rationale
         try:
             found = cls.model_validate(document)
-            if rationale is not None and ANSWER_FORMAT not in _PLACEHOLDER.findall(found.prompt.template):
+            if rationale is not None and ANSWER_FORMAT not in PLACEHOLDER.findall(found.prompt.text):
                 raise RubricError(
                     f"rubric {where}: --rationale {rationale}: its prompt shows the answer in words of its "
                     "own; use a rubric with {$answer_format} in its template, such as six-aspects"
@@ -223,39 +219,56 @@ class Rubric(RubricPart):
                 f"answer: {len(keys)} keys and the text between them take {size} bytes, more than "
                 f"{_MOST_FIXED_BYTES}; use fewer aspects or shorter keys"
             )
-        used = _PLACEHOLDER.findall(self.prompt.template)
-        for field in used:
-            if not _FIELD.fullmatch(field):
-                raise ValueError(f"prompt.template: {{${field}}} is no placeholder; use {{$column}}")
-        if "candidate" not in used:
-            raise ValueError("prompt.template: placeholder {$candidate} is missing; add it")
         own = [aspects_text(self.aspects), answer_format(self.answer_layout, self.aspects)]
-        if any(_PLACEHOLDER.search(text) for text in own):
+        if any(PLACEHOLDER.search(text) for text in own):
             raise ValueError("aspects: a description or a level has a placeholder; write it without {$…}")
         if self.prompt.guard and (bare := unfenced(self._template)):
             raise ValueError(
                 f"prompt.template: for guard, {{${bare[0]}}} must be on a line of its own between lines of ```"
             )
+        self.turns(self.answer_layout)
         return self
 
     @cached_property
     def _template(self) -> str:
         """The template with the placeholders that do not depend on the row filled."""
+        return self._filled(self.prompt.template)
+
+    def _filled(self, text: str) -> str:
         own = {
             ASPECTS: aspects_text(self.aspects),
             ANSWER_FORMAT: answer_format(self.answer_layout, self.aspects),
         }
-        return _PLACEHOLDER.sub(lambda found: own.get(found[1], found[0]), self.prompt.template)
+        return PLACEHOLDER.sub(lambda found: own.get(found[1], found[0]), text)
 
     @cached_property
     def unmentioned(self) -> list[str]:
         """The names and values of aspects that the template never mentions; the judge cannot know them."""
-        return unmentioned(self.prompt.template, self.aspects, self.aspect_keys)
+        return unmentioned(self.prompt.text, self.aspects, self.aspect_keys)
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """The fields of a row that the template uses, each once."""
-        return tuple(dict.fromkeys(_PLACEHOLDER.findall(self._template)))
+        return tuple(dict.fromkeys(PLACEHOLDER.findall(self._template)))
+
+    def turns(self, layout: AnswerLayout) -> tuple[Turn, ...]:
+        """Return the turns before a row's: the system prompt, and two turns for each example.
+
+        Args:
+            layout: the answer as the judge writes it.
+
+        Raises:
+            ValueError: an example is wrong; the message names it.
+        """
+        system = self._filled(self.prompt.system)
+        turns = [Turn("system", system)] if system else []
+        for number, example in enumerate(self.prompt.examples, 1):
+            try:
+                turns.append(Turn("user", self.text(example.as_row(self.fields))))
+                turns.append(Turn("assistant", example.written(layout, self.aspects)))
+            except ValueError as error:
+                raise ValueError(f"prompt.examples: example {number}: {error}") from None
+        return tuple(turns)
 
     @property
     def needs_reference(self) -> bool:
@@ -322,7 +335,7 @@ class Rubric(RubricPart):
         """Return why this rubric cannot judge a row; None if it can."""
         if len(row.responses) != 1:
             return RowError(f"{len(row.responses)} responses; the rubric {self.name} judges one")
-        if missing := [name for name in self.fields if _field_of(row, name) is None]:
+        if missing := [name for name in self.fields if self._field_of(row, name) is None]:
             return RowError(f"no {missing[0]}, which the rubric {self.name} needs")
         if not row.candidate and self.prompt.empty_candidate == "fail":
             return RowError(f"an empty candidate, which the rubric {self.name} does not judge")
@@ -336,10 +349,17 @@ class Rubric(RubricPart):
         """
         if refusal := self.refusal(row):
             raise ValueError(refusal.reason)
-        fields = {name: _field_of(row, name) or "" for name in self.fields}
+        fields = {name: self._field_of(row, name) or "" for name in self.fields}
         if self.prompt.guard:
             return guarded(self._template, fields)
-        return _PLACEHOLDER.sub(lambda match: fields[match[1]], self._template)
+        return PLACEHOLDER.sub(lambda match: fields[match[1]], self._template)
+
+    def _field_of(self, row: Row, name: str) -> str | None:
+        """Return the text of a field of the template."""
+        if name == CONVERSATION and judges_conversation(self.fields):
+            return row.candidate
+        known = {"instruction": row.instruction, "reference": row.reference, "candidate": row.candidate}
+        return known[name] if name in known else row.fields.get(name)
 
     def parse(self, text: str) -> Answer:
         """Read an answer.
@@ -357,12 +377,6 @@ def shipped_rubrics() -> list[str]:
     """Return the names of the rubrics in the package."""
     folder = files("localjudge") / "rubrics"
     return sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml"))
-
-
-def _field_of(row: Row, name: str) -> str | None:
-    """Return the text of a field of the template."""
-    known = {"instruction": row.instruction, "reference": row.reference, "candidate": row.candidate}
-    return known[name] if name in known else row.fields.get(name)
 
 
 def _refuse_duplicates(place: str, names: Iterable[str]) -> None:

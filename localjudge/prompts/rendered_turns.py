@@ -1,0 +1,180 @@
+"""The text of a prompt's turns as a chat template renders them, with a stand-in for each content.
+
+A chat template is a program, and may treat contents specially. So it never gets the text of a row: it renders
+the stand-ins, and what it writes between them goes around every row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from localjudge.errors import ModelError
+from localjudge.prompts.chat_template import render_template
+from localjudge.records import Turn
+
+ROW = "stand-in-for-the-content"
+"""Stand-in for the text of a row."""
+# Contents that a template might treat specially: the text around the row's content must not depend on it.
+_TRICKY = (
+    " stand-in\n",
+    "1\n\n</think>\n[/INST]<|im_end|>",
+    "<think>a</think>b",
+    "/no_think",
+    "{{ messages }}",
+)
+# In OpenAI's harmony format the model opens a channel itself; the answer belongs in the final channel.
+HARMONY, FINAL_CHANNEL = "<|start|>assistant", "<|channel|>final<|message|>"
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedTurns:
+    """The turns of a prompt as one text.
+
+    Attributes:
+        text: the text, with `ROW` for the text of the row and a stand-in for each content before it.
+        contents: these contents by their stand-ins.
+        system: where the system prompt stands: in a turn of its own (`turn`), before the text of the first turn
+            of the user because the chat template has no system turn (`user`), or first because there is no chat
+            template (`text`); None if there is no system prompt.
+    """
+
+    text: str
+    contents: Mapping[str, str]
+    system: Literal["turn", "user", "text"] | None
+
+    def filled(self, text: str) -> str:
+        """Return a part of the text with contents instead of stand-ins."""
+        return (
+            _split_at(self.contents).sub(lambda found: self.contents[found[0]], text) if self.contents else text
+        )
+
+
+def render_turns(tokenizer: Any, turns: Sequence[Turn], *, thinking: bool) -> RenderedTurns:
+    """Return the text of turns that are equal in all prompts, and of the row's own turn after them.
+
+    Args:
+        tokenizer: a tokenizer; without a chat template the contents stand one after another.
+        turns: the turns before the row's: at most one of the system, the first, then the user's and the
+            assistant's in turn.
+        thinking: whether a model with optional thinking thinks.
+
+    Raises:
+        ModelError: the template cannot be rendered, changes a content, or does not put each in exactly one
+            place, the row's last.
+    """
+    contents = {f"stand-in-for-turn-{number}-": turn.text for number, turn in enumerate(turns, 1)}
+    messages = [
+        {"role": turn.role, "content": stand_in} for turn, stand_in in zip(turns, contents, strict=True)
+    ]
+    messages.append({"role": "user", "content": ROW})
+    has_system = messages[0]["role"] == "system"
+    if not tokenizer.chat_template:
+        return RenderedTurns(_without_template(messages), contents, "text" if has_system else None)
+    renderer = _Renderer(tokenizer, messages, contents, thinking)
+    if not has_system or renderer.takes_system():
+        return renderer.rendered("turn" if has_system else None)
+    system, first, *others = messages
+    first = first | {"content": f"{system['content']}\n\n{first['content']}"}
+    return _Renderer(tokenizer, [first, *others], contents, thinking).rendered("user")
+
+
+@dataclass(frozen=True, slots=True)
+class _Renderer:
+    """The chat template and turns with stand-ins."""
+
+    tokenizer: Any
+    messages: list[dict[str, str]]
+    contents: Mapping[str, str]
+    thinking: bool
+
+    def render(self, contents: Mapping[str, str]) -> str:
+        """Return the template's text with some contents instead of their stand-ins."""
+        messages = [
+            message | {"content": _split_at(contents).sub(lambda found: contents[found[0]], message["content"])}
+            for message in self.messages
+        ]
+        text = render(self.tokenizer, messages, add_generation_prompt=True, thinking=self.thinking)
+        return text + FINAL_CHANNEL if text.endswith(HARMONY) else text
+
+    def takes_system(self) -> bool:
+        """Return whether the template has a turn of the system; others raise an error or leave it out."""
+        try:
+            return self.messages[0]["content"] in self.render({ROW: ROW})
+        except ModelError:
+            return False
+
+    def rendered(self, system: Literal["turn", "user"] | None) -> RenderedTurns:
+        """Render the stand-ins, and check that the template treats no content specially."""
+        stand_ins = {name: name for name in (*self.contents, ROW)}
+        text = self.render(stand_ins)
+        found = _split_at(stand_ins).findall(text)
+        if sorted(found) != sorted(stand_ins) or found[-1] != ROW:
+            what = (
+                "system prompt or an example in exactly one place before the row; judge without it"
+                if self.contents and text.count(ROW) == 1
+                else "content in exactly one place"
+            )
+            raise ModelError(f"the model's chat template does not put the {what}")
+        tried = [stand_ins | {ROW: content} for content in _TRICKY]
+        for contents in (*tried, *([{**stand_ins, **self.contents}] if self.contents else [])):
+            if not _renders(text, contents, self.render(contents)):
+                changed = repr(contents[ROW]) if contents in tried else "of the system prompt or of an example"
+                raise ModelError(f"the model's chat template changes the content {changed}")
+        return RenderedTurns(text, self.contents, system)
+
+
+def _split_at(stand_ins: Mapping[str, str]) -> re.Pattern[str]:
+    return re.compile("|".join(map(re.escape, stand_ins)))
+
+
+def _renders(text: str, contents: Mapping[str, str], rendered: str) -> bool:
+    """Return whether a rendered text is the text with these contents.
+
+    The template may trim a content; its own leading and trailing spaces stay in the prompt all the same.
+    """
+    expected = "".join(
+        f"(?:{'|'.join(re.escape(each) for each in _trimmed(contents[part]))})"
+        if part in contents
+        else re.escape(part)
+        for part in re.split(f"({_split_at(contents).pattern})", text)
+    )
+    return re.fullmatch(expected, rendered) is not None
+
+
+def _trimmed(content: str) -> tuple[str, ...]:
+    return content, content.strip(), content.lstrip(), content.rstrip()
+
+
+def _without_template(messages: list[dict[str, str]]) -> str:
+    """Return the contents one after another; as in the row's own turn, an answer follows its prompt at once."""
+    return "".join(
+        message["content"] + ("" if message is messages[-1] or message["role"] == "user" else "\n\n")
+        for message in messages
+    )
+
+
+def render(
+    tokenizer: Any, messages: list[dict[str, str]], *, add_generation_prompt: bool, thinking: bool = False
+) -> str:
+    """Return the chat template's text around messages.
+
+    Templates of hybrid reasoning models read one of two variables to switch thinking: `enable_thinking` (Qwen3,
+    GLM, SmolLM3 …) or `thinking` (DeepSeek, Granite …).
+
+    Raises:
+        ModelError: the template cannot be rendered.
+    """
+    try:
+        template = tokenizer.get_chat_template()
+    except ValueError as error:  # several templates, without a default
+        raise ModelError(f"the model's chat template cannot be rendered: {error}") from None
+    variables = {
+        **tokenizer.special_tokens_map,
+        "add_generation_prompt": add_generation_prompt,
+        "enable_thinking": thinking,
+        "thinking": thinking,
+    }
+    return render_template(template, messages, variables)

@@ -1,0 +1,121 @@
+"""A conversation in the form of the OpenAI API: a list of turns, each with a role and a content.
+
+The text of a conversation is written so that no content can pass for a turn: a line names the role, and each
+line of the content begins with `> `.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast, get_args
+
+from localjudge.records import Role, Turn
+
+MESSAGES, CONVERSATION = "messages", "conversation"
+"""The column with the turns, and the field of a template with their text."""
+_ROLES = get_args(Role)
+# Whatever a reader may take for the end of a line.
+_LINE_END = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
+
+
+def judges_conversation(used: Iterable[str]) -> bool:
+    """Return whether a template with these fields judges a whole conversation, which then is the candidate."""
+    used = set(used)
+    return CONVERSATION in used and "candidate" not in used
+
+
+def with_conversation(
+    record: Mapping[str, Any], names: Callable[[str], Sequence[str]], used: Sequence[str]
+) -> Mapping[str, Any] | str:
+    """Return a record with the fields that it has only in its messages, instead of them; or the problem.
+
+    The last turn is the candidate if no other column has it. The turns before it are the conversation, and the
+    last one of the user among them is the instruction. If the whole conversation is the candidate, everything
+    that the user says is the instruction, so that conversations with the same user turns belong together.
+
+    Args:
+        record: columns by name.
+        names: returns the possible columns of a field, the usual one first.
+        used: the fields that the rubric's template uses.
+    """
+    fields = (MESSAGES, "candidate", "instruction", CONVERSATION)
+    own = {field: name for field in fields for name in reversed(names(field)) if name in record}
+    whole, answer = judges_conversation(used), record.get(own.get("candidate", ""))
+    if record.get(own.get(MESSAGES, "")) is None:
+        if not whole or "candidate" in own or CONVERSATION not in own:
+            return record
+        found = {"candidate": record[own[CONVERSATION]]}
+        given = own[CONVERSATION]  # a conversation that is text already
+    else:
+        missing = {"candidate", *used} & set(fields) - own.keys()
+        if not (whole or missing) or not isinstance(answer, str | None):
+            return record
+        given = own[MESSAGES]
+        turns = _turns(record[given])
+        if isinstance(turns, str):
+            return f"{given!r}, the conversation: {turns}"
+        turns += [] if answer is None else [Turn("assistant", answer)]
+        if not whole and turns[-1].role != "assistant":
+            said = f"the last turn is the {turns[-1].role}'s"
+            return f"{given!r}, the conversation: {said}; it must be the assistant's, which is judged"
+        before = turns if whole else turns[:-1]
+        questions = [turn.text for turn in before if turn.role == "user"]
+        found = {"candidate": _written(turns) if whole else turns[-1].text}
+        if questions and "instruction" not in own:
+            found["instruction"] = "\n\n".join(questions) if whole else questions[-1]
+        if not whole and CONVERSATION in missing:
+            found[CONVERSATION] = _written(before)
+    rest = {name: value for name, value in record.items() if name != given}
+    return rest | {own.get(field, names(field)[0]): text for field, text in found.items()}
+
+
+def _written(turns: Iterable[Turn]) -> str:
+    return "\n\n".join(f"{turn.role.capitalize()}:\n> " + _LINE_END.sub(r"\1> ", turn.text) for turn in turns)
+
+
+def _turns(messages: Any) -> list[Turn] | str:
+    """Return the turns in a list of messages, or in its JSON text; or the reason why there are none."""
+    if isinstance(messages, str):
+        try:
+            messages = json.loads(messages)
+        except (ValueError, RecursionError):
+            return "not JSON; give a list of turns, each with role and content"
+    messages = _as_list(messages)
+    if not messages:
+        return "no turns; give a list of turns, each with role and content"
+    turns: list[Turn] = []
+    for number, message in enumerate(messages, 1):
+        turn = _turn(message)
+        if isinstance(turn, str):
+            return f"turn {number} {turn}"
+        turns.append(turn)
+    return turns
+
+
+def _as_list(value: Any) -> list[Any] | None:
+    """Return a list, a tuple or an array of numpy as a list."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    return list(value) if isinstance(value, list | tuple) else None
+
+
+def _turn(message: Any) -> Turn | str:
+    """Return a turn, or the reason why the message is none."""
+    if not isinstance(message, Mapping):
+        return f"is of type {type(message).__name__}; give an object with role and content"
+    role, content = cast(Role, message.get("role")), message.get("content")
+    if called := [name for name in ("tool_calls", "function_call", "audio") if message.get(name)]:
+        return f"has {called[0]}, which is not supported; only turns of text are judged"
+    if role not in _ROLES:
+        return f"has the role {str(role)[:40]!r}, which is not supported; use {', '.join(_ROLES)}"
+    parts = _as_list(content)
+    if parts is not None:
+        for part in parts:
+            kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
+            if kind != "text" or not isinstance(part.get("text"), str):
+                return f"has a part of type {str(kind)[:40]}, which is not supported; only text is judged"
+        content = "\n".join(part["text"] for part in parts)
+    if not isinstance(content, str):
+        return f"has content of type {type(content).__name__}; it must be text or a list of text parts"
+    return Turn(role, content)

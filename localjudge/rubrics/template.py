@@ -1,0 +1,55 @@
+"""The prompt of a rubric: the template of a row's turn, and what stands before it."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from localjudge.rows.conversation import CONVERSATION
+from localjudge.rubrics.aspect import RubricPart
+from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS
+from localjudge.rubrics.example import Example
+
+PLACEHOLDER = re.compile(r"\{\$([^{}]*)\}")
+_FIELD = re.compile(r"[^\W\d][\w-]*(\.[\w-]+)*")
+
+
+class Template(RubricPart):
+    """The text of a prompt with placeholders.
+
+    Attributes:
+        template: the text of the row's turn.
+        system: the text of a turn of the system before all others; empty for none.
+        examples: rows and their answers, turns before the row's.
+        empty_candidate: what becomes of a row with an empty candidate.
+        guard: whether fields stay in their fences and show invisible characters.
+    """
+
+    template: str
+    system: str = ""
+    examples: list[Example] = Field(default_factory=list)
+    empty_candidate: Literal["judge", "fail"] = "judge"
+    guard: bool = False
+
+    @model_validator(mode="after")
+    def _check_placeholders(self) -> Self:
+        used = PLACEHOLDER.findall(self.template)
+        for field in used:
+            if not _FIELD.fullmatch(field):
+                raise ValueError(f"template: {{${field}}} is no placeholder; use {{$column}}")
+        if not {"candidate", CONVERSATION} & {*used}:
+            raise ValueError("template: placeholder {$candidate} is missing; add it, or {$conversation}")
+        for field in PLACEHOLDER.findall(self.system):
+            if field not in (ASPECTS, ANSWER_FORMAT):
+                raise ValueError(
+                    f"system: {{${field}}} is not the same for all rows; only {{${ASPECTS}}} and "
+                    f"{{${ANSWER_FORMAT}}} can stand here"
+                )
+        return self
+
+    @property
+    def text(self) -> str:
+        """The system prompt and the template, with their placeholders."""
+        return f"{self.system}\n{self.template}"
