@@ -73,12 +73,20 @@ class OpenPage(AbstractContextManager["OpenPage"]):
         os.close(commands)
         os.close(events)
         self._received, self._sent, self._session = b"", 0, ""
-        target = self._call("Target.createTarget", url=page.as_uri())["targetId"]
-        self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        self.run(
-            "new Promise((done) => { const look = () => "
-            "document.documentElement.dataset.charts ? done() : setTimeout(look, 50); look(); })"
-        )
+        try:
+            target = self._call("Target.createTarget", url="about:blank")["targetId"]
+            self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+            self._call("Page.enable")
+            self._call("Page.navigate", url=page.as_uri())
+            while self._next().get("method") != "Page.loadEventFired":
+                pass
+            self.run(
+                "new Promise((done) => { const look = () => "
+                "document.documentElement.dataset.charts ? done() : setTimeout(look, 50); look(); })"
+            )
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __exit__(self, *exception: object) -> None:
         self._browser.kill()
@@ -112,12 +120,15 @@ class OpenPage(AbstractContextManager["OpenPage"]):
         if self._session:
             message["sessionId"] = self._session
         os.write(self._to, json.dumps(message).encode() + b"\0")
-        while True:
-            while b"\0" not in self._received:
-                piece = os.read(self._from, 1 << 16)
-                assert piece, "the browser ended"
-                self._received += piece
-            one, self._received = self._received.split(b"\0", 1)
-            answer = json.loads(one)
-            if answer.get("id") == self._sent:
-                return dict(answer["result"])
+        while (answer := self._next()).get("id") != self._sent:
+            pass
+        return dict(answer["result"])
+
+    def _next(self) -> dict[str, Any]:
+        """Return the next message of the browser."""
+        while b"\0" not in self._received:
+            piece = os.read(self._from, 1 << 16)
+            assert piece, "the browser ended"
+            self._received += piece
+        one, self._received = self._received.split(b"\0", 1)
+        return dict(json.loads(one))

@@ -8,7 +8,7 @@ then shows the judgements behind it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,7 @@ def means(judgements: Judgements, column: ScoreColumn, found: Mapping[str, Estim
         column: an aspect, or the share of a label.
         found: the mean for each series' label.
     """
-    values, lows, highs, short = [], [], [], _short_labels(judgements)
+    values, lows, highs, short = [], [], [], short_labels([series.label for series in judgements.series])
     for index, series in enumerate(judgements.series):
         mean = found.get(series.label, UNDEFINED)
         if mean.value is not None:
@@ -98,7 +98,11 @@ def distribution(judgements: Judgements, name: str) -> Spec:
     """Return the chart of the share of each score of an aspect: one stacked bar for each system."""
     columns, aspect = judgements.columns, judgements.rubric.aspects[name]
     place = [*judgements.rubric.aspects].index(name)
-    texts, colours, short = value_texts(aspect), value_colours(aspect), _short_labels(judgements)
+    texts, colours, short = (
+        value_texts(aspect),
+        value_colours(aspect),
+        short_labels([series.label for series in judgements.series]),
+    )
     values = []
     for index, series in enumerate(judgements.series):
         scores = columns.scores[place, (columns.series == index) & (columns.scores[place] != NO_SCORE)]
@@ -205,16 +209,11 @@ def length_against_score(judgements: Judgements) -> Spec:
     }
 
 
-def _short_labels(judgements: Judgements) -> list[str]:
-    """Return a label for each series that an axis has room for: without its middle, if it stays unique."""
-    labels = [series.label for series in judgements.series]
-    short = [
-        label
-        if len(label) <= _LONGEST_LABEL
-        else f"{label[: _LONGEST_LABEL // 3]}…{label[-_LONGEST_LABEL * 2 // 3 :]}"
-        for label in labels
-    ]
-    return [one if short.count(one) == 1 else label for one, label in zip(short, labels, strict=True)]
+def short_labels(labels: Sequence[str]) -> list[str]:
+    """Return what an axis shows of these labels: long ones without their middle, where they stay unique."""
+    begin, end = _LONGEST_LABEL // 3, _LONGEST_LABEL * 2 // 3
+    short = [each if len(each) <= _LONGEST_LABEL else f"{each[:begin]}…{each[-end:]}" for each in labels]
+    return [one if short.count(one) == 1 else whole for one, whole in zip(short, labels, strict=True)]
 
 
 def shares_axis(ticks: int) -> Spec:
