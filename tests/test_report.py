@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import hashlib
 import html
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,11 @@ import numpy as np
 import pytest
 import vl_convert
 from conftest import Cli, read_lines, write_rows
+from report_page import data, open_in_browser
 
 from localjudge import Judge, read_rows
 from localjudge.analysis.interval import Estimate
-from localjudge.report import charts
+from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.run_report import write_report
 from localjudge.runs.run_directory import RunDirectory
@@ -68,13 +67,6 @@ def page(run: Path) -> Path:
     return run.parent / "report.html"
 
 
-def data(page: Path, name: str) -> bytes:
-    """Return the data that the page reads by this name."""
-    packed = re.search(rf'<script type="application/gzip" id="data-{name}">([^<]*)</script>', page.read_text())
-    assert packed
-    return gzip.decompress(base64.b64decode(packed[1]))
-
-
 def test_the_page_holds_each_judgement_once_with_its_texts(page: Path, run: Path, rows: Path) -> None:
     head = json.loads(data(page, "head"))
     chunks = [json.loads(data(page, f"chunk-{number}")) for number in range(len(head["chunks"]))]
@@ -97,8 +89,9 @@ def test_the_numbers_of_the_page_are_those_of_the_run(page: Path, run: Path) -> 
     head = json.loads(data(page, "head"))
     lines = {line["id"]: line for line in read_lines(run)}
     scores = np.frombuffer(data(page, "scores"), "<i2").reshape(2, -1)
-    expected = np.frombuffer(data(page, "expected"), "<i4").reshape(2, -1)
-    confidence = np.frombuffer(data(page, "confidence"), "<i2").reshape(2, -1)
+    expected = np.frombuffer(data(page, "expected"), "<f4").reshape(2, -1)
+    confidence = np.frombuffer(data(page, "confidence"), "<f4").reshape(2, -1)
+    overall = np.frombuffer(data(page, "overall"), "<f4")
     series = np.frombuffer(data(page, "series"), "<i2")
     group = np.frombuffer(data(page, "group"), "<i4")
     length = np.frombuffer(data(page, "length"), "<i4")
@@ -108,13 +101,16 @@ def test_the_numbers_of_the_page_are_those_of_the_run(page: Path, run: Path) -> 
         assert head["series"][series[place]]["label"] == line["system"]
         if line["status"] == "failed":
             assert data(page, "flags")[place] == FAILED
-            assert {*scores[:, place], *expected[:, place], *confidence[:, place]} == {-1}
+            assert {*scores[:, place]} == {-1}
+            assert np.isnan([*expected[:, place], *confidence[:, place], overall[place]]).all()
             continue
         for rank, aspect in enumerate(("tact", "wit")):
-            assert scores[rank, place] == line[aspect]
-            assert expected[rank, place] == pytest.approx(line[f"{aspect}_expected"] * 1000, abs=0.6)
+            assert head["aspects"][rank]["values"][scores[rank, place]] == str(line[aspect])
+            assert expected[rank, place] == pytest.approx(line[f"{aspect}_expected"], abs=0.0006)
             given = line[f"{aspect}_probabilities"][line[aspect] - 1]
-            assert confidence[rank, place] == pytest.approx(given * 1000, abs=0.6)
+            assert confidence[rank, place] == pytest.approx(given, abs=0.0006)
+        mean = (line["tact_expected"] + line["wit_expected"]) / 2
+        assert overall[place] == pytest.approx(mean, abs=0.0006)
     assert min(length) == 0
 
 
@@ -143,13 +139,14 @@ def test_every_chart_is_one_that_the_library_draws(run: Path) -> None:
     with Judgements([run]) as judgements:
         found = {series.label: Estimate(2.0, 1.75, 2.5) for series in judgements.series}
         specs = [
-            *(charts.means(judgements, aspect, found) for aspect in range(2)),
-            *(charts.distribution(judgements, aspect) for aspect in range(2)),
-            *(charts.expected_against_integer(judgements, aspect) for aspect in range(2)),
-            charts.confidence(judgements),
+            *(charts.means(judgements, column, found) for column in judgements.rubric.score_columns),
+            *(charts.distribution(judgements, aspect) for aspect in ("tact", "wit")),
+            *(confidence_charts.expected_against_score(judgements, aspect) for aspect in ("tact", "wit")),
+            confidence_charts.confidence(judgements),
             charts.length_against_score(judgements),
         ]
     for spec in specs:
+        assert spec is not None
         assert "<path" in vl_convert.vegalite_to_svg({**spec, "width": 300})
 
 
@@ -157,7 +154,7 @@ def test_the_means_of_an_aspect_are_drawn_with_their_intervals_on_a_part_of_the_
     with Judgements([run]) as judgements:
         first, second, last = (series.label for series in judgements.series)
         found = {second: Estimate(1.9, 1.6, 2.2), first: Estimate(2.0), last: Estimate()}
-        spec = charts.means(judgements, 0, found)
+        spec = charts.means(judgements, judgements.rubric.score_columns[0], found)
     assert [(each["label"], each["low"], each["mean"], each["high"]) for each in spec["data"]["values"]] == [
         (first, 2.0, 2.0, 2.0),
         (second, 1.6, 1.9, 2.2),
@@ -168,11 +165,11 @@ def test_the_means_of_an_aspect_are_drawn_with_their_intervals_on_a_part_of_the_
 def test_a_distribution_counts_every_score(run: Path) -> None:
     lines = [line for line in read_lines(run) if line["status"] == "judged"]
     with Judgements([run]) as judgements:
-        values = charts.distribution(judgements, 1)["data"]["values"]
+        values = charts.distribution(judgements, "wit")["data"]["values"]
         assert sum(each["n"] for each in values) == len(lines)
         for each in values:
             of = [line["wit"] for line in lines if line["system"] == each["label"]]
-            assert (each["n"], each["share"]) == (of.count(each["score"]), round(each["n"] / len(of), 4))
+            assert (each["n"], each["share"]) == (of.count(int(each["text"])), round(each["n"] / len(of), 4))
 
 
 def test_without_its_inputs_a_run_is_reported_without_texts_and_says_so(
@@ -237,27 +234,6 @@ def test_what_cannot_be_reported_ends_with_2_and_one_line(
         assert (end.code, said in end.err, end.err.count("\n")) == (2, True, 1), end.err
         assert not (tmp_path / "report.html").exists()
     assert list(tmp_path.glob("*.tmp")) == []
-
-
-def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if not found:
-        pytest.skip("no Chromium here")
-    return found
-
-
-def open_in_browser(page: Path, folder: Path) -> tuple[str, set[str]]:
-    """Return the final document in a browser, and the network requests of the page."""
-    log = folder / "net.json"
-    command = [
-        chromium(), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
-        "--host-resolver-rules=MAP * ~NOTFOUND", f"--log-net-log={log}", "--virtual-time-budget=20000",
-        "--dump-dom", page.as_uri(),
-    ]  # fmt: skip
-    dumped = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
-    events = [event.get("params", {}) for event in json.loads(log.read_text())["events"]]
-    # Requests of the browser itself have no origin.
-    return dumped, {each["url"] for each in events if each.get("initiator", "not an origin") != "not an origin"}
 
 
 def test_a_browser_shows_the_table_the_charts_and_the_list_and_asks_for_nothing(

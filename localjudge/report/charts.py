@@ -1,4 +1,4 @@
-"""The charts of a report: Vega-Lite specifications with aggregated data.
+"""The charts of the systems: Vega-Lite specifications with aggregated data.
 
 Text and lines have the colour of the page (`currentColor`), so that the same chart works on a light page, a
 dark page and in print. A datum with `series`, `aspect` and `score`, or with `row`, can be clicked: the page
@@ -8,27 +8,28 @@ then shows the judgements behind it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from localjudge.analysis.interval import UNDEFINED, Estimate
-from localjudge.report.judgements import NO_SCORE, Judgements
+from localjudge.report.judgements import NO_SCORE, Judgements, overall_ends
+from localjudge.report.shown_values import is_share, value_colours, value_texts
+from localjudge.rubrics.score_column import ScoreColumn
 
 SERIES_COLOURS = (
     "#3b7ea1", "#d1743f", "#5a9367", "#a6588f", "#c2a03a", "#6a6fb3", "#8a6d56", "#4aa0a0",
+    "#b8506a", "#7d8f3c", "#5f7f9e", "#c68a6a", "#8f7bb8", "#6b9f7f", "#a08a7a", "#7a7f87",
 )  # fmt: skip
-SCORE_COLOURS = ("#b5533c", "#dd9b6b", "#b9b4a6", "#78a5b8", "#2f6f95")
-"""Colours from the lowest score to the highest, interpolated between them."""
 MOST_POINTS = 1500
-_CONFIDENCE_LEVELS = (0.5, 0.7, 0.9, 0.99)
-_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_LONGEST_LABEL = 19
+"""Number of characters of a system's name that an axis shows."""
 
 _ACTIVE = [{"name": "active", "value": -1}]
 """Name of the chart parameter with the index of the series selected in the page's legend; -1 if none is."""
-_LABELS = {"field": "label", "type": "nominal", "title": None, "sort": None}
+COLOUR = {"field": "colour", "type": "nominal", "scale": None, "legend": None}
+_LABELS = {"field": "short", "type": "nominal", "title": None, "sort": None}
 
 Spec = dict[str, Any]
 
@@ -37,36 +38,38 @@ def series_colour(index: int) -> str:
     return SERIES_COLOURS[index % len(SERIES_COLOURS)]
 
 
-def means(judgements: Judgements, aspect: int, found: Mapping[str, Estimate]) -> Spec:
-    """Return the chart of each system's mean of one aspect, with its interval.
+def means(judgements: Judgements, column: ScoreColumn, found: Mapping[str, Estimate]) -> Spec:
+    """Return the chart of each system's mean of a column, with its interval.
 
     The axis ends at eighths of the scale around the intervals, so that close means stay distinct.
 
     Args:
+        column: an aspect, or the share of a label.
         found: the mean for each series' label.
     """
-    scale = judgements.rubric.score_columns[aspect]
-    values, lows, highs = [], [], []
+    values, lows, highs, short = [], [], [], short_labels([series.label for series in judgements.series])
     for index, series in enumerate(judgements.series):
         mean = found.get(series.label, UNDEFINED)
         if mean.value is not None:
             lows.append(round(mean.value if mean.low is None else mean.low, 3))
             highs.append(round(mean.value if mean.high is None else mean.high, 3))
             own = {"mean": round(mean.value, 3), "low": lows[-1], "high": highs[-1]}
-            values.append({"series": index, "label": series.label, **own})
-    step = (scale.highest - scale.lowest) / 8
+            values.append({"series": index, "label": series.label, "short": short[index], **own})
+    step = (column.highest - column.lowest) / 8
     ends = [
-        scale.lowest + step * math.floor((min(lows) - scale.lowest) / step),
-        scale.highest - step * math.floor((scale.highest - max(highs)) / step),
+        column.lowest + step * math.floor((min(lows) - column.lowest) / step),
+        column.highest - step * math.floor((column.highest - max(highs)) / step),
     ]
+    share = is_share(column)
+    form, axis = (".0%", {"tickCount": 4, "format": "%"}) if share else (".2f", {"tickCount": 4})
     x = {
         "type": "quantitative",
         "title": None,
         "scale": {"domain": ends, "nice": False, "zero": False},
-        "axis": {"tickCount": 4},
+        "axis": axis,
     }
     return {
-        "description": f"Mean {scale.name} score of each system with its interval",
+        "description": f"{'Share' if share else 'Mean'} of {column.name} for each system with its interval",
         "height": 20 * len(values),
         "data": {"values": values},
         "params": _ACTIVE,
@@ -74,7 +77,12 @@ def means(judgements: Judgements, aspect: int, found: Mapping[str, Estimate]) ->
             "y": _LABELS,
             "color": _series_colours(judgements),
             "opacity": _opacity(1),
-            "tooltip": _tooltip(system="label", mean=("mean", ".2f"), from_=("low", ".2f"), to=("high", ".2f")),
+            "tooltip": tooltip(
+                system="label",
+                **{"share" if share else "mean": ("mean", form)},
+                from_=("low", form),
+                to=("high", form),
+            ),
         },
         "layer": [
             {
@@ -86,136 +94,56 @@ def means(judgements: Judgements, aspect: int, found: Mapping[str, Estimate]) ->
     }
 
 
-def distribution(judgements: Judgements, aspect: int) -> Spec:
-    """Return the chart of score shares per system for one aspect."""
-    columns, scale = judgements.columns, judgements.rubric.score_columns[aspect]
+def distribution(judgements: Judgements, name: str) -> Spec:
+    """Return the chart of the share of each score of an aspect: one stacked bar for each system."""
+    columns, aspect = judgements.columns, judgements.rubric.aspects[name]
+    place = [*judgements.rubric.aspects].index(name)
+    texts, colours, short = (
+        value_texts(aspect),
+        value_colours(aspect),
+        short_labels([series.label for series in judgements.series]),
+    )
     values = []
     for index, series in enumerate(judgements.series):
-        scores = columns.scores[aspect, (columns.series == index) & (columns.scores[aspect] != NO_SCORE)]
+        scores = columns.scores[place, (columns.series == index) & (columns.scores[place] != NO_SCORE)]
         for score, count in zip(*np.unique(scores, return_counts=True), strict=True):
             values.append(
                 {
                     "series": index,
                     "label": series.label,
-                    "aspect": aspect,
+                    "short": short[index],
+                    "aspect": place,
                     "score": int(score),
+                    "text": texts[score],
+                    "colour": colours[score],
                     "n": int(count),
                     "share": round(int(count) / len(scores), 4),
                 }
             )
     return {
-        "description": f"Share of each {judgements.rubric.score_columns[aspect].name} score for each system",
+        "description": f"Share of each score of {name} for each system",
         "height": 20 * len({each["series"] for each in values}),
         "data": {"values": values},
         "params": _ACTIVE,
         "mark": {"type": "bar", "cursor": "pointer", "stroke": "transparent", "strokeWidth": 0.5},
         "encoding": {
             "y": _LABELS,
-            "x": _shares(ticks=3),
+            "x": shares_axis(ticks=3),
             "opacity": _opacity(1),
             "order": {"field": "score"},
-            "color": {"field": "score", "type": "quantitative", "scale": _score_scale(scale), "legend": None},
-            "tooltip": _tooltip(system="label", score="score", judgements="n", share=("share", ".0%")),
-        },
-    }
-
-
-def expected_against_integer(judgements: Judgements, aspect: int) -> Spec:
-    """Return the chart of expected scores for each integer score: the middle 50 % and 90 %."""
-    columns, scale = judgements.columns, judgements.rubric.score_columns[aspect]
-    scores, expected = columns.scores[aspect], columns.expected[aspect]
-    values = []
-    for score in np.unique(scores[(scores != NO_SCORE) & ~np.isnan(expected)]):
-        among = expected[(scores == score) & ~np.isnan(expected)]
-        p5, p25, p50, p75, p95 = (round(float(each), 3) for each in np.quantile(among, _QUANTILES))
-        values.append(
-            {
-                "score": int(score), "aspect": aspect, "n": len(among),
-                "p5": p5, "p25": p25, "p50": p50, "p75": p75, "p95": p95,
-            }
-        )  # fmt: skip
-    x = {
-        "type": "quantitative",
-        "scale": {"domain": [scale.lowest, scale.highest], "nice": False, "zero": False},
-        "title": "expected",
-        "axis": {"tickMinStep": 1, "tickCount": 5},
-    }
-    y = {"field": "score", "type": "ordinal", "title": "given", "sort": "descending"}
-    colour = {"field": "score", "type": "quantitative", "scale": _score_scale(scale), "legend": None}
-    tooltip = _tooltip(
-        given="score", judgements="n", median=("p50", ".2f"), from_5=("p5", ".2f"), to_95=("p95", ".2f")
-    )
-    clickable = {"cursor": "pointer"}
-    return {
-        "description": f"Expected {judgements.rubric.score_columns[aspect].name} scores for each integer score",
-        "height": 20 * len(values),
-        "data": {"values": values},
-        "encoding": {"y": y, "tooltip": tooltip},
-        "layer": [
-            {
-                "mark": {"type": "rule", "strokeWidth": 1.5, **clickable},
-                "encoding": {"x": {"field": "p5", **x}, "x2": {"field": "p95"}, "color": colour},
-            },
-            {
-                "mark": {"type": "bar", "height": 9, "minBandSize": 3, **clickable},
-                "encoding": {"x": {"field": "p25", **x}, "x2": {"field": "p75"}, "color": colour},
-            },
-            {
-                "mark": {"type": "tick", "color": "currentColor", "thickness": 2, "size": 13, **clickable},
-                "encoding": {"x": {"field": "p50", **x}},
-            },
-        ],
-    }
-
-
-def confidence(judgements: Judgements) -> Spec:
-    """Return the chart of the judge's confidence: the probability that it gave to the chosen score."""
-    names = [f"below {_CONFIDENCE_LEVELS[0]:.0%}"]
-    names += [f"{low:.0%} to {high:.0%}" for low, high in pairwise(_CONFIDENCE_LEVELS)]
-    names += [f"{_CONFIDENCE_LEVELS[-1]:.0%} or more"]
-    values = []
-    names_of_aspects = [column.name for column in judgements.rubric.score_columns]
-    for place, aspect in enumerate(names_of_aspects):
-        confidence = judgements.columns.confidence[place]
-        confidence = confidence[~np.isnan(confidence)]
-        classes = np.searchsorted(_CONFIDENCE_LEVELS, confidence, side="right")
-        for rank, name in enumerate(names):
-            count = int((classes == rank).sum())
-            if count:
-                values.append(
-                    {
-                        "aspect": aspect, "rank": rank, "class": name, "n": count,
-                        "share": round(count / len(confidence), 4),
-                    }
-                )  # fmt: skip
-    return {
-        "description": "Confidence of the judge in its scores, for each aspect",
-        "height": 24 * len({each["aspect"] for each in values}),
-        "data": {"values": values},
-        "mark": {"type": "bar"},
-        "encoding": {
-            "y": {"field": "aspect", "type": "nominal", "title": None, "sort": names_of_aspects},
-            "x": _shares(ticks=5),
-            "order": {"field": "rank"},
-            "color": {
-                "field": "class",
-                "type": "ordinal",
-                "sort": names,
-                "scale": {"domain": names, "range": list(SCORE_COLOURS)},
-                "legend": {"title": None, "orient": "bottom", "columns": 3},
-            },
-            "tooltip": _tooltip(aspect="aspect", probability="class", judgements="n", share=("share", ".1%")),
+            "color": COLOUR,
+            "tooltip": tooltip(system="label", score="text", judgements="n", share=("share", ".0%")),
         },
     }
 
 
 def length_against_score(judgements: Judgements) -> Spec:
-    """Return the chart of overall score against candidate length.
+    """Return the chart of the mean over the ordered aspects against the length of the candidate.
 
     The points are a sample of the judgements. The line is the mean of all judgements, in up to twelve groups by
     length.
     """
-    columns, ends = judgements.columns, judgements.rubric.score_columns
+    columns, ends = judgements.columns, overall_ends(judgements.rubric)
     overall = columns.overall
     known = np.flatnonzero((columns.length >= 0) & ~np.isnan(overall))
     chosen = np.sort(np.random.default_rng(0).permutation(known)[:MOST_POINTS])
@@ -251,7 +179,7 @@ def length_against_score(judgements: Judgements) -> Spec:
         "type": "quantitative",
         "title": "mean over the aspects",
         "scale": {
-            "domain": [min(each.lowest for each in ends), max(each.highest for each in ends)],
+            "domain": ends,
             "nice": False,
         },
         "axis": {"tickCount": 5},
@@ -269,7 +197,7 @@ def length_against_score(judgements: Judgements) -> Spec:
                     "y": y,
                     "color": _series_colours(judgements),
                     "opacity": _opacity(0.55),
-                    "tooltip": _tooltip(system="label", characters="length", mean=("overall", ".2f")),
+                    "tooltip": tooltip(system="label", characters="length", mean=("overall", ".2f")),
                 },
             },
             {
@@ -281,7 +209,14 @@ def length_against_score(judgements: Judgements) -> Spec:
     }
 
 
-def _shares(ticks: int) -> Spec:
+def short_labels(labels: Sequence[str]) -> list[str]:
+    """Return what an axis shows of these labels: long ones without their middle, where they stay unique."""
+    begin, end = _LONGEST_LABEL // 3, _LONGEST_LABEL * 2 // 3
+    short = [each if len(each) <= _LONGEST_LABEL else f"{each[:begin]}…{each[-end:]}" for each in labels]
+    return [one if short.count(one) == 1 else whole for one, whole in zip(short, labels, strict=True)]
+
+
+def shares_axis(ticks: int) -> Spec:
     """Return an axis of shares that are stacked to 100 %."""
     return {
         "field": "share",
@@ -304,12 +239,7 @@ def _opacity(usual: float) -> Spec:
     return {"condition": {"test": "active < 0 || active === datum.series", "value": usual}, "value": 0.2}
 
 
-def _score_scale(scale: Any) -> Spec:
-    domain = np.linspace(scale.lowest, scale.highest, len(SCORE_COLOURS))
-    return {"type": "linear", "domain": [float(each) for each in domain], "range": list(SCORE_COLOURS)}
-
-
-def _tooltip(**fields: str | tuple[str, str]) -> list[Spec]:
+def tooltip(**fields: str | tuple[str, str]) -> list[Spec]:
     tips = []
     for title, field in fields.items():
         name, form = field if isinstance(field, tuple) else (field, None)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from localjudge.analysis.scores import common_rubric, run_names
 from localjudge.outcome_columns import from_bytes
 from localjudge.records import Judgement, Outcome
+from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import journal_lines
 from localjudge.runs.reader import JUDGEMENTS, read_outcomes
 from localjudge.runs.reread_texts import Text, Texts
@@ -28,8 +29,8 @@ from localjudge.system.line_store import LineStore
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
 """The bits of a judgement's flags."""
-NO_SCORE = -(2**15)
-"""The score of a row that failed."""
+NO_SCORE = -1
+"""The place of the score of a row that failed."""
 SNIPPET = 160
 """Number of characters of an instruction that the list shows."""
 
@@ -45,17 +46,19 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """N judgements of A score columns, grouped by instruction; the groups are in the order of their first row.
+    """N judgements on A aspects, grouped by instruction; the groups are in the order of their first row.
 
     Attributes:
         series: int16 (N,), an index into the series.
         group: int32 (N,), the number of the instruction; rows with equal instruction and reference share it.
-        scores: int16 (A, N), `NO_SCORE` if the row failed.
-        expected: float64 (A, N), the expected score; NaN if it is unknown.
-        confidence: float64 (A, N), the probability of the chosen score; NaN if it is unknown.
+        scores: int16 (A, N), the place of the score among the values of its aspect; `NO_SCORE` if the row
+            failed.
+        expected: float64 (A, N), the expected score; NaN if it is unknown, or the aspect has no order.
+        confidence: float64 (A, N), the probability of the score; NaN if it is unknown.
+        overall: float64 (N,), the weighted mean over the ordered aspects, of the expected scores or of the
+            scores where those are not known; NaN if the row failed, or no aspect is ordered.
         length: int32 (N,), characters of the candidate; -1 if its text was not found.
         flags: uint8 (N,), a sum of `FAILED` and the other bits.
-        weights: float64 (A,), the weight of each column in the mean.
     """
 
     series: NDArray[np.int16]
@@ -63,21 +66,9 @@ class Columns:
     scores: NDArray[np.int16]
     expected: NDArray[np.float64]
     confidence: NDArray[np.float64]
+    overall: NDArray[np.float64]
     length: NDArray[np.int32]
     flags: NDArray[np.uint8]
-    weights: NDArray[np.float64]
-
-    @property
-    def overall(self) -> NDArray[np.float64]:
-        """The weighted mean over the columns, (N,): of the expected scores, or of the integers where those are
-        not known; NaN if the row failed, or no column has a weight."""
-        integers = np.where(self.scores == NO_SCORE, np.nan, self.scores)
-        known = np.where(np.isnan(self.expected), integers, self.expected)
-        weighted = self.weights > 0
-        if not weighted.any():
-            return np.full(known.shape[1], np.nan)
-        overall: NDArray[np.float64] = np.average(known[weighted], axis=0, weights=self.weights[weighted])
-        return overall
 
 
 class Judgements(AbstractContextManager["Judgements"]):
@@ -124,7 +115,7 @@ class Judgements(AbstractContextManager["Judgements"]):
     def __iter__(self) -> Iterator[tuple[Outcome, Text | None]]:
         """Yield each outcome with the texts of its row, in the order of the columns."""
         for run, place in zip(self._runs, self._places, strict=True):
-            outcome = from_bytes(self._lines[run][place], self.rubric.columns)
+            outcome = from_bytes(self._lines[run][place], self.manifests[run].rubric.columns)
             yield outcome, self._texts[run].get(outcome)
 
     @property
@@ -133,16 +124,21 @@ class Judgements(AbstractContextManager["Judgements"]):
         return int((self.columns.length >= 0).sum())
 
     def _read(self) -> None:
-        score_columns = self.rubric.score_columns
+        aspects = self.rubric.aspects
+        places_of = {
+            name: {value: place for place, value in enumerate(aspect.values.values())}
+            for name, aspect in aspects.items()
+        }
         names: dict[tuple[int, str | None], int] = {}
         groups: dict[str, int] = {}
         ids, snippets = [], []
         runs, places, series, group = array("h"), array("q"), array("h"), array("i")
         scores, expected, confidence = array("h"), array("d"), array("d")
         length, flags = array("i"), array("B")
-        unknown = [np.nan] * len(score_columns)
+        unknown = [np.nan] * len(aspects)
         for run, folder in enumerate(self.folders):
-            for place, (piece, outcome) in enumerate(journal_lines(self._files[run], self.rubric.columns)):
+            rubric = self.manifests[run].rubric
+            for place, (piece, outcome) in enumerate(journal_lines(self._files[run], rubric.columns)):
                 self._lines[run].add(len(piece))
                 text = self._texts[run].get(outcome)
                 same = outcome.group or f"{folder}\0{outcome.source}"
@@ -157,38 +153,69 @@ class Judgements(AbstractContextManager["Judgements"]):
                 length.append(len(text.candidate) if text else -1)
                 if not isinstance(outcome, Judgement):
                     flags.append(FAILED)
-                    scores.extend([NO_SCORE] * len(score_columns))
+                    scores.extend([NO_SCORE] * len(aspects))
                     expected.extend(unknown)
                     confidence.extend(unknown)
                     continue
                 flags.append(
                     RATIONALE_CUT * outcome.rationale_cut + CANDIDATE_CUT * (outcome.candidate_cut > 0)
                 )
-                for column in score_columns:
-                    mean, shares = column.expected(outcome), outcome.probabilities.get(column.aspect)
-                    chosen = [*column.numbers].index(outcome.scores[column.aspect])
-                    scores.append(column.number(outcome))
-                    expected.append(np.nan if mean is None else mean)
+                for name, place_of in places_of.items():
+                    chosen, shares = place_of[outcome.scores[name]], outcome.probabilities.get(name)
+                    scores.append(chosen)
+                    expected.append(outcome.expected.get(name, np.nan))
                     confidence.append(np.nan if shares is None else shares[chosen])
         order = np.argsort(np.asarray(group), kind="stable") if ids else np.array([], np.int64)
         rank, self.series = _by_name(names, run_names(self.folders))
-        wide = (-1, len(score_columns))
+        wide = (-1, len(aspects))
         self._runs = np.asarray(runs)[order].tolist()
         self._places = np.asarray(places)[order].tolist()
         self.ids = [ids[place] for place in order.tolist()]
         self.snippets = snippets
+        scores_of = np.asarray(scores, np.int16).reshape(wide)[order].T
+        expected_of = np.asarray(expected).reshape(wide)[order].T
         self.columns = Columns(
             series=np.asarray([rank[each] for each in series], np.int16)[order],
             group=np.asarray(group, np.int32)[order],
-            scores=np.asarray(scores, np.int16).reshape(wide)[order].T,
-            expected=np.asarray(expected).reshape(wide)[order].T,
+            scores=scores_of,
+            expected=expected_of,
             confidence=np.asarray(confidence).reshape(wide)[order].T,
+            overall=_overall(self.rubric, scores_of, expected_of),
             length=np.asarray(length, np.int32)[order],
             flags=np.asarray(flags, np.uint8)[order],
-            weights=np.array([column.weight for column in score_columns]),
         )
         for folder, texts in zip(self.folders, self._texts, strict=True):
             self.problems += [f"{folder}: {problem}" for problem in texts.problems]
+
+
+def overall_ends(rubric: Rubric) -> tuple[int, int] | None:
+    """Return the lowest and the highest mean over the ordered aspects; None if there is none.
+
+    Aspects with different scales are first brought to the scale from 0 to 1.
+    """
+    ends = {(column.lowest, column.highest) for column in rubric.score_columns if column.weight}
+    return None if not ends else ends.pop() if len(ends) == 1 else (0, 1)
+
+
+def _overall(rubric: Rubric, scores: NDArray[np.int16], expected: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weighted mean over the ordered aspects, (N,).
+
+    Args:
+        rubric: the rubric.
+        scores: the places of the scores among the values of their aspects, (A, N).
+        expected: the expected scores, (A, N).
+    """
+    lowest, highest = overall_ends(rubric) or (0, 1)
+    total, weights = np.zeros(scores.shape[1]), 0.0
+    for aspect, places, means in zip(rubric.aspects.values(), scores, expected, strict=True):
+        if aspect.numbers is None:
+            continue
+        numbers = np.array([*aspect.numbers.values()])
+        known = np.where(np.isnan(means), numbers[places], means)
+        low, high = numbers.min(), numbers.max()
+        total += aspect.weight * (lowest + (known - low) * (highest - lowest) / (high - low))
+        weights += aspect.weight
+    return np.where((scores[0] == NO_SCORE) | (weights == 0), np.nan, total / (weights or 1))
 
 
 def _by_name(

@@ -15,22 +15,13 @@ from localjudge.analysis.agreement import Agreement
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.ranking import Ranking
 from localjudge.analysis.scores import Scores, run_names
-from localjudge.audit.findings import Audit
-from localjudge.errors import UsageError
-from localjudge.report import charts
+from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import FAILED, Judgements
+from localjudge.report.report_tables import agreement_tables, audit_tables, systems_table
+from localjudge.report.shown_values import is_share, kind, legend, value_colours, value_texts
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
-
-_STATISTICS = {
-    "pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall", "kappa": "kappa", "exact": "exact",
-    "within_one": "within one", "mae": "mean abs. error", "bias": "bias",
-}  # fmt: skip
-_COMPARED = {
-    "integer": "score", "expected": "expected score", "calibrated": "calibrated score",
-    "length": "length only", "overlap": "word overlap only", "people": "inter-annotator agreement",
-}  # fmt: skip
 
 
 def by_series(scores: Scores, judgements: Judgements) -> Scores:
@@ -74,25 +65,35 @@ def head(
         "foot": f"Made by localjudge {version('localjudge')} on {time.strftime('%Y-%m-%d')}. "
         f"Prompt {', '.join({each.prompt_sha256[:12] for each in judgements.manifests})}. "
         "This file fetches nothing and sends nothing.",
-        "aspects": [column.name for column in rubric.score_columns],
-        "scale": _ends(rubric),
-        "colours": {"score": charts.SCORE_COLOURS},
+        "aspects": [
+            {
+                "name": name,
+                "kind": kind(aspect),
+                "lowest": min(aspect.numbers.values()) if aspect.numbers else 0,
+                "values": value_texts(aspect),
+                "colours": value_colours(aspect),
+            }
+            for name, aspect in rubric.aspects.items()
+        ],
+        "ordered": sum(aspect.numbers is not None for aspect in rubric.aspects.values()),
+        "rationale": any(manifest.rubric.columns.texts for manifest in judgements.manifests),
         "series": [
             {"label": series.label, "colour": charts.series_colour(index)}
             for index, series in enumerate(judgements.series)
         ],
-        "table": _systems_table(judgements, rankings),
-        "length_lead": _length_lead(rankings),
+        "table": systems_table(judgements, rankings),
+        "leads": {
+            "systems": _systems_lead(rubric, rankings),
+            "profile": _profile_lead(rubric),
+            "confidence": _confidence_lead(rubric),
+            "length": _length_lead(rankings),
+        },
+        "means": _means_heading(rubric),
+        "legend": _common_legend(rubric),
         "figures": _figures(judgements, means),
-        "agreement": _agreement_tables(agreements),
-        "audit": _audit_tables(audit),
+        "agreement": agreement_tables(agreements),
+        "audit": audit_tables(audit),
     }
-
-
-def _ends(rubric: Rubric) -> list[int]:
-    """Return the lowest and the highest score of all columns."""
-    columns = rubric.score_columns
-    return [min(column.lowest for column in columns), max(column.highest for column in columns)]
 
 
 def _about(judgements: Judgements) -> str:
@@ -123,53 +124,6 @@ def _notices(judgements: Judgements, rankings: Sequence[Ranking]) -> list[str]:
     return notices
 
 
-def _systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[str, Any]:
-    index_of = {series.label: index for index, series in enumerate(judgements.series)}
-    failures = judgements.columns.series[(judgements.columns.flags & FAILED) > 0]
-    failed = np.bincount(failures, minlength=len(index_of)).tolist()
-    systems = [system for ranking in rankings for system in ranking.systems]
-    columns_of = rankings[0].columns  # with a calibration, only the calibrated aspects
-    whole = columns_of[-1]
-    shown = dict.fromkeys((whole, *columns_of))
-    held = any(system.length_held for system in systems)
-    human = any(system.human for system in systems)
-    columns = [("system", "text"), *((name, "estimate") for name in shown)]
-    columns += [("mean at equal length", "estimate")] * held + [(f"human, {whole}", "estimate")] * human
-    columns += [("rank", "number"), ("rows", "number")] + [("failed", "number")] * any(failed)
-    rows = []
-    for system in systems:
-        best, worst = system.ranks[whole]
-        row: list[Any] = [system.name, *(_estimate(system.means[name]) for name in shown)]
-        row += [_estimate((system.length_held or {}).get(whole))] * held
-        row += [_estimate((system.human or {}).get(whole))] * human
-        row += [str(best) if best == worst else f"{best} to {worst}", system.rows]
-        rows.append(row + [failed[index_of[system.name]]] * any(failed))
-    for label in index_of.keys() - {system.name for system in systems}:
-        rows.append([label, *[None] * (len(columns) - 3), 0, failed[index_of[label]]])
-    notes = [
-        f"No significant difference ({whole}): {', '.join(group)}."
-        for ranking in rankings
-        for group in ranking.groups[whole]
-        if len(group) > 1
-    ]
-    notes += dict.fromkeys(note for ranking in rankings for note in ranking.notes)
-    if len(rankings) > 1:
-        notes.append("The runs have several judges: a rank compares only the systems of one judge.")
-    every = {ranking.of for ranking in rankings}
-    scores = f"{rankings[0].of} scores" if every in ({"expected"}, {"calibrated"}) else "scores"
-    if every == {"calibrated"}:
-        notes.append("The charts of single judgements show uncalibrated scores.")
-    return {
-        "lead": f"Means of the {scores} with 95 % intervals from resampling instructions. A rank is a range if "
-        "the differences between systems on the same instructions are not significant.",
-        "columns": [{"name": name, "kind": kind} for name, kind in columns],
-        "rows": rows,
-        "dots": [index_of[row[0]] for row in rows],
-        "bounds": _ends(judgements.rubric),
-        "notes": notes,
-    }
-
-
 def _length_lead(rankings: Sequence[Ranking]) -> str:
     lead = "Each point is a judgement (a sample if there are many); the line is the mean of all by length."
     if len(rankings) != 1:
@@ -181,126 +135,80 @@ def _length_lead(rankings: Sequence[Ranking]) -> str:
     return f"{lead} Length explains this share of the variance within instructions: {explained}."
 
 
+def _means_heading(rubric: Rubric) -> str:
+    """Return the heading of the charts of means, some or all of which can be shares."""
+    shares = [is_share(column) for column in rubric.score_columns]
+    return "Shares" if all(shares) else "Means and shares" if any(shares) else "Means"
+
+
+def _systems_lead(rubric: Rubric, rankings: Sequence[Ranking]) -> str:
+    every = {ranking.of for ranking in rankings}
+    of = rankings[0].of if every in ({"expected"}, {"calibrated"}) else ""
+    named = f"{of} scores" if of and not all(map(is_share, rubric.score_columns)) else "scores"
+    ends = {(column.lowest, column.highest) for column in rubric.score_columns if column.weight}
+    lead = f"{_means_heading(rubric)} of the {named} with 95 % intervals from resampling instructions."
+    if of and any(map(is_share, rubric.score_columns)):
+        lead += " A share is the mean probability of the score."
+    if len(ends) > 1:
+        lead += " Overall is the mean of the ordered aspects, each brought to the scale from 0 to 1."
+    if ends:
+        lead += (
+            " A rank is a range if the differences between systems on the same instructions are not "
+            "significant."
+        )
+    return lead
+
+
+def _profile_lead(rubric: Rubric) -> str:
+    return (
+        f"{_means_heading(rubric)} of each aspect with 95 % intervals (each axis shows only a part of the "
+        "scale), and below them the distribution of the scores. Select a system to highlight it; select a part "
+        "of a bar to read its judgements."
+    )
+
+
+def _confidence_lead(rubric: Rubric) -> str:
+    guess = "A chosen score with a low probability is nearly a guess."
+    if not any(kind(aspect) in ("scale", "ordered") for aspect in rubric.aspects.values()):
+        return f"The judge gives a score, and a probability for each score that it could give. {guess}"
+    return (
+        "The judge gives a score and a probability for each score of the scale; the expected score is their "
+        "mean. If one score has a wide range of expected scores, the scores hide differences between "
+        f"candidates. {guess}"
+    )
+
+
+def _common_legend(rubric: Rubric) -> list[tuple[str, str]]:
+    """Return the legend of the colours of scores; empty if the aspects do not have the same."""
+    first, *others = (legend(aspect) for aspect in rubric.aspects.values())
+    return first if all(other == first for other in others) else []
+
+
 def _figures(
     judgements: Judgements, means: Mapping[str, Mapping[str, Estimate]]
 ) -> dict[str, list[dict[str, Any]]]:
-    columns = judgements.columns
-    aspects = [column.name for column in judgements.rubric.score_columns]
+    columns, rubric = judgements.columns, judgements.rubric
     sections = ("means", "distribution", "expected", "confidence")
     figures: dict[str, list[dict[str, Any]]] = {section: [] for section in sections}
-    if means:
-        for place, aspect in enumerate(aspects):
-            found = {label: own[aspect] for label, own in means.items() if aspect in own}
-            if any(mean.value is not None for mean in found.values()):
-                figures["means"].append(_figure(aspect, charts.means(judgements, place, found)))
-            figures["distribution"].append(_figure(aspect, charts.distribution(judgements, place)))
+    for column in rubric.score_columns:
+        found = {label: own[column.name] for label, own in means.items() if column.name in own}
+        if any(mean.value is not None for mean in found.values()):
+            figures["means"].append(_figure(column.name, charts.means(judgements, column, found)))
+    for name, aspect in rubric.aspects.items():
+        own = [] if _common_legend(rubric) else legend(aspect)
+        figures["distribution"].append(_figure(name, charts.distribution(judgements, name), own))
+        if spec := confidence_charts.expected_against_score(judgements, name):
+            figures["expected"].append(_figure(name, spec))
     if not np.isnan(columns.confidence).all():
-        for place, aspect in enumerate(aspects):
-            figures["expected"].append(_figure(aspect, charts.expected_against_integer(judgements, place)))
         title = "Probability of the chosen score"
-        figures["confidence"].append(_figure(title, charts.confidence(judgements)))
+        figures["confidence"].append(_figure(title, confidence_charts.confidence(judgements)))
     if ((columns.length >= 0) & ~np.isnan(columns.overall)).any():
         figures["length"] = [_figure(None, charts.length_against_score(judgements))]
     return figures
 
 
-def _figure(title: str | None, spec: charts.Spec) -> dict[str, Any]:
-    return {"title": title, "spec": spec}
-
-
-def _agreement_tables(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, Any] | None:
-    if not agreements:
-        return None
-    every, brief, names = [], [], dict.fromkeys(_COMPARED.values())
-    several = len(agreements) > 1
-    read = [
-        (f"{run}, {aspect}" if several else aspect, found)
-        for run, agreement in agreements
-        for aspect, found in agreement.aspects.items()
-    ]
-    for aspect, found in read:
-        compared = {_COMPARED[name]: comparison for name, comparison in found.comparisons.items()}
-        if found.ceiling:
-            compared[_COMPARED["people"]] = found.ceiling.rest
-        for name, comparison in compared.items():
-            figures = [_estimate(getattr(comparison, statistic)) for statistic in _STATISTICS]
-            every.append([f"{aspect}: {name}", found.rows, *figures])
-        correlations = [_estimate(compared[name].spearman) if name in compared else None for name in names]
-        brief.append([aspect, *correlations, found.rows])
-    known = [place for place, _ in enumerate(names, 1) if any(row[place] for row in brief)]
-    brief = [[row[0], *(row[place] for place in known), row[-1]] for row in brief]
-    columns = [
-        ("aspect", "text"),
-        *((list(names)[place - 1], "estimate") for place in known),
-        ("rows", "number"),
-    ]
-    details = [("compared with the labels", "text"), ("rows", "number")]
-    details += [(heading, "estimate") for heading in _STATISTICS.values()]
-    return {
-        "leads": [
-            "The agreement of the judge's scores with the labels, compared with two trivial baselines (length "
-            "only, word overlap only) and with the inter-annotator agreement, which no judge is likely to "
-            "exceed by much.",
-            *dict.fromkeys(note for _, agreement in agreements for note in agreement.notes),
-        ],
-        "tables": [
-            _table("Spearman's correlation with the labels", columns, brief),
-            _table("All statistics", details, every, folded=True),
-        ],
-    }
-
-
-def _audit_tables(file: Path | None) -> dict[str, Any] | None:
-    if file is None:
-        return None
-    try:
-        audit = Audit.model_validate_json(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"--audit {file}: {error.strerror}") from None
-    except ValueError:
-        raise UsageError(f"--audit {file}: not the output of `localjudge audit --json`") from None
-    columns = [("check", "text"), ("a sound judge", "word"), ("held", "number"), ("verdict", "word")]
-    columns += [("shift", "estimate"), ("rows", "number"), ("not tested", "word")]
-    rows: list[list[Any]] = [
-        [
-            f"{check.name}: {check.does}",
-            check.expected,
-            check.held_text,
-            check.verdict,
-            _estimate(check.shift),
-            check.rows,
-            check.not_tested,
-        ]
-        for check in audit.checks
-    ]
-    moved = [
-        [check.name, *(_estimate(check.aspects[aspect].shift) for aspect in audit.aspects)]
-        for check in audit.checks
-    ]
-    halo = [
-        [aspect, *(None if each is None else f"{each:.2f}" for each in audit.halo[place])]
-        for place, aspect in enumerate(audit.aspects)
-    ]
-    shifts, numbers = ([(aspect, kind) for aspect in audit.aspects] for kind in ("estimate", "number"))
-    return {
-        "leads": audit.leads(),
-        "tables": [
-            _table("Checks", columns, rows),
-            _table("Shift of each aspect", [("check", "text"), *shifts], moved, folded=True),
-            _table("Correlation of the aspects", [("aspect", "text"), *numbers], halo),
-        ],
-    }
-
-
-def _table(
-    caption: str, columns: Sequence[tuple[str, str]], rows: list[list[Any]], folded: bool = False
-) -> dict[str, Any]:
-    named = [{"name": name, "kind": kind} for name, kind in columns]
-    return {"caption": caption, "columns": named, "rows": rows, "folded": folded}
-
-
-def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
-    return None if estimate is None or estimate.value is None else estimate.as_dict()
+def _figure(title: str | None, spec: charts.Spec, legend: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+    return {"title": title, "legend": legend, "spec": spec}
 
 
 def _counted(number: int, one: str, many: str | None = None) -> str:

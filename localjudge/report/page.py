@@ -21,8 +21,10 @@ from string import Template
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localjudge.errors import UsageError
+from localjudge.outcome_columns import RATIONALE, rationale_of
 from localjudge.records import Judgement, Outcome
 from localjudge.report.judgements import Judgements
 from localjudge.runs.reread_texts import Text
@@ -30,7 +32,8 @@ from localjudge.system.durable import replacing
 
 CHUNK = 200_000
 """Characters of text at which a chunk of judgements is complete."""
-_UNKNOWN = -1
+SCRIPTS = ("judgements.js", "overview.js", "search.js", "reader.js")
+"""The parts of the page's script, in their order; they share one scope."""
 
 
 def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgements) -> None:
@@ -45,7 +48,7 @@ def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgemen
     Raises:
         UsageError: the file cannot be written.
     """
-    library, script = chart_library(), _asset("page.js")
+    library, script = chart_library(), page_script()
     policy = (
         "default-src 'none'; "
         f"script-src '{_digest(script)}' '{_digest(library)}'; "
@@ -77,8 +80,8 @@ class _Chunks:
     """The judgements in chunks of about `CHUNK` characters; all rows of an instruction are in one chunk.
 
     A chunk is `{"instructions": [[instruction, reference] …], "rows": [[…] …]}`. A row has its candidate,
-    rationale, error, thoughts, probabilities (or null), source, the number of characters cut from the
-    candidate, and its columns.
+    rationale, error, thoughts, probabilities by aspect, source, the number of characters cut from the
+    candidate, its columns, and rationales by aspect. What a row lacks is null.
     """
 
     def __init__(self, judgements: Judgements) -> None:
@@ -115,34 +118,41 @@ class _Chunks:
 
 def _row(outcome: Outcome, text: Text | None) -> list[Any]:
     judged = outcome if isinstance(outcome, Judgement) else None
-    shares = judged and judged.probabilities
+    own = judged and {
+        aspect: judged.texts[rationale_of(aspect)]
+        for aspect in judged.scores
+        if rationale_of(aspect) in judged.texts
+    }
+    shares = judged and {
+        aspect: [round(share, 4) for share in each] for aspect, each in judged.probabilities.items()
+    }
     return [
         text.candidate if text else None,
-        judged and judged.rationale,
+        judged and judged.texts.get(RATIONALE),
         None if isinstance(outcome, Judgement) else outcome.error,
         judged and judged.thoughts,
-        shares and [[round(share, 4) for share in own] for own in shares.values()],
+        shares or None,
         outcome.source,
         judged.candidate_cut if judged else 0,
         outcome.columns,
+        own or None,
     ]
 
 
 def _numbers(judgements: Judgements) -> dict[str, bytes]:
-    """Return the columns as the page's typed arrays, little-endian.
-
-    Expected scores and confidence are in thousandths; -1 means unknown."""
+    """Return the columns as the page's typed arrays, little-endian; NaN means unknown."""
     columns = judgements.columns
 
-    def thousandths(values: Any) -> Any:
-        return np.where(np.isnan(values), _UNKNOWN, np.rint(np.nan_to_num(values) * 1000))
+    def rounded(values: NDArray[np.float64]) -> bytes:
+        return np.round(values, 3).astype("<f4").tobytes()
 
     return {
         "series": columns.series.astype("<i2").tobytes(),
         "group": columns.group.astype("<i4").tobytes(),
         "scores": columns.scores.astype("<i2").tobytes(),
-        "expected": thousandths(columns.expected).astype("<i4").tobytes(),
-        "confidence": thousandths(columns.confidence).astype("<i2").tobytes(),
+        "expected": rounded(columns.expected),
+        "confidence": rounded(columns.confidence),
+        "overall": rounded(columns.overall),
         "length": columns.length.astype("<i4").tobytes(),
         "flags": columns.flags.tobytes(),
     }
@@ -155,6 +165,11 @@ def _data(name: str, content: bytes) -> str:
 
 def _asset(name: str) -> str:
     return (files("localjudge") / "report" / name).read_text(encoding="utf-8")
+
+
+def page_script() -> str:
+    """Return the page's own script."""
+    return '"use strict";\n(async () => {\n' + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
 
 
 @cache

@@ -1,0 +1,124 @@
+// The judgements of the page: its data, decoded. All data from rows enters the document as text nodes, never as
+// markup. The parts of the page's script share one scope; a judgement is named by its row, an aspect by its place.
+
+const FAILED = 1, RATIONALE_CUT = 2, CANDIDATE_CUT = 4;
+const LONG = 1200;          // characters of a text that are shown before "Show all"
+const LONG_IN_PRINT = 20000;
+const KEPT_CHUNKS = matchMedia("(max-width: 860px)").matches ? 50 : 600;  // chunks of texts that stay in memory
+const ROW = 62;             // height of a line of the list, in CSS pixels, as in the style sheet
+const $ = (id) => document.getElementById(id);
+
+function make(tag, properties = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(properties)) {
+    if (name === "class") node.className = value;
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value);
+  }
+  node.append(...children.filter((child) => child !== null && child !== undefined));
+  return node;
+}
+
+// ---- data ---------------------------------------------------------------------------------------------
+
+async function bytes(name) {
+  const packed = $("data-" + name).textContent;
+  let raw;
+  if (Uint8Array.fromBase64) raw = Uint8Array.fromBase64(packed);
+  else {
+    const binary = atob(packed);
+    raw = new Uint8Array(binary.length);
+    for (let i = 0; i < binary.length; i++) raw[i] = binary.charCodeAt(i);
+  }
+  const stream = new Blob([raw]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).arrayBuffer();
+}
+const text = async (name) => new TextDecoder().decode(await bytes(name));
+
+if (typeof DecompressionStream === "undefined") {
+  $("title").textContent = "This browser is too old for this report";
+  $("about").textContent = "It needs DecompressionStream: Chrome 80, Firefox 113, Safari 16.4 or newer.";
+  return;
+}
+const head = JSON.parse(await text("head"));
+const [series, group, scores, expected, confidence, overall, length, flags] = await Promise.all([
+  ["series", Int16Array], ["group", Int32Array], ["scores", Int16Array], ["expected", Float32Array],
+  ["confidence", Float32Array], ["overall", Float32Array], ["length", Int32Array], ["flags", Uint8Array],
+].map(async ([name, Kind]) => new Kind(await bytes(name))));
+const N = head.ids.length;
+// A score is the place of a value in aspects[aspect].values; -1 where the row failed. What is unknown is NaN.
+const aspects = head.aspects;
+
+const firstRow = [0], firstInstruction = [0];
+for (const [instructions, rows] of head.chunks) {
+  firstRow.push(firstRow.at(-1) + rows);
+  firstInstruction.push(firstInstruction.at(-1) + instructions);
+}
+function chunkOf(row) {
+  let low = 0, high = head.chunks.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (firstRow[middle] <= row) low = middle; else high = middle - 1;
+  }
+  return low;
+}
+const kept = new Map();
+function chunk(number) {
+  let found = kept.get(number);
+  if (found) kept.delete(number);
+  else found = text("chunk-" + number).then(JSON.parse);
+  kept.set(number, found);
+  if (kept.size > KEPT_CHUNKS) kept.delete(kept.keys().next().value);
+  return found;
+}
+async function judgement(row) {
+  const number = chunkOf(row);
+  const { instructions, rows } = await chunk(number);
+  return read(instructions, rows, number, row);
+}
+function read(instructions, rows, number, row) {
+  const [instruction, reference] = instructions[group[row] - firstInstruction[number]];
+  const [candidate, rationale, error, thoughts, probabilities, source, cut, columns, rationales] =
+    rows[row - firstRow[number]];
+  return {
+    row, instruction, reference, candidate, rationale, error, thoughts, probabilities, source, cut, columns, rationales,
+  };
+}
+const ofAspect = (column, aspect, row) => column[aspect * N + row];
+function together(row) {  // the rows of the same instruction
+  let begin = row, end = row;
+  while (begin > 0 && group[begin - 1] === group[row]) begin--;
+  while (end < N - 1 && group[end + 1] === group[row]) end++;
+  return Array.from({ length: end - begin + 1 }, (_, place) => begin + place);
+}
+
+const leastConfidence = new Float32Array(N).fill(NaN), spread = new Float32Array(N).fill(NaN);
+for (let row = 0; row < N; row++) {
+  const known = aspects.map((_, aspect) => ofAspect(confidence, aspect, row)).filter((share) => !Number.isNaN(share));
+  if (known.length) leastConfidence[row] = Math.min(...known);
+}
+for (let row = 0; row < N;) {
+  const rows = together(row), known = rows.map((each) => overall[each]).filter((value) => !Number.isNaN(value));
+  const range = known.length > 1 ? Math.max(...known) - Math.min(...known) : NaN;
+  for (const each of rows) spread[each] = range;
+  row += rows.length;
+}
+
+const count = (number) => number.toLocaleString("en");
+const fixed = (number, digits = 2) => number === null || Number.isNaN(number) ? "–"
+  : number.toFixed(digits).replace("-", "−");
+const percent = (share, digits = 0) => share === null || Number.isNaN(share) ? "–" : `${(100 * share).toFixed(digits)}\u00a0%`;
+const meanOf = (aspect, mean) => (aspects[aspect].kind === "boolean" ? percent : fixed)(mean);
+function paint(node, colour) {
+  const [red, green, blue] = [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
+  node.style.background = colour;
+  node.style.color = 0.3 * red + 0.59 * green + 0.11 * blue > 125 ? "#14171a" : "#ffffff";
+  return node;
+}
+const chip = (aspect, score, title) =>
+  paint(make("i", { class: "chip", title }, aspects[aspect].values[score]), aspects[aspect].colours[score]);
+function dot(index) {
+  const node = make("i", { class: "dot", "aria-hidden": "true" });
+  node.style.background = head.series[index].colour;
+  return node;
+}

@@ -1,0 +1,164 @@
+// Everything above the judgements: tables, notices and charts.
+
+// ---- tables ---------------------------------------------------------------------------------------------
+
+const breakable = (name) => name.split(/(?<==)/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
+function cell(value, { kind, bounds }) {
+  if (kind === "text") return make("th", { scope: "row" }, value);
+  if (kind === "word") return make("td", { class: "word" }, value ?? "–");
+  if (value === null || kind === "number") return make("td", {}, value === null ? "–" : String(value));
+  const shown = kind === "share" ? percent : fixed;
+  const node = make("td", { class: "figure" }, make("span", { class: "mean" }, shown(value.value)));
+  if (value.low !== null && value.low !== undefined) {
+    node.append(make("span", { class: "interval" }, `${shown(value.low).replace(/\s%/, "")}\u00a0to ${shown(value.high)}`));
+    if (bounds) {
+      const [from, to] = bounds, place = (number) => `${100 * (number - from) / (to - from)}%`;
+      const bar = make("span", { class: "bar" }), mark = make("span", { class: "mark" });
+      const strip = make("span", { class: "strip", "aria-hidden": "true" }, bar, mark);
+      bar.style.left = place(value.low);
+      bar.style.right = `${100 - parseFloat(place(value.high))}%`;
+      mark.style.left = place(value.value);
+      node.append(strip);
+    }
+  }
+  return node;
+}
+function fillTable(table, { caption, columns, rows, dots }) {
+  if (caption) table.append(make("caption", {}, caption));
+  const headings = columns.map(({ name, kind, note }) =>
+    make("th", { scope: "col", class: kind === "text" || kind === "word" ? "word" : "" }, ...breakable(name),
+      note ? make("span", { class: "note" }, note) : null));
+  table.append(make("thead", {}, make("tr", {}, ...headings)));
+  const body = rows.map((row, place) => {
+    const cells = row.map((value, column) => cell(value, columns[column]));
+    if (dots) cells[0].prepend(dot(dots[place]));
+    return make("tr", {}, ...cells);
+  });
+  table.append(make("tbody", {}, ...body));
+}
+function showTables(section, shown) {
+  if (!shown) return;
+  $(section).hidden = false;
+  const body = $(section + "-body");
+  for (const lead of shown.leads ?? []) body.append(make("p", { class: "lead" }, lead));
+  for (const one of shown.tables) {
+    const table = make("table");
+    fillTable(table, one.folded ? { ...one, caption: null } : one);
+    const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": one.caption }, table);
+    body.append(one.folded ? make("details", {}, make("summary", {}, one.caption), scroll) : scroll);
+  }
+}
+
+// ---- the head of the page -------------------------------------------------------------------------------
+
+document.title = head.title;
+$("title").textContent = head.title;
+$("about").textContent = head.about;
+$("foot").textContent = head.foot;
+for (const notice of head.notices) $("notices").append(make("p", { class: "notice" }, notice));
+for (const [section, lead] of Object.entries(head.leads)) $(section + "-lead").textContent = lead;
+$("h-means").textContent = head.means;
+fillTable($("systems-table"), head.table);
+for (const note of head.table.notes) $("systems-notes").append(make("p", { class: "lead" }, note));
+showTables("agreement", head.agreement);
+showTables("audit", head.audit);
+for (const section of document.querySelectorAll("main > section")) {
+  const charts = section.querySelectorAll(".charts");
+  if (charts.length && ![...charts].some((node) => head.figures[node.id.slice(7)]?.length)) section.hidden = true;
+  const heading = section.querySelector("h2");
+  if (heading && !section.hidden) $("nav").append(make("a", { href: "#" + section.id }, heading.textContent));
+}
+head.series.forEach(({ label }, index) => {
+  $("legend").append(make("button", { type: "button", "aria-pressed": "false", onclick: highlight }, dot(index), label));
+});
+function showLegend(node, shown) {
+  for (const [said, colour] of shown) {
+    const swatch = make("i", { class: "swatch", "aria-hidden": "true" });
+    swatch.style.background = colour;
+    node.append(make("span", {}, swatch, said));
+  }
+  return node;
+}
+showLegend($("scale-legend"), head.legend);
+
+// ---- charts ---------------------------------------------------------------------------------------------
+
+const figures = [];
+for (const [place, list] of Object.entries(head.figures)) {
+  for (const { title, legend, spec } of list) {
+    const canvas = make("div", { class: "canvas" });
+    $("charts-" + place).append(make("figure", {}, title ? make("figcaption", {}, title) : null,
+      legend.length ? showLegend(make("div", { class: "scale-legend" }), legend) : null, canvas));
+    figures.push({ spec, canvas, view: null });
+  }
+}
+const config = {
+  background: "transparent", font: "system-ui, sans-serif", view: { stroke: null },
+  axis: {
+    labelColor: "currentColor", titleColor: "currentColor", gridColor: "currentColor", domainColor: "currentColor",
+    tickColor: "currentColor", gridOpacity: 0.1, domainOpacity: 0.25, tickOpacity: 0.25, labelOpacity: 0.8,
+    titleOpacity: 0.65, titleFontWeight: 400, labelFontSize: 11, titleFontSize: 11, labelLimit: 130, labelPadding: 5,
+  },
+  axisY: { grid: false, domain: false, ticks: false },
+  legend: { labelColor: "currentColor", titleColor: "currentColor", labelFontSize: 11, labelLimit: 200 },
+};
+function tip(_, event, __, value) {
+  const box = $("tip");
+  box.hidden = value === null || value === undefined || value === "";
+  if (box.hidden) return;
+  const parts = Object.entries(value).map(([name, shown]) => make("div", {}, make("span", {}, name), String(shown)));
+  box.replaceChildren(...parts);
+  const { innerWidth: width, innerHeight: height } = window;
+  box.style.left = Math.max(8, Math.min(event.clientX + 14, width - box.offsetWidth - 8)) + "px";
+  box.style.top = Math.max(8, Math.min(event.clientY + 14, height - box.offsetHeight - 8)) + "px";
+}
+function picked(_, item) {
+  const datum = item?.datum;
+  if (!datum) return;
+  if (datum.row !== undefined) show([datum.row]);
+  else if (datum.score !== undefined && datum.aspect !== undefined) {
+    clearTools();
+    $("by-series").value = datum.series ?? "";
+    $("by-aspect").value = datum.aspect;
+    offerScores(datum.score);
+    refresh();
+    $("judgements").scrollIntoView();
+    $("list").focus({ preventScroll: true });
+  }
+}
+async function show(rows) {
+  clearTools();
+  await refresh();
+  choose(state.rows.indexOf(rows[0]), "open");
+  $("judgements").scrollIntoView();
+}
+async function draw(figure) {
+  const width = Math.floor(figure.canvas.clientWidth);
+  if (!width || figure.width === width) return;
+  figure.width = width;
+  figure.view?.finalize();
+  const sized = { ...figure.spec, width, autosize: { type: "fit-x", contains: "padding" } };
+  figure.view = (await window.vegaEmbed(figure.canvas, sized, {
+    mode: "vega-lite", renderer: "svg", actions: false, ast: true, defaultStyle: false, tooltip: tip, config,
+  })).view;
+  figure.view.addEventListener("click", picked);
+}
+async function drawAll() {
+  if (!window.vegaEmbed) {
+    const script = document.createElement("script");
+    script.textContent = await text("library");
+    document.head.append(script);
+  }
+  for (const figure of figures) {
+    await draw(figure);
+    await new Promise((done) => setTimeout(done));
+  }
+  document.documentElement.dataset.charts = "drawn";
+}
+function highlight({ currentTarget }) {
+  const buttons = [...$("legend").children];
+  const pressed = currentTarget.getAttribute("aria-pressed") !== "true";
+  for (const button of buttons) button.setAttribute("aria-pressed", String(pressed && button === currentTarget));
+  const active = pressed ? buttons.indexOf(currentTarget) : -1;
+  for (const { spec, view } of figures) if (spec.params) view?.signal("active", active).run();
+}

@@ -1,0 +1,210 @@
+"""The tables of a report, in the form that the page reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from localjudge.analysis.agreement import Agreement
+from localjudge.analysis.interval import Estimate
+from localjudge.analysis.ranking import OVERALL, Ranking
+from localjudge.audit.findings import Audit
+from localjudge.errors import UsageError
+from localjudge.report.judgements import FAILED, Judgements, overall_ends
+from localjudge.report.shown_values import is_share, scale_text
+from localjudge.rubrics.rubric import Rubric
+
+_STATISTICS = {
+    "pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall", "kappa": "kappa", "exact": "exact",
+    "within_one": "within one", "mae": "mean abs. error", "bias": "bias",
+}  # fmt: skip
+_COMPARED = {
+    "integer": "score", "expected": "expected score", "calibrated": "calibrated score",
+    "length": "length only", "overlap": "word overlap only", "people": "inter-annotator agreement",
+}  # fmt: skip
+
+
+def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[str, Any]:
+    """Return the table of the systems: their means and shares, and their ranks by the mean of all aspects.
+
+    There is no rank without an ordered aspect: whether a label is good or bad is not known.
+    """
+    index_of = {series.label: index for index, series in enumerate(judgements.series)}
+    failures = judgements.columns.series[(judgements.columns.flags & FAILED) > 0]
+    failed = np.bincount(failures, minlength=len(index_of)).tolist()
+    systems = [system for ranking in rankings for system in ranking.systems]
+    known = _mean_columns(judgements.rubric)
+    names = [name for name in rankings[0].columns if name in known]  # with a calibration, only those calibrated
+    whole = _whole(judgements.rubric, names)
+    columns = [known[name] for name in dict.fromkeys([whole, *names] if whole else names)]
+    held = whole is not None and any(system.length_held for system in systems)
+    human = whole is not None and any(system.human for system in systems)
+    rows = []
+    for system in systems:
+        row: list[Any] = [system.name, *(_estimate(system.means[column["name"]]) for column in columns)]
+        if whole is not None:
+            best, worst = system.ranks[whole]
+            row += [_estimate((system.length_held or {}).get(whole))] * held
+            row += [_estimate((system.human or {}).get(whole))] * human
+            row.append(str(best) if best == worst else f"{best} to {worst}")
+        row.append(system.rows)
+        rows.append(row + [failed[index_of[system.name]]] * any(failed))
+    if whole is not None:
+        columns += [known[whole] | {"name": "mean at equal length"}] * held
+        columns += [known[whole] | {"name": f"human, {whole}"}] * human
+        columns.append({"name": "rank", "kind": "number"})
+    columns = [{"name": "system", "kind": "text"}, *columns, {"name": "rows", "kind": "number"}]
+    columns += [{"name": "failed", "kind": "number"}] * any(failed)
+    for label in index_of.keys() - {system.name for system in systems}:
+        rows.append([label, *[None] * (len(columns) - 3), 0, failed[index_of[label]]])
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for ranking in rankings:
+        for name in [whole] if whole else names:
+            for group in ranking.groups[name]:
+                alike.setdefault(group, []).append(name)
+    notes = [
+        f"No significant difference ({', '.join(of)}): {', '.join(group)}."
+        for group, of in alike.items()
+        if len(group) > 1
+    ]
+    notes += dict.fromkeys(note for ranking in rankings for note in ranking.notes)
+    if len(rankings) > 1 and whole is not None:
+        notes.append("The runs have several judges: a rank compares only the systems of one judge.")
+    if {ranking.of for ranking in rankings} == {"calibrated"}:
+        notes.append("The charts of single judgements show uncalibrated scores.")
+    return {
+        "columns": columns,
+        "rows": rows,
+        "dots": [index_of[row[0]] for row in rows],
+        "notes": notes,
+    }
+
+
+def _mean_columns(rubric: Rubric) -> dict[str, dict[str, Any]]:
+    """Return the table columns of the means by their names. A note says what a mean is on, if that differs."""
+    columns = {
+        column.name: {
+            "name": column.name,
+            "kind": "share" if is_share(column) else "estimate",
+            "bounds": [column.lowest, column.highest],
+            "note": scale_text(column),
+        }
+        for column in rubric.score_columns
+    }
+    if ends := overall_ends(rubric):
+        columns[OVERALL] = {
+            "name": OVERALL, "kind": "estimate", "bounds": [*ends], "note": f"{ends[0]} to {ends[1]}"
+        }  # fmt: skip
+    if len({column["note"] for column in columns.values()}) == 1:
+        return {name: column | {"note": None} for name, column in columns.items()}
+    return columns
+
+
+def _whole(rubric: Rubric, names: Sequence[str]) -> str | None:
+    """Return the column of the mean of all aspects, or of the only ordered aspect; None without any."""
+    ordered = [column.name for column in rubric.score_columns if column.weight and column.name in names]
+    return OVERALL if OVERALL in names else ordered[0] if ordered else None
+
+
+def agreement_tables(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, Any] | None:
+    """Return the tables of the agreement of each run, by its name, with people; None without labels."""
+    if not agreements:
+        return None
+    every, brief, names = [], [], dict.fromkeys(_COMPARED.values())
+    several = len(agreements) > 1
+    read = [
+        (f"{run}, {aspect}" if several else aspect, found)
+        for run, agreement in agreements
+        for aspect, found in agreement.aspects.items()
+    ]
+    for aspect, found in read:
+        compared = {_COMPARED[name]: comparison for name, comparison in found.comparisons.items()}
+        if found.ceiling:
+            compared[_COMPARED["people"]] = found.ceiling.rest
+        for name, comparison in compared.items():
+            figures = [_estimate(getattr(comparison, statistic)) for statistic in _STATISTICS]
+            every.append([f"{aspect}: {name}", found.rows, *figures])
+        correlations = [_estimate(compared[name].spearman) if name in compared else None for name in names]
+        brief.append([aspect, *correlations, found.rows])
+    known = [place for place, _ in enumerate(names, 1) if any(row[place] for row in brief)]
+    brief = [[row[0], *(row[place] for place in known), row[-1]] for row in brief]
+    columns = [
+        ("aspect", "text"),
+        *((list(names)[place - 1], "estimate") for place in known),
+        ("rows", "number"),
+    ]
+    details = [("compared with the labels", "text"), ("rows", "number")]
+    details += [(heading, "estimate") for heading in _STATISTICS.values()]
+    return {
+        "leads": [
+            "The agreement of the judge's scores with the labels, compared with two trivial baselines (length "
+            "only, word overlap only) and with the inter-annotator agreement, which no judge is likely to "
+            "exceed by much.",
+            *dict.fromkeys(note for _, agreement in agreements for note in agreement.notes),
+        ],
+        "tables": [
+            _table("Spearman's correlation with the labels", columns, brief),
+            _table("All statistics", details, every, folded=True),
+        ],
+    }
+
+
+def audit_tables(file: Path | None) -> dict[str, Any] | None:
+    """Return the tables of the output of `localjudge audit --json`; None without a file.
+
+    Raises:
+        UsageError: the file cannot be read, or is not the output of an audit.
+    """
+    if file is None:
+        return None
+    try:
+        audit = Audit.model_validate_json(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"--audit {file}: {error.strerror}") from None
+    except ValueError:
+        raise UsageError(f"--audit {file}: not the output of `localjudge audit --json`") from None
+    columns = [("check", "text"), ("a sound judge", "word"), ("held", "number"), ("verdict", "word")]
+    columns += [("shift", "estimate"), ("rows", "number"), ("not tested", "word")]
+    rows: list[list[Any]] = [
+        [
+            f"{check.name}: {check.does}",
+            check.expected,
+            check.held_text,
+            check.verdict,
+            _estimate(check.shift),
+            check.rows,
+            check.not_tested,
+        ]
+        for check in audit.checks
+    ]
+    moved = [
+        [check.name, *(_estimate(check.aspects[aspect].shift) for aspect in audit.aspects)]
+        for check in audit.checks
+    ]
+    halo = [
+        [aspect, *(None if each is None else f"{each:.2f}" for each in audit.halo[place])]
+        for place, aspect in enumerate(audit.aspects)
+    ]
+    shifts, numbers = ([(aspect, kind) for aspect in audit.aspects] for kind in ("estimate", "number"))
+    return {
+        "leads": audit.leads(),
+        "tables": [
+            _table("Checks", columns, rows),
+            _table("Shift of each aspect", [("check", "text"), *shifts], moved, folded=True),
+            _table("Correlation of the aspects", [("aspect", "text"), *numbers], halo),
+        ],
+    }
+
+
+def _table(
+    caption: str, columns: Sequence[tuple[str, str]], rows: list[list[Any]], folded: bool = False
+) -> dict[str, Any]:
+    named = [{"name": name, "kind": kind} for name, kind in columns]
+    return {"caption": caption, "columns": named, "rows": rows, "folded": folded}
+
+
+def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
+    return None if estimate is None or estimate.value is None else estimate.as_dict()

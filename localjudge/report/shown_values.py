@@ -1,0 +1,81 @@
+"""The values of an aspect as a report shows them: their texts, their colours, and what a mean of them is."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from localjudge.rubrics.answer import shown
+from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.score_column import ScoreColumn
+
+ORDERED_COLOURS = ("#b5533c", "#dd9b6b", "#b9b4a6", "#78a5b8", "#2f6f95")
+"""Colours from the lowest score to the highest, interpolated between them."""
+_LABEL_COLOURS = (
+    "#4f8a8b", "#d9a441", "#8e7cc3", "#c97b84", "#7f9c5a", "#5d7aa8", "#b98b5e", "#8c9196",
+    "#a3675c", "#76a9a0", "#6f5f86", "#c4b48a",
+)  # fmt: skip
+"""Colours of labels without an order: none of them looks better or worse than another."""
+_MOST_IN_LEGEND = 12
+
+
+def kind(aspect: Aspect) -> Literal["scale", "ordered", "boolean", "labels"]:
+    """Return the kind of an aspect: numbers, ordered choices, no and yes, or labels without an order."""
+    if aspect.scale is not None or aspect.boolean:
+        return "boolean" if aspect.boolean else "scale"
+    return "ordered" if aspect.ordered else "labels"
+
+
+def is_share(column: ScoreColumn) -> bool:
+    """Return whether the mean of a column is a share of judgements: of a label, or of yes."""
+    return column.name != column.aspect or all(isinstance(value, bool) for value in column.numbers)
+
+
+def value_texts(aspect: Aspect) -> list[str]:
+    """Return the text of each value of an aspect, in the order of the values."""
+    return [_number(value) if aspect.scale is not None else shown(value) for value in aspect.values.values()]
+
+
+def value_colours(aspect: Aspect) -> list[str]:
+    """Return the colour of each value of an aspect, in the order of the values."""
+    if aspect.boolean:
+        return [ORDERED_COLOURS[len(ORDERED_COLOURS) // 2], ORDERED_COLOURS[-1]]
+    count = len(aspect.values)
+    if kind(aspect) == "labels":
+        return [_LABEL_COLOURS[place % len(_LABEL_COLOURS)] for place in range(count)]
+    return [_between(place / (count - 1)) for place in range(count)]
+
+
+def legend(aspect: Aspect) -> list[tuple[str, str]]:
+    """Return the text and the colour of the values of an aspect; of five of them if there are many."""
+    pairs = [*zip(value_texts(aspect), value_colours(aspect), strict=True)]
+    if len(pairs) <= _MOST_IN_LEGEND:
+        return pairs
+    return [pairs[round(step * (len(pairs) - 1) / 4)] for step in range(5)]
+
+
+def scale_text(column: ScoreColumn) -> str:
+    """Return what the mean of a column is on: its scale, or that it is a share."""
+    if is_share(column):
+        return "share" if column.name != column.aspect else "share of yes"
+    ends = [(number, shown(value)) for value, number in column.numbers.items()]
+    low, high = (
+        f"{_number(number)} {text}" if text != str(number) else _number(number)
+        for number, text in (ends[0], ends[-1])
+    )
+    return f"{low} to {high}"
+
+
+def _number(value: object) -> str:
+    return str(value).replace("-", "\N{MINUS SIGN}")
+
+
+def _between(share: float) -> str:
+    """Return the colour at a place between the first ordered colour, 0, and the last, 1."""
+    low = min(int(share * (len(ORDERED_COLOURS) - 1)), len(ORDERED_COLOURS) - 2)
+    part = share * (len(ORDERED_COLOURS) - 1) - low
+    ends = zip(*(_channels(ORDERED_COLOURS[place]) for place in (low, low + 1)), strict=True)
+    return "#" + "".join(f"{round(one * (1 - part) + other * part):02x}" for one, other in ends)
+
+
+def _channels(colour: str) -> list[int]:
+    return [int(colour[place : place + 2], 16) for place in (1, 3, 5)]

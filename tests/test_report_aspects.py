@@ -1,0 +1,298 @@
+"""Tests of reports of labels, booleans and several scales, with a rationale for each aspect or none."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import vl_convert
+from conftest import read_lines, write_rows
+from report_page import OpenPage, data, head, held_rows
+
+from localjudge import Judge, read_rows
+from localjudge.report import charts, confidence_charts
+from localjudge.report.judgements import Judgements
+from localjudge.report.run_report import write_report
+from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_plan import RunPlan
+
+KINDS = """
+name = "kinds"
+
+[aspects.grade]
+choices = { A = "correct", B = "incorrect", C = "not attempted" }
+
+[aspects.polite]
+boolean = true
+
+[aspects.tilt]
+scale = { lowest = -2, highest = 2 }
+
+[aspects.quality]
+choices = { W = "poor", X = "fair", Y = "good" }
+ordered = true
+"""
+LABELS = """
+name = "labels"
+
+[aspects.grade]
+choices = { A = "correct", B = "incorrect", C = "not attempted" }
+"""
+TEMPLATE = """
+[answer]
+rationale_place = "{place}"
+
+[prompt]
+template = "Q: {{$instruction}} A: {{$candidate}} {{$aspects}} {{$answer_format}}"
+"""
+BOXES = ("by-series", "by-aspect", "by-score")
+LABELS_OF_GRADE = ["correct", "incorrect", "not attempted"]
+
+
+def score(folder: Path, model: Path, rubric: str, place: str) -> Path:
+    """Judge twelve rows of two systems on three instructions, without a model: any score, any text."""
+    folder.mkdir()
+    (folder / "rubric.toml").write_text(rubric + TEMPLATE.format(place=place))
+    lines = [json.loads(line) for line in write_rows(folder / "rows.jsonl", 12).read_text().splitlines()]
+    for number, line in enumerate(lines):
+        line["instruction"] = f"Question {number // 2 % 3}?"
+    (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    judge = Judge(model, engine="dry-run", rubric=folder / "rubric.toml", max_rationale_tokens=8)
+    rows = [str(folder / "rows.jsonl")]
+    with RunDirectory(folder / "run") as run, RunPlan(judge, read_rows(rows)) as plan:
+        run.begin(judge, plan, rows)
+        assert run.score().failed == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def kinds(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of four kinds of aspects, with a rationale before each."""
+    return score(tmp_path_factory.mktemp("kinds") / "kinds", model, KINDS, "each")
+
+
+@pytest.fixture(scope="module")
+def labels(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of labels only, without a rationale."""
+    return score(tmp_path_factory.mktemp("labels") / "labels", model, LABELS, "none")
+
+
+def report(run: Path) -> Path:
+    page = run.parent / "report.html"
+    write_report([run], page, resamples=100)
+    return page
+
+
+@pytest.fixture(scope="module")
+def kinds_page(kinds: Path) -> Path:
+    return report(kinds)
+
+
+@pytest.fixture(scope="module")
+def labels_page(labels: Path) -> Path:
+    return report(labels)
+
+
+def test_each_aspect_has_its_own_values_and_a_score_is_one_of_them(kinds: Path, kinds_page: Path) -> None:
+    aspects, ids = head(kinds_page)["aspects"], head(kinds_page)["ids"]
+    assert [(aspect["kind"], aspect["values"]) for aspect in aspects] == [
+        ("labels", LABELS_OF_GRADE),
+        ("boolean", ["no", "yes"]),
+        ("scale", ["\N{MINUS SIGN}2", "\N{MINUS SIGN}1", "0", "1", "2"]),
+        ("ordered", ["poor", "fair", "good"]),
+    ]
+    assert all(len(aspect["colours"]) == len(aspect["values"]) for aspect in aspects)
+    scores = np.frombuffer(data(kinds_page, "scores"), "<i2").reshape(4, -1)
+    lines = {line["id"]: line for line in read_lines(kinds)}
+    for place, row_id in enumerate(ids):
+        grade, polite, tilt, quality = (
+            aspect["values"][score] for aspect, score in zip(aspects, scores[:, place], strict=True)
+        )
+        line = lines[row_id]
+        assert (grade, quality) == (line["grade"], line["quality"])
+        assert (polite == "yes", int(tilt.replace("\N{MINUS SIGN}", "-"))) == (line["polite"], line["tilt"])
+
+
+def test_an_aspect_without_an_order_has_no_expected_score_but_a_confidence(
+    kinds: Path, kinds_page: Path
+) -> None:
+    expected = np.frombuffer(data(kinds_page, "expected"), "<f4").reshape(4, -1)
+    confidence = np.frombuffer(data(kinds_page, "confidence"), "<f4").reshape(4, -1)
+    assert np.isnan(expected[0]).all()
+    assert not np.isnan(expected[[1, 3]]).any()
+    for line in read_lines(kinds):
+        place = head(kinds_page)["ids"].index(line["id"])
+        given = line["grade_probabilities"][LABELS_OF_GRADE.index(line["grade"])]
+        assert confidence[0, place] == pytest.approx(given, abs=0.0006)
+
+
+def test_the_overall_score_of_several_scales_is_the_mean_of_the_ordered_aspects_from_0_to_1(
+    kinds: Path, kinds_page: Path
+) -> None:
+    overall = np.frombuffer(data(kinds_page, "overall"), "<f4")
+    for line in read_lines(kinds):
+        tilt = line["tilt"] if line["tilt_expected"] is None else line["tilt_expected"]
+        mean = (line["polite_expected"] + (tilt + 2) / 4 + (line["quality_expected"] - 1) / 2) / 3
+        assert overall[head(kinds_page)["ids"].index(line["id"])] == pytest.approx(mean, abs=0.0006)
+    [found] = (each for each in head(kinds_page)["table"]["columns"] if each["name"] == "overall")
+    assert (found["bounds"], found["note"]) == ([0, 1], "0 to 1")
+    [length] = head(kinds_page)["figures"]["length"]
+    assert length["spec"]["layer"][0]["encoding"]["y"]["scale"]["domain"] == [0, 1]
+
+
+def test_a_table_says_what_each_mean_is_on(kinds_page: Path) -> None:
+    columns = {column["name"]: column for column in head(kinds_page)["table"]["columns"]}
+    shown = {name: (column["kind"], column["note"]) for name, column in columns.items() if "bounds" in column}
+    assert shown == {
+        "overall": ("estimate", "0 to 1"),
+        **{f"grade={label}": ("share", "share") for label in LABELS_OF_GRADE},
+        "polite": ("share", "share of yes"),
+        "tilt": ("estimate", "\N{MINUS SIGN}2 to 2"),
+        "quality": ("estimate", "1 poor to 3 good"),
+        "mean at equal length": ("estimate", "0 to 1"),
+    }
+
+
+def test_the_labels_of_an_aspect_are_one_stacked_bar_for_each_system(kinds: Path, kinds_page: Path) -> None:
+    figures = head(kinds_page)["figures"]
+    assert [each["title"] for each in figures["distribution"]] == ["grade", "polite", "tilt", "quality"]
+    assert [text for text, _ in figures["distribution"][0]["legend"]] == LABELS_OF_GRADE
+    values = figures["distribution"][0]["spec"]["data"]["values"]
+    for label in LABELS_OF_GRADE:
+        of = [line["grade"] for line in read_lines(kinds) if line["system"] == "a"]
+        drawn = [each["n"] for each in values if each["label"] == "a" and each["text"] == label]
+        assert sum(drawn) == of.count(label)
+    shares = {each["title"]: each["spec"]["layer"][0]["encoding"]["x"] for each in figures["means"]}
+    assert [name for name, x in shares.items() if x["axis"].get("format") == "%"] == [
+        *(f"grade={label}" for label in LABELS_OF_GRADE),
+        "polite",
+    ]
+    assert {each["title"] for each in figures["expected"]} <= {"tilt", "quality"}
+
+
+def test_every_chart_of_every_kind_is_one_that_the_library_draws(kinds: Path, kinds_page: Path) -> None:
+    specs = [each["spec"] for section in head(kinds_page)["figures"].values() for each in section]
+    assert len(specs) >= 6 + 4 + 1 + 1 + 1
+    for spec in specs:
+        assert "<path" in vl_convert.vegalite_to_svg({**spec, "width": 300})
+    with Judgements([kinds]) as judgements:
+        assert confidence_charts.expected_against_score(judgements, "polite") is None
+
+
+def test_a_rubric_of_labels_only_has_no_overall_no_rank_and_no_chart_of_length(labels_page: Path) -> None:
+    about = head(labels_page)
+    names = [column["name"] for column in about["table"]["columns"]]
+    assert names == ["system", *(f"grade={label}" for label in LABELS_OF_GRADE), "rows"]
+    assert all(len(row) == len(names) for row in about["table"]["rows"])
+    assert "rank" not in about["leads"]["systems"]
+    assert "length" not in about["figures"]
+    assert about["figures"]["expected"] == []
+    assert np.isnan(np.frombuffer(data(labels_page, "overall"), "<f4")).all()
+
+
+def test_the_rationale_of_each_aspect_is_held_under_its_name(
+    kinds: Path, kinds_page: Path, labels_page: Path
+) -> None:
+    held = dict(zip(head(kinds_page)["ids"], held_rows(kinds_page), strict=True))
+    for line in read_lines(kinds):
+        row = held[line["id"]]
+        assert row[1] is None
+        assert row[8] == {name: line[f"{name}_rationale"] for name in ("grade", "polite", "tilt", "quality")}
+    assert all(row[1] is None and row[8] is None for row in held_rows(labels_page))
+
+
+def test_runs_with_their_rationales_in_different_places_stand_in_one_report(
+    labels: Path, model: Path, tmp_path: Path
+) -> None:
+    before = score(tmp_path / "before", model, LABELS, "before")
+    page = tmp_path / "report.html"
+    write_report([labels, before], page, resamples=100)
+    assert sum(row[1] is not None for row in held_rows(page)) == 12
+    assert head(page)["rationale"]
+
+
+def test_long_names_of_systems_lose_their_middle_on_an_axis_unless_they_would_be_the_same() -> None:
+    names = ["laboratory/Model-3.1-70B-Instruct", "laboratory/Model-3.1-8B-Instruct", "short"]
+    assert charts.short_labels(names) == [
+        "labora…70B-Instruct",
+        "labora….1-8B-Instruct"[:7] + "-8B-Instruct",
+        "short",
+    ]
+    alike = ["laboratory/first-model-of-8B-Instruct", "laboratory/other-model-of-8B-Instruct"]
+    assert charts.short_labels(alike) == alike
+
+
+@pytest.fixture(scope="module")
+def opened(kinds_page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenPage]:
+    with OpenPage(kinds_page, tmp_path_factory.mktemp("browser")) as opened:
+        yield opened
+
+
+def test_the_list_shows_a_chip_for_each_aspect_with_its_label(kinds: Path, opened: OpenPage) -> None:
+    first = next(read_lines(kinds))
+    assert opened.texts("#line-0 .chip") == [
+        first["grade"],
+        "yes" if first["polite"] else "no",
+        str(first["tilt"]).replace("-", "\N{MINUS SIGN}"),
+        first["quality"],
+    ]
+
+
+def test_a_judgement_shows_each_rationale_below_its_aspect_and_probabilities_by_label(
+    kinds: Path, opened: OpenPage
+) -> None:
+    first = next(read_lines(kinds))
+    assert opened.texts(".scores tbody th") == ["grade", "polite", "tilt", "quality"]
+    assert opened.texts(".reasoned + tr .prose") == [
+        first[f"{name}_rationale"] for name in ("grade", "polite", "tilt", "quality")
+    ]
+    assert opened.texts(".scores tr:first-child .shares .name") == LABELS_OF_GRADE
+    assert "Rationale" not in opened.texts("#detail h5")
+
+
+@pytest.mark.parametrize(
+    ("aspect", "offered"),
+    [
+        ("grade", LABELS_OF_GRADE),
+        ("polite", ["no", "yes"]),
+        ("quality", ["poor", "fair", "good", "fair or worse", "fair or better"]),
+    ],
+)
+def test_the_filter_offers_the_values_of_the_aspect(opened: OpenPage, aspect: str, offered: list[str]) -> None:
+    opened.select("by-aspect", aspect)
+    assert opened.texts("#by-score option") == ["any", *offered]
+
+
+def test_a_filter_by_a_negative_bound_finds_the_scores_up_to_it(kinds: Path, opened: OpenPage) -> None:
+    opened.select("by-aspect", "tilt")
+    opened.select("by-score", "\N{MINUS SIGN}1 or less")
+    below = [line for line in read_lines(kinds) if line["tilt"] <= -1]
+    assert opened.texts("#status") == [f"{len(below)} of 12 judgements"]
+    opened.run("document.getElementById('reset').click()")
+
+
+def test_a_part_of_a_bar_opens_the_judgements_with_its_label(kinds_page: Path, opened: OpenPage) -> None:
+    drawn = head(kinds_page)["figures"]["distribution"][0]["spec"]["data"]["values"][0]
+    opened.run(
+        "document.querySelector('#charts-distribution .mark-rect path')"
+        ".dispatchEvent(new MouseEvent('click', { bubbles: true }))"
+    )
+    chosen = [opened.run(f"document.getElementById('{box}').selectedOptions[0].textContent") for box in BOXES]
+    assert chosen == [drawn["label"], "grade", drawn["text"]]
+    assert opened.texts("#status") == [f"{drawn['n']} of 12 judgements"]
+    opened.run("document.getElementById('reset').click()")
+
+
+def test_a_page_of_labels_only_offers_no_overall_score_and_shows_no_empty_part(
+    labels_page: Path, tmp_path: Path
+) -> None:
+    with OpenPage(labels_page, tmp_path) as opened:
+        assert opened.texts("#by-order option") == ["Instruction", "grade", "Lowest confidence", "Length"]
+        assert opened.texts("#nav a") == ["Systems", "Profile", "Confidence", "Judgements"]
+        assert opened.texts(".marks .mean") == []
+        assert opened.texts(".scores thead th") == ["aspect", "score", "probabilities"]
+        assert opened.texts("#detail h5") == ["Candidate"]
+        assert "rationale cut" not in opened.texts("#by-state option")
