@@ -674,7 +674,7 @@ def test_a_jury_judges_the_same_rows(tmp_path: Path) -> None:
         [str(write(tmp_path / "three.jsonl", rows(score, human)))], tmp_path / "three", ["wit"], (1, 9)
     )
     for refuse in (lambda runs: compare_judges(runs), lambda runs: write_jury(runs, tmp_path / "jury")):
-        with pytest.raises(UsageError, match="judged on wit from 1 to 9, but"):
+        with pytest.raises(UsageError, match=r"judged on wit \(1 to 9\), but"):
             refuse([tmp_path / "one", tmp_path / "three"])
     with pytest.raises(UsageError, match="needs at least two runs"):
         compare_judges([tmp_path / "one"])

@@ -12,11 +12,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from localjudge.analysis.agreement import Agreement
+from localjudge.analysis.agreement import Agreement, AspectAgreement
 from localjudge.analysis.calibration import Calibration
 from localjudge.analysis.comparison import STATISTICS, Comparison
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.jury import Jury
+from localjudge.analysis.nominal_agreement import NominalAgreement
 from localjudge.analysis.ranking import Ranking, SystemRank
 from localjudge.runs.notices import headed, kinds
 
@@ -28,18 +29,15 @@ _HEADINGS = {
     "pearson": "Pearson",
     "kendall": "Kendall",
 }
-_ROW_NAMES = {"length": "length only", "overlap": "word overlap only"}
+_ROW_NAMES = {"length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label"}
+_ONE_ANNOTATOR = "Only one annotator: the inter-annotator agreement is unknown."
 
 
 def agreement_tables(agreement: Agreement) -> Group:
     """Return one table for each aspect: the judge's scores, the trivial baselines and the annotators."""
     parts: list[RenderableType] = []
     for aspect, found in agreement.aspects.items():
-        title = (
-            f"{aspect} · {_count(found.rows, 'row')}, {_count(found.instructions, 'instruction')}, "
-            f"{_count(found.annotators, 'annotator')}"
-        )
-        parts.append(_title(title, agreement.notices))
+        parts.append(_title(_labelled(aspect, found), agreement.notices))
         table = _table("", *(_HEADINGS.get(name, name) for name in STATISTICS))
         for name, comparison in found.comparisons.items():
             table.add_row(_ROW_NAMES.get(name, name), *_statistics(comparison))
@@ -56,8 +54,32 @@ def agreement_tables(agreement: Agreement) -> Group:
                 )
             )
         elif found.annotators == 1:
-            parts.append(Text("Only one annotator: the inter-annotator agreement is unknown."))
+            parts.append(Text(_ONE_ANNOTATOR))
+    for aspect, nominal in agreement.nominal.items():
+        parts += [_title(_labelled(aspect, nominal), agreement.notices), *_nominal_agreement(nominal)]
     return headed(agreement.notices, *_spaced(parts), *_notes(agreement.notes))
+
+
+def _nominal_agreement(found: NominalAgreement) -> Iterator[RenderableType]:
+    """Yield the comparisons of an aspect without an order, and its confusion matrix."""
+    table = _table("", "accuracy", "kappa", "Brier")
+    for name, each in found.comparisons.items():
+        cells = map(_stacked, (each.accuracy, each.kappa, each.brier))
+        table.add_row(_ROW_NAMES.get(name, name), *cells)
+    if found.rest:
+        table.add_section()
+        table.add_row("inter-annotator", *map(_stacked, (found.rest.accuracy, found.rest.kappa)))
+    yield table
+    confusion = _table("human \\ judge", *found.labels, "recall")
+    for label, counts, recall in zip(found.labels, found.confusion, found.recall, strict=True):
+        confusion.add_row(label, *map(str, counts), _stacked(recall))
+    confusion.add_section()
+    confusion.add_row("precision", *map(_stacked, found.precision))
+    yield confusion
+    if found.alpha:
+        yield Text(f"Krippendorff's alpha of the annotators: nominal {_inline(found.alpha)}")
+    elif found.annotators == 1:
+        yield Text(_ONE_ANNOTATOR)
 
 
 def ranking_tables(ranking: Ranking) -> Group:
@@ -183,6 +205,13 @@ def calibration_table(calibration: Calibration) -> Group:
     names = ", ".join(without_gain)
     notes = [f"No gain is shown for {names}: the interval is not above 0 or is undefined."] if names else []
     return headed(calibration.notices, *_spaced([title, table]), *_notes(notes))
+
+
+def _labelled(aspect: str, found: AspectAgreement | NominalAgreement) -> str:
+    return (
+        f"{aspect} · {_count(found.rows, 'row')}, {_count(found.instructions, 'instruction')}, "
+        f"{_count(found.annotators, 'annotator')}"
+    )
 
 
 def _title(text: str, notices: Sequence[str]) -> Text:
