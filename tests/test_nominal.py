@@ -19,6 +19,8 @@ from localjudge.analysis.agreement import Agreement, agree
 from localjudge.analysis.human_labels import read_labels
 from localjudge.analysis.imported_scores import import_scores
 from localjudge.analysis.interval import UNDEFINED
+from localjudge.analysis.jury import compare_judges
+from localjudge.analysis.jury_run import write_jury
 from localjudge.analysis.label_values import LabelColumn
 from localjudge.analysis.measured_texts import measure
 from localjudge.analysis.run_writer import write_run
@@ -325,3 +327,72 @@ def test_aspects_given_from_python_have_their_own_values(tmp_path: Path) -> None
     import_scores([str(file)], tmp_path / "run", {"ok": Aspect(boolean=True), "tone": tone})
     (line,) = read_lines(tmp_path / "run")
     assert (line["ok"], line["ok_expected"], line["tone"], line["tone_expected"]) == (False, 0.25, "warm", None)
+
+
+@pytest.fixture
+def grading_jury(tmp_path: Path) -> list[Path]:
+    """Return the runs of three judges of the mixed rubric; the third gives random labels."""
+    rng = np.random.default_rng(5)
+    true = rng.integers(0, 3, 120)
+    runs = []
+    for name, wrong in (("first", 0.1), ("second", 0.2), ("third", 1.0)):
+        given = np.where(rng.random(120) < wrong, rng.integers(0, 3, 120), true)
+        scores = [
+            {
+                "grade": GRADES[label],
+                "polite": bool(label),
+                "tone": ("cold", "neutral", "warm")[label],
+                "depth": int(label) * 5,
+            }
+            for label in given
+        ]
+        runs.append(make_run(tmp_path / name, scores, mixed_rubric(), judge=name))
+    return runs
+
+
+def test_a_jury_of_labels_has_majorities_ties_and_error_rates(grading_jury: list[Path], cli: Cli) -> None:
+    found = compare_judges(grading_jury, splits=5, resamples=FEW)
+    assert (list(found.aspects), list(found.nominal)) == (["polite", "tone", "depth"], ["grade"])
+    assert found.odd == "third"
+    table = [[line["grade"] for line in read_lines(run)] for run in grading_jury]
+    rows = list(zip(*table, strict=True))
+    grade = found.nominal["grade"]
+    assert grade.unanimous == np.mean([len(set(row)) == 1 for row in rows])
+    assert grade.with_majority == np.mean([len(set(row)) < 3 for row in rows])
+    assert grade.tied == np.mean([len(set(row)) == 3 for row in rows])
+    seen = sum(a != b for row in rows for a, b in permutations(row, 2)) / 2
+    everything = [value for row in rows for value in row]
+    chance = sum(a != b for a, b in permutations(everything, 2)) / (len(everything) - 1)
+    assert grade.alpha_nominal.value == pytest.approx(1 - seen / chance, **EXACT)
+    assert grade.estimated is not None
+    assert list(grade.estimated.accuracy) == sorted(grade.estimated.accuracy, reverse=True)
+    for row in found.splits:
+        assert row.scores["grade"] == rows[int(row.id[1:])]
+    # A boolean differs by 1 at most, so any difference is a split.
+    polite = [[line["polite"] for line in read_lines(run)] for run in grading_jury]
+    assert found.aspects["polite"].split == np.mean([len(set(row)) > 1 for row in zip(*polite, strict=True)])
+    assert compare_judges(grading_jury[:2], resamples=FEW).nominal["grade"].estimated is None
+    shown = cli("jury", *grading_jury, "--resamples", FEW)
+    assert (shown.code, max(map(len, shown.out.splitlines())) <= 100) == (0, True)
+
+
+def test_a_tie_between_labels_is_a_failure_unless_probabilities_decide(tmp_path: Path) -> None:
+    sure, unsure = [0.8, 0.1, 0.1], [0.3, 0.4, 0.3]
+    first = [{"grade": "correct"}] * 6
+    second = [{"grade": "correct"}] * 3 + [{"grade": "incorrect"}] * 3
+    for name, shares, ends in (("known", True, (6, 0)), ("unknown", False, (3, 3))):
+        runs = [
+            make_run(
+                tmp_path / f"{name}{number}",
+                scores,
+                probabilities=[{"grade": own}] * 6 if shares else None,
+                judge=f"judge {number}",
+            )
+            for number, (scores, own) in enumerate(((first, sure), (second, unsure)))
+        ]
+        summary = write_jury(runs, tmp_path / name)
+        assert (summary.judged, summary.failed) == ends
+    decided = [line["grade"] for line in read_lines(tmp_path / "known")]
+    assert decided == ["correct"] * 6
+    errors = [line["error"] for line in read_lines(tmp_path / "unknown")]
+    assert errors == [None] * 3 + ["the jurors are tied on grade: correct, incorrect"] * 3

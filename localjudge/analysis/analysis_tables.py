@@ -17,8 +17,10 @@ from localjudge.analysis.calibration import Calibration
 from localjudge.analysis.comparison import STATISTICS, Comparison
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.jury import Jury
+from localjudge.analysis.jury_aspect import EstimatedErrors, NominalJuryAspect
 from localjudge.analysis.nominal_agreement import NominalAgreement
 from localjudge.analysis.ranking import Ranking, SystemRank
+from localjudge.rubrics.answer import shown
 from localjudge.runs.notices import headed, kinds
 
 _UNDEFINED = "–"  # noqa: RUF001
@@ -138,6 +140,7 @@ def jury_tables(jury: Jury) -> Group:
     title = (
         f"{len(jury.jurors)} jurors · {_count(jury.rows, 'row')}, {_count(jury.instructions, 'instruction')}"
     )
+    parts: list[RenderableType] = [_title(title, jury.notices)]
     aspects = _table(
         "aspect", "mean", "median", "SD", "alpha ord.", "alpha int.", "all equal", "majority", "split"
     )
@@ -153,29 +156,64 @@ def jury_tables(jury: Jury) -> Group:
             f"{aspect.with_majority:.0%}",
             f"{aspect.split:.0%}",
         )
+    labels = _table("aspect", "alpha nom.", "all equal", "majority", "tied")
+    for name, nominal in jury.nominal.items():
+        shares = (nominal.unanimous, nominal.with_majority, nominal.tied)
+        labels.add_row(name, _stacked(nominal.alpha_nominal), *(f"{share:.0%}" for share in shares))
+    parts += [aspects] * bool(jury.aspects) + [labels] * bool(jury.nominal)
     bias = _table("juror", *jury.aspects)
     for juror in jury.jurors:
         cells = [f"{juror.bias[name]:+.2f}\n{_short(juror.with_rest[name])}" for name in jury.aspects]
         bias.add_row(juror.name, *cells)
     bias_title = "Bias (a juror's mean minus the mean of the others) and Spearman correlation with the others"
-    parts: list[RenderableType] = [
-        _title(title, jury.notices),
-        aspects,
-        _title(bias_title, jury.notices),
-        bias,
-    ]
+    if jury.aspects:
+        parts += [_title(bias_title, jury.notices), bias]
+    for name, nominal in jury.nominal.items():
+        parts += [_title(f"{name}: shares of the labels", jury.notices), _juror_labels(jury, name, nominal)]
+        if nominal.estimated:
+            parts += [
+                _title(f"{name}: estimated share of each true label that a juror finds", jury.notices),
+                _juror_errors(jury, nominal.labels, nominal.estimated),
+            ]
     parts.append(Text(f"Outlier among the jurors: {jury.odd or 'none'}"))
     if jury.splits:
         parts.append(_title("Rows with the largest differences between jurors", jury.notices))
-        splits = _table("row", "system", *jury.aspects)
+        names = [*jury.aspects, *jury.nominal]
+        splits = _table("row", "system", *names)
         for row in jury.splits:
-            scores = [" ".join(map(str, row.scores[name])) for name in jury.aspects]
+            scores = [
+                (", " if name in jury.nominal else " ").join(map(shown, row.scores[name])) for name in names
+            ]
             splits.add_row(row.id, row.system, *scores)
         parts.append(splits)
     if jury.not_shared:
         left_out = _count(jury.not_shared, "judgement")
         parts.append(Text(f"Left out: {left_out} of rows that some jurors have not judged"))
     return headed(jury.notices, *_spaced(parts))
+
+
+def _juror_labels(jury: Jury, aspect: str, nominal: NominalJuryAspect) -> Table:
+    """Return the share of each label by each juror and by the majorities, and the alpha without each juror."""
+    table = _table("juror", *nominal.labels, "alpha without")
+    for juror in jury.jurors:
+        shares = [_short(juror.mean[f"{aspect}={label}"]) for label in nominal.labels]
+        table.add_row(juror.name, *shares, _short(juror.alpha_without[aspect]))
+    if nominal.majority:
+        table.add_section()
+        table.add_row("majority", *map(_short, nominal.majority))
+    return table
+
+
+def _juror_errors(jury: Jury, labels: Sequence[str], estimated: EstimatedErrors) -> Table:
+    """Return the estimates of Dawid and Skene: recall of each label, and accuracy."""
+    table = _table("juror", *labels, "accuracy")
+    for juror, rates, accuracy in zip(jury.jurors, estimated.rates, estimated.accuracy, strict=True):
+        table.add_row(
+            juror.name, *(_short(given[place]) for place, given in enumerate(rates)), _short(accuracy)
+        )
+    table.add_section()
+    table.add_row("true share", *map(_short, estimated.shares))
+    return table
 
 
 def calibration_table(calibration: Calibration) -> Group:

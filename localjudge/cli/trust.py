@@ -177,7 +177,7 @@ def jury(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Write the jury's scores as a run: median and mean.",
+            help="Write the jury's scores as a run: median and mean, or the most frequent label.",
         ),
     ] = None,
     splits: Annotated[
