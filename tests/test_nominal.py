@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli, read_lines
+from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, cohen_kappa_score, precision_recall_fscore_support
 
 from localjudge import Judgement, Row, Rubric, UsageError
@@ -23,6 +24,7 @@ from localjudge.analysis.jury import compare_judges
 from localjudge.analysis.jury_run import write_jury
 from localjudge.analysis.label_values import LabelColumn
 from localjudge.analysis.measured_texts import measure
+from localjudge.analysis.ranking import rank
 from localjudge.analysis.run_writer import write_run
 from localjudge.analysis.scores import read_scores
 from localjudge.records import row_key, settings_digest
@@ -396,3 +398,84 @@ def test_a_tie_between_labels_is_a_failure_unless_probabilities_decide(tmp_path:
     assert decided == ["correct"] * 6
     errors = [line["error"] for line in read_lines(tmp_path / "unknown")]
     assert errors == [None] * 3 + ["the jurors are tied on grade: correct, incorrect"] * 3
+
+
+def test_systems_are_ordered_by_the_share_of_the_first_label_or_a_named_one(tmp_path: Path, cli: Cli) -> None:
+    _, judged, shares = some_grades(120)
+    run = make_run(
+        tmp_path / "run", [{"grade": one} for one in judged], probabilities=[{"grade": one} for one in shares]
+    )
+    scores = read_scores([run])
+    found = rank(scores, resamples=FEW)
+    assert found.columns == ("grade=incorrect", "grade=not attempted", "grade=correct")
+    table = np.array(shares)
+    for system in found.systems:
+        own = table["ab".index(system.name) :: 2]
+        for place, label in enumerate(GRADES):
+            assert system.means[f"grade={label}"].value == pytest.approx(own[:, place].mean(), **EXACT)
+    best = [system.means["grade=correct"].value or 0 for system in found.systems]
+    assert best == sorted(best, reverse=True)
+    assert "the share of the first label, decides the order" in found.notes[0]
+    counted = rank(scores, of="integer", by="grade=incorrect", resamples=FEW)
+    worst = [system.means["grade=incorrect"].value or 0 for system in counted.systems]
+    assert worst == sorted(worst, reverse=True)
+    assert sum(worst) / 2 == pytest.approx(judged.count("incorrect") / 120)
+    assert counted.columns[-1] == "grade=incorrect"
+    pairs = {pair.column: pair for pair in counted.pairs}
+    wrong = [one == "incorrect" for one in judged]
+    difference = np.mean(wrong[0::2]) - np.mean(wrong[1::2])
+    assert pairs["grade=incorrect"].difference.value == pytest.approx(difference, **EXACT)
+    end = cli("rank", run, "--by", "grade")
+    assert (end.code, "--by grade: give one of grade=correct, grade=incorrect" in end.err) == (2, True)
+    printed = cli("rank", run, "--resamples", FEW).out
+    assert printed.startswith("Shares of grade=correct by system, from the judge's probabilities")
+
+
+def test_aspects_of_different_scales_have_an_overall_mean_from_0_to_1(grading_jury: list[Path]) -> None:
+    found = rank(read_scores(grading_jury[:1]), resamples=FEW)
+    assert found.columns[-1] == "overall"
+    lines = list(read_lines(grading_jury[0]))
+    tones = {"cold": 0, "neutral": 0.5, "warm": 1}
+    for system in found.systems:
+        means = [
+            (line["polite"] + tones[line["tone"]] + line["depth"] / 10) / 3
+            for line in lines
+            if line["system"] == system.name
+        ]
+        assert system.means["overall"].value == pytest.approx(np.mean(means), **EXACT)
+    assert any(
+        "overall is the mean of the ordered aspects, each on a scale from 0 to 1" in n for n in found.notes
+    )
+
+
+def test_labels_of_a_sample_give_shares_of_the_human_label(tmp_path: Path) -> None:
+    human, judged, _ = some_grades(120)
+    run = make_run(tmp_path / "run", [{"grade": one} for one in judged])
+    scores = read_scores([run])
+    labels = read_labels([str(label_file(tmp_path / "labels.jsonl", "grade", human))], scores)
+    for system in rank(scores, labels=labels, resamples=FEW).systems:
+        own = human["ab".index(system.name) :: 2]
+        assert system.human is not None
+        for label in GRADES:
+            assert system.human[f"grade={label}"].value == pytest.approx(own.count(label) / 60, **EXACT)
+
+
+def test_a_calibration_maps_the_probability_of_a_label_to_its_human_share(tmp_path: Path, cli: Cli) -> None:
+    human, judged, shares = some_grades(240)
+    run = make_run(
+        tmp_path / "run", [{"grade": one} for one in judged], probabilities=[{"grade": one} for one in shares]
+    )
+    labels = label_file(tmp_path / "labels.jsonl", "grade", human)
+    out = tmp_path / "map.json"
+    assert cli("calibrate", run, "--labels", labels, "--out", out, "--resamples", FEW).code == 0
+    maps = json.loads(out.read_text())["aspects"]
+    assert list(maps) == [f"grade={label}" for label in GRADES]
+    right = np.array([one == "correct" for one in human], dtype=float)
+    probability = np.array(shares)[:, 0]
+    direct = IsotonicRegression(out_of_bounds="clip").fit(probability, right).predict(probability)
+    ours = np.interp(probability, maps["grade=correct"]["x"], maps["grade=correct"]["y"])
+    assert ours == pytest.approx(direct, **EXACT)
+    given = ("agree", run, "--labels", labels, "--resamples", FEW, "--json")
+    ended = cli(*given, "--calibration", out, "--allow-no-gain", "grade=correct")
+    assert ended.code == 0, ended.err
+    assert "calibrated" in json.loads(ended.out)["aspects"]["grade=correct"]["comparisons"]

@@ -21,6 +21,7 @@ from localjudge.analysis.jury_aspect import EstimatedErrors, NominalJuryAspect
 from localjudge.analysis.nominal_agreement import NominalAgreement
 from localjudge.analysis.ranking import Ranking, SystemRank
 from localjudge.rubrics.answer import shown
+from localjudge.rubrics.score_column import heading, is_share
 from localjudge.runs.notices import headed, kinds
 
 _UNDEFINED = "–"  # noqa: RUF001
@@ -32,6 +33,11 @@ _HEADINGS = {
     "kendall": "Kendall",
 }
 _ROW_NAMES = {"length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label"}
+_SHARES_OF = {
+    "integer": "the judge's answers",
+    "expected": "the judge's probabilities",
+    "calibrated": "calibrated probabilities",
+}
 _ONE_ANNOTATOR = "Only one annotator: the inter-annotator agreement is unknown."
 
 
@@ -90,7 +96,7 @@ def ranking_tables(ranking: Ranking) -> Group:
     The last line names the systems that do not differ significantly.
     """
     last = ranking.columns[-1]
-    main = _table("system", last, "rank", "win rate", "length", "rows", "instructions")
+    main = _table("system", heading(last), "rank", "win rate", "length", "rows", "instructions")
     for system in ranking.systems:
         best, worst = system.ranks[last]
         wins = system.win_rate[last]
@@ -104,14 +110,20 @@ def ranking_tables(ranking: Ranking) -> Group:
             str(system.instructions),
         )
     parts: list[RenderableType] = [
-        _title(f"Mean {ranking.of} scores of the systems", ranking.notices),
+        _title(
+            f"Shares of {last} by system, from {_SHARES_OF[ranking.of]}"
+            if is_share(last)
+            else f"Mean {ranking.of} scores of the systems",
+            ranking.notices,
+        ),
         main,
     ]
     if len(ranking.columns) > 1:
-        means = _table("system", *ranking.columns[:-1])
+        means = _table("system", *map(heading, ranking.columns[:-1]))
         for system in ranking.systems:
             means.add_row(*_named(system, {name: system.means[name] for name in ranking.columns[:-1]}))
-        parts += [_title("Aspects", ranking.notices), means]
+        others = "Shares of the other labels" if all(map(is_share, ranking.columns)) else "Aspects"
+        parts += [_title(others, ranking.notices), means]
     for title, kind in (
         ("Mean human scores, prediction-powered", "human"),
         ("Means at equal length", "length_held"),
@@ -119,7 +131,7 @@ def ranking_tables(ranking: Ranking) -> Group:
         estimates = [getattr(system, kind) for system in ranking.systems]
         if any(one.value is not None for each in estimates if each for one in each.values()):
             parts.append(_title(title, ranking.notices))
-            table = _table("system", *ranking.columns)
+            table = _table("system", *map(heading, ranking.columns))
             for system, each in zip(ranking.systems, estimates, strict=True):
                 table.add_row(*_named(system, each))
             if kind == "length_held":
@@ -256,11 +268,11 @@ def _title(text: str, notices: Sequence[str]) -> Text:
     return Text(" · ".join([text, kinds(notices)] if notices else [text]), style="bold")
 
 
-def _table(*headings: str) -> Table:
+def _table(*names: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column(headings[0], overflow="fold", min_width=8)
-    for heading in headings[1:]:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column(names[0], overflow="fold", min_width=8)
+    for name in names[1:]:
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 

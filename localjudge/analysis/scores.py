@@ -15,7 +15,7 @@ from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.rubric import Rubric
-from localjudge.rubrics.score_column import ScoreColumn
+from localjudge.rubrics.score_column import ScoreColumn, is_share
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
@@ -72,7 +72,7 @@ class Scores:
     @property
     def nominal(self) -> dict[str, tuple[Value, ...]]:
         """The labels of each aspect without an order."""
-        return {column.aspect: tuple(column.numbers) for column in self.columns if column.name != column.aspect}
+        return {column.aspect: tuple(column.numbers) for column in self.columns if is_share(column.name)}
 
     def shares(self, aspect: str, of: Of) -> Floats:
         """Return 1 for the label of each row and 0 for the others, or the labels' probabilities, [n, labels].

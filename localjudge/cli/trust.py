@@ -139,6 +139,13 @@ def rank(
             help="Which scores to compare.  [default: expected, if the run has them]",
         ),
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The aspect, or the share of a label such as grade=correct, that decides the order.",
+        ),
+    ] = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
     statistics: StatisticsOptions,
@@ -164,7 +171,8 @@ def rank(
             "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
         )
     judged = _calibrated(judged, calibration, allow_no_gain, known.digests if known else ()) or judged
-    found = compare(judged, measures, known, cast("Of | None", scores), statistics.resamples, statistics.seed)
+    of = cast("Of | None", scores)
+    found = compare(judged, measures, known, of, by, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), ranking_tables(found))
 
 
