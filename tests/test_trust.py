@@ -26,7 +26,8 @@ from localjudge.analysis.calibration import Calibration, fit
 from localjudge.analysis.human_labels import Labels, read_labels
 from localjudge.analysis.imported_scores import import_scores
 from localjudge.analysis.interval import UNDEFINED, Estimate
-from localjudge.analysis.jury import compare_judges, majority
+from localjudge.analysis.jury import compare_judges
+from localjudge.analysis.jury_aspect import majority
 from localjudge.analysis.jury_run import median, write_jury
 from localjudge.analysis.measured_texts import measure, word_overlap
 from localjudge.analysis.ppi import power_tuning, prediction_powered

@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localjudge.analysis.comparison import ComparedLabels, Comparison, ComparisonStatistics
 from localjudge.analysis.human_labels import Labels, Marks
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.krippendorff import alphas
 from localjudge.analysis.measured_texts import Measures
+from localjudge.analysis.nominal_agreement import NominalAgreement, agree_on_labels
 from localjudge.analysis.resampling import RESAMPLES
-from localjudge.analysis.scores import Floats, Integers, Scores
+from localjudge.analysis.scores import Scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,14 @@ class AspectAgreement:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The agreement of a judge with labels, for each aspect."""
+    """The agreement of a judge with labels.
+
+    `nominal` has the aspects without an order. `aspects` has all others, and the shares of labels that a column
+    was mapped to or that were calibrated.
+    """
 
     aspects: Mapping[str, AspectAgreement]
+    nominal: Mapping[str, NominalAgreement]
     notes: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -80,6 +85,9 @@ def agree(
     aspects = {}
     notes = list(labels.notes)
     for aspect, marks in labels.marks.items():
+        is_share = aspect.partition("=")[0] in labels.nominal
+        if is_share and not (calibrated and aspect in calibrated.aspects):
+            continue
         lowest, highest = scores.ends(aspect)
         in_scale = bool(((marks.value >= lowest) & (marks.value <= highest)).all())
         if not in_scale:
@@ -96,7 +104,7 @@ def agree(
         statistics = ComparisonStatistics(against.groups, resamples, seed, lowest, highest)
         comparisons = {name: statistics.compare(column, against, in_scale) for name, column in columns.items()}
         if measures is not None:
-            known = _select(marks, measures.known)
+            known = marks.of_rows(measures.known)
             if len(known.row):
                 against_known = ComparedLabels.of(known, scores.group)
                 statistics = replace(statistics, groups=against_known.groups)
@@ -110,12 +118,11 @@ def agree(
             comparisons=comparisons,
             ceiling=_ceiling(marks, scores, aspect, labels.annotators, in_scale, resamples, seed),
         )
-    return Agreement(aspects, tuple(notes), (calibrated or scores).notices)
-
-
-def _select(marks: Marks, rows: NDArray[np.bool_]) -> Marks:
-    selected = rows[marks.row]
-    return Marks(marks.row[selected], marks.annotator[selected], marks.value[selected])
+    nominal = {
+        aspect: agree_on_labels(scores, aspect, marks, measures, resamples, seed)
+        for aspect, marks in labels.nominal.items()
+    }
+    return Agreement(aspects, nominal, tuple(notes), (calibrated or scores).notices)
 
 
 def _ceiling(
@@ -129,44 +136,16 @@ def _ceiling(
 ) -> Ceiling | None:
     """Return the inter-annotator agreement; None if no row has two labels."""
     counts = np.bincount(marks.row, minlength=len(scores.ids))
-    several = _select(marks, counts >= 2)
+    several = marks.of_rows(counts >= 2)
     if not len(several.row):
         return None
-    rest, own = _rest(several, scores.group)
+    rest = ComparedLabels.others(several, scores.group)
     statistics = ComparisonStatistics(rest.groups, resamples, seed, *scores.ends(aspect))
     without_intervals = replace(statistics, resamples=0)
     names = np.unique(several.annotator)
     each = {}
     for annotator in names if len(names) <= 20 else ():
         part = rest.part(several.annotator == annotator)
-        each[annotators[annotator]] = without_intervals.compare(own, part, in_scale)
+        each[annotators[annotator]] = without_intervals.compare(several.value, part, in_scale)
     ordinal, interval = alphas(several, scores.group, resamples, seed)
-    return Ceiling(ordinal, interval, statistics.compare(own, rest, in_scale), each)
-
-
-def _rest(marks: Marks, group: Integers) -> tuple[ComparedLabels, Floats]:
-    """Return the other labels of each label's row, and the labels as the column to compare with them.
-
-    Each label counts as one row.
-    """
-    total = np.bincount(marks.row, marks.value)[marks.row]
-    count = np.bincount(marks.row)[marks.row]
-    order = np.argsort(marks.row, kind="stable")
-    first, second = [], []
-    for of_row in np.split(order, np.flatnonzero(np.diff(marks.row[order])) + 1):
-        pairs = ~np.eye(len(of_row), dtype=np.bool_)
-        first.append(np.repeat(of_row, len(of_row)).reshape(pairs.shape)[pairs])
-        second.append(np.tile(of_row, len(of_row)).reshape(pairs.shape)[pairs])
-    label, other = np.concatenate(first), np.concatenate(second)
-    present, numbered = np.unique(group[marks.row], return_inverse=True)
-    numbers: Integers = numbered.astype(np.int32)
-    rest = ComparedLabels(
-        groups=len(present),
-        mean=(total - marks.value) / (count - 1),
-        mean_row=np.arange(len(marks.row), dtype=np.int32),
-        mean_group=numbers,
-        single=marks.value[other],
-        single_row=label.astype(np.int32),
-        single_group=numbers[label],
-    )
-    return rest, marks.value
+    return Ceiling(ordinal, interval, statistics.compare(several.value, rest, in_scale), each)

@@ -12,12 +12,16 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from localjudge.analysis.agreement import Agreement
+from localjudge.analysis.agreement import Agreement, AspectAgreement
 from localjudge.analysis.calibration import Calibration
 from localjudge.analysis.comparison import STATISTICS, Comparison
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.jury import Jury
+from localjudge.analysis.jury_aspect import EstimatedErrors, NominalJuryAspect
+from localjudge.analysis.nominal_agreement import NominalAgreement
 from localjudge.analysis.ranking import Ranking, SystemRank
+from localjudge.rubrics.answer import shown
+from localjudge.rubrics.score_column import heading, is_share
 from localjudge.runs.notices import headed, kinds
 
 _UNDEFINED = "–"  # noqa: RUF001
@@ -28,18 +32,20 @@ _HEADINGS = {
     "pearson": "Pearson",
     "kendall": "Kendall",
 }
-_ROW_NAMES = {"length": "length only", "overlap": "word overlap only"}
+_ROW_NAMES = {"length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label"}
+_SHARES_OF = {
+    "integer": "the judge's answers",
+    "expected": "the judge's probabilities",
+    "calibrated": "calibrated probabilities",
+}
+_ONE_ANNOTATOR = "Only one annotator: the inter-annotator agreement is unknown."
 
 
 def agreement_tables(agreement: Agreement) -> Group:
     """Return one table for each aspect: the judge's scores, the trivial baselines and the annotators."""
     parts: list[RenderableType] = []
     for aspect, found in agreement.aspects.items():
-        title = (
-            f"{aspect} · {_count(found.rows, 'row')}, {_count(found.instructions, 'instruction')}, "
-            f"{_count(found.annotators, 'annotator')}"
-        )
-        parts.append(_title(title, agreement.notices))
+        parts.append(_title(_labelled(aspect, found), agreement.notices))
         table = _table("", *(_HEADINGS.get(name, name) for name in STATISTICS))
         for name, comparison in found.comparisons.items():
             table.add_row(_ROW_NAMES.get(name, name), *_statistics(comparison))
@@ -56,8 +62,32 @@ def agreement_tables(agreement: Agreement) -> Group:
                 )
             )
         elif found.annotators == 1:
-            parts.append(Text("Only one annotator: the inter-annotator agreement is unknown."))
+            parts.append(Text(_ONE_ANNOTATOR))
+    for aspect, nominal in agreement.nominal.items():
+        parts += [_title(_labelled(aspect, nominal), agreement.notices), *_nominal_agreement(nominal)]
     return headed(agreement.notices, *_spaced(parts), *_notes(agreement.notes))
+
+
+def _nominal_agreement(found: NominalAgreement) -> Iterator[RenderableType]:
+    """Yield the comparisons of an aspect without an order, and its confusion matrix."""
+    table = _table("", "accuracy", "kappa", "Brier")
+    for name, each in found.comparisons.items():
+        cells = map(_stacked, (each.accuracy, each.kappa, each.brier))
+        table.add_row(_ROW_NAMES.get(name, name), *cells)
+    if found.rest:
+        table.add_section()
+        table.add_row("inter-annotator", *map(_stacked, (found.rest.accuracy, found.rest.kappa)))
+    yield table
+    confusion = _table("human \\ judge", *found.labels, "recall")
+    for label, counts, recall in zip(found.labels, found.confusion, found.recall, strict=True):
+        confusion.add_row(label, *map(str, counts), _stacked(recall))
+    confusion.add_section()
+    confusion.add_row("precision", *map(_stacked, found.precision))
+    yield confusion
+    if found.alpha:
+        yield Text(f"Krippendorff's alpha of the annotators: nominal {_inline(found.alpha)}")
+    elif found.annotators == 1:
+        yield Text(_ONE_ANNOTATOR)
 
 
 def ranking_tables(ranking: Ranking) -> Group:
@@ -66,7 +96,7 @@ def ranking_tables(ranking: Ranking) -> Group:
     The last line names the systems that do not differ significantly.
     """
     last = ranking.columns[-1]
-    main = _table("system", last, "rank", "win rate", "length", "rows", "instructions")
+    main = _table("system", heading(last), "rank", "win rate", "length", "rows", "instructions")
     for system in ranking.systems:
         best, worst = system.ranks[last]
         wins = system.win_rate[last]
@@ -80,14 +110,20 @@ def ranking_tables(ranking: Ranking) -> Group:
             str(system.instructions),
         )
     parts: list[RenderableType] = [
-        _title(f"Mean {ranking.of} scores of the systems", ranking.notices),
+        _title(
+            f"Shares of {last} by system, from {_SHARES_OF[ranking.of]}"
+            if is_share(last)
+            else f"Mean {ranking.of} scores of the systems",
+            ranking.notices,
+        ),
         main,
     ]
     if len(ranking.columns) > 1:
-        means = _table("system", *ranking.columns[:-1])
+        means = _table("system", *map(heading, ranking.columns[:-1]))
         for system in ranking.systems:
             means.add_row(*_named(system, {name: system.means[name] for name in ranking.columns[:-1]}))
-        parts += [_title("Aspects", ranking.notices), means]
+        others = "Shares of the other labels" if all(map(is_share, ranking.columns)) else "Aspects"
+        parts += [_title(others, ranking.notices), means]
     for title, kind in (
         ("Mean human scores, prediction-powered", "human"),
         ("Means at equal length", "length_held"),
@@ -95,7 +131,7 @@ def ranking_tables(ranking: Ranking) -> Group:
         estimates = [getattr(system, kind) for system in ranking.systems]
         if any(one.value is not None for each in estimates if each for one in each.values()):
             parts.append(_title(title, ranking.notices))
-            table = _table("system", *ranking.columns)
+            table = _table("system", *map(heading, ranking.columns))
             for system, each in zip(ranking.systems, estimates, strict=True):
                 table.add_row(*_named(system, each))
             if kind == "length_held":
@@ -116,6 +152,7 @@ def jury_tables(jury: Jury) -> Group:
     title = (
         f"{len(jury.jurors)} jurors · {_count(jury.rows, 'row')}, {_count(jury.instructions, 'instruction')}"
     )
+    parts: list[RenderableType] = [_title(title, jury.notices)]
     aspects = _table(
         "aspect", "mean", "median", "SD", "alpha ord.", "alpha int.", "all equal", "majority", "split"
     )
@@ -131,29 +168,64 @@ def jury_tables(jury: Jury) -> Group:
             f"{aspect.with_majority:.0%}",
             f"{aspect.split:.0%}",
         )
+    labels = _table("aspect", "alpha nom.", "all equal", "majority", "tied")
+    for name, nominal in jury.nominal.items():
+        shares = (nominal.unanimous, nominal.with_majority, nominal.tied)
+        labels.add_row(name, _stacked(nominal.alpha_nominal), *(f"{share:.0%}" for share in shares))
+    parts += [aspects] * bool(jury.aspects) + [labels] * bool(jury.nominal)
     bias = _table("juror", *jury.aspects)
     for juror in jury.jurors:
         cells = [f"{juror.bias[name]:+.2f}\n{_short(juror.with_rest[name])}" for name in jury.aspects]
         bias.add_row(juror.name, *cells)
     bias_title = "Bias (a juror's mean minus the mean of the others) and Spearman correlation with the others"
-    parts: list[RenderableType] = [
-        _title(title, jury.notices),
-        aspects,
-        _title(bias_title, jury.notices),
-        bias,
-    ]
+    if jury.aspects:
+        parts += [_title(bias_title, jury.notices), bias]
+    for name, nominal in jury.nominal.items():
+        parts += [_title(f"{name}: shares of the labels", jury.notices), _juror_labels(jury, name, nominal)]
+        if nominal.estimated:
+            parts += [
+                _title(f"{name}: estimated share of each true label that a juror finds", jury.notices),
+                _juror_errors(jury, nominal.labels, nominal.estimated),
+            ]
     parts.append(Text(f"Outlier among the jurors: {jury.odd or 'none'}"))
     if jury.splits:
         parts.append(_title("Rows with the largest differences between jurors", jury.notices))
-        splits = _table("row", "system", *jury.aspects)
+        names = [*jury.aspects, *jury.nominal]
+        splits = _table("row", "system", *names)
         for row in jury.splits:
-            scores = [" ".join(map(str, row.scores[name])) for name in jury.aspects]
+            scores = [
+                (", " if name in jury.nominal else " ").join(map(shown, row.scores[name])) for name in names
+            ]
             splits.add_row(row.id, row.system, *scores)
         parts.append(splits)
     if jury.not_shared:
         left_out = _count(jury.not_shared, "judgement")
         parts.append(Text(f"Left out: {left_out} of rows that some jurors have not judged"))
     return headed(jury.notices, *_spaced(parts))
+
+
+def _juror_labels(jury: Jury, aspect: str, nominal: NominalJuryAspect) -> Table:
+    """Return the share of each label by each juror and by the majorities, and the alpha without each juror."""
+    table = _table("juror", *nominal.labels, "alpha without")
+    for juror in jury.jurors:
+        shares = [_short(juror.mean[f"{aspect}={label}"]) for label in nominal.labels]
+        table.add_row(juror.name, *shares, _short(juror.alpha_without[aspect]))
+    if nominal.majority:
+        table.add_section()
+        table.add_row("majority", *map(_short, nominal.majority))
+    return table
+
+
+def _juror_errors(jury: Jury, labels: Sequence[str], estimated: EstimatedErrors) -> Table:
+    """Return the estimates of Dawid and Skene: recall of each label, and accuracy."""
+    table = _table("juror", *labels, "accuracy")
+    for juror, rates, accuracy in zip(jury.jurors, estimated.rates, estimated.accuracy, strict=True):
+        table.add_row(
+            juror.name, *(_short(given[place]) for place, given in enumerate(rates)), _short(accuracy)
+        )
+    table.add_section()
+    table.add_row("true share", *map(_short, estimated.shares))
+    return table
 
 
 def calibration_table(calibration: Calibration) -> Group:
@@ -185,15 +257,22 @@ def calibration_table(calibration: Calibration) -> Group:
     return headed(calibration.notices, *_spaced([title, table]), *_notes(notes))
 
 
+def _labelled(aspect: str, found: AspectAgreement | NominalAgreement) -> str:
+    return (
+        f"{aspect} · {_count(found.rows, 'row')}, {_count(found.instructions, 'instruction')}, "
+        f"{_count(found.annotators, 'annotator')}"
+    )
+
+
 def _title(text: str, notices: Sequence[str]) -> Text:
     return Text(" · ".join([text, kinds(notices)] if notices else [text]), style="bold")
 
 
-def _table(*headings: str) -> Table:
+def _table(*names: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column(headings[0], overflow="fold", min_width=8)
-    for heading in headings[1:]:
-        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column(names[0], overflow="fold", min_width=8)
+    for name in names[1:]:
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 

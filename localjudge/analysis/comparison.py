@@ -74,6 +74,37 @@ class ComparedLabels:
             single_group=np.searchsorted(present, group[marks.row]).astype(np.int32),
         )
 
+    @classmethod
+    def others(cls, marks: Marks, group: Integers) -> ComparedLabels:
+        """Return the other labels of each label's row, to compare `marks.value` with.
+
+        Each label counts as one row.
+
+        Args:
+            marks: the labels of rows that have at least two.
+            group: the instruction of each row of the run, [rows].
+        """
+        total = np.bincount(marks.row, marks.value)[marks.row]
+        count = np.bincount(marks.row)[marks.row]
+        order = np.argsort(marks.row, kind="stable")
+        first, second = [], []
+        for of_row in np.split(order, np.flatnonzero(np.diff(marks.row[order])) + 1):
+            pairs = ~np.eye(len(of_row), dtype=np.bool_)
+            first.append(np.repeat(of_row, len(of_row)).reshape(pairs.shape)[pairs])
+            second.append(np.tile(of_row, len(of_row)).reshape(pairs.shape)[pairs])
+        label, other = np.concatenate(first), np.concatenate(second)
+        present, numbered = np.unique(group[marks.row], return_inverse=True)
+        numbers: Integers = numbered.astype(np.int32)
+        return cls(
+            groups=len(present),
+            mean=(total - marks.value) / (count - 1),
+            mean_row=np.arange(len(marks.row), dtype=np.int32),
+            mean_group=numbers,
+            single=marks.value[other],
+            single_row=label.astype(np.int32),
+            single_group=numbers[label],
+        )
+
     def part(self, chosen: NDArray[np.bool_]) -> ComparedLabels:
         """Return the labels of the chosen rows, a mask [rows]."""
         single = chosen[self.single_row]
@@ -113,7 +144,7 @@ class ComparisonStatistics:
         bias = self._studentised(estimates, -width, width, symmetric=True)[3]
         return replace(
             correlations,
-            kappa=self._resampled(_kappa(x, y, self), resampled_statistics.kappa, x, y, against.single_group)
+            kappa=self.resampled(_kappa(x, y, self), resampled_statistics.kappa, x, y, against.single_group)
             if are_whole
             else UNDEFINED,
             exact=_at_most_one(exact) if are_whole else UNDEFINED,
@@ -133,7 +164,7 @@ class ComparisonStatistics:
         """Return the correlations of a column, which do not depend on its scale."""
         x, y, group = column[against.mean_row], against.mean, against.mean_group
         found = {
-            name: self._resampled(correlation(name, x, y), statistic, x, y, group)
+            name: self.resampled(correlation(name, x, y), statistic, x, y, group)
             for name, statistic in (
                 ("pearson", resampled_statistics.pearson),
                 ("spearman", resampled_statistics.spearman),
@@ -142,9 +173,18 @@ class ComparisonStatistics:
         }
         return Comparison(**found)
 
-    def _resampled(
+    def resampled(
         self, value: float | None, statistic: Callable[..., Floats], x: Floats, y: Floats, group: Integers
     ) -> Estimate:
+        """Return a statistic of pairs with its interval.
+
+        Args:
+            value: the statistic of all pairs; None if it is undefined.
+            statistic: a function of `localjudge.analysis.resampled_statistics`.
+            x: the first column, [m].
+            y: the second column, [m].
+            group: the instruction of each pair, [m].
+        """
         if value is None or not self.resamples:
             return Estimate(value)
         # Equal pairs become one pair with more weight, because integers have few different pairs.

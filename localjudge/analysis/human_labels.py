@@ -5,7 +5,7 @@ identifies its row by `id` (and by `system` if several rows share the id), or by
 The labels are in columns named like the aspects, at the top level or inside an object `scores`. Columns with
 other names are mapped; such a name can be a path (`ratings.overall`, `scores.0`). A list of numbers has one
 label for each annotator. The column `annotator` (or `rater`, `labeller`, `labeler`, `judge`) names the
-annotator. An empty value, null or "N/A" means that there is no label.
+annotator. `localjudge.analysis.label_values` has the values.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import hashlib
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from localjudge.analysis.label_values import LabelColumn
 from localjudge.analysis.measured_texts import judged_rows
 from localjudge.analysis.scores import Floats, Integers, Scores
 from localjudge.errors import UsageError
 from localjudge.rows.columns import COLUMN_NAMES
 from localjudge.rows.inputs import STDIN, find_inputs, read_records
+from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.notices import exported
 
 _ANNOTATOR = ("annotator", "rater", "labeller", "labeler", "judge")
 _UNNAMED = "annotator"
-_LARGEST = 1e9
-"""Largest absolute label: squares of larger numbers lose precision, and finally overflow."""
-_NONE = frozenset({"", "n/a", "na", "nan", "none", "null", "-"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,11 @@ class Marks:
     annotator: Integers
     value: Floats
 
+    def of_rows(self, chosen: NDArray[np.bool_]) -> Marks:
+        """Return the labels of the chosen rows, a mask of the rows of the scores."""
+        kept = chosen[self.row]
+        return Marks(self.row[kept], self.annotator[kept], self.value[kept])
+
     def means(self) -> tuple[Integers, Floats]:
         """Return the rows that have labels, and the mean label of each."""
         rows, place = np.unique(self.row, return_inverse=True)
@@ -50,12 +55,18 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Labels matched to scores. `digests` has the SHA-256 of each file, and `notes` remarks for the reader."""
+    """Labels matched to scores.
+
+    `marks` has the labels of each score column, and `nominal` those of each aspect without an order, as numbers
+    from 0; these also give the marks of the shares of its labels, 0 and 1. `digests` has the SHA-256 of each
+    file, and `notes` remarks for the reader.
+    """
 
     marks: Mapping[str, Marks]
     annotators: tuple[str, ...]
     digests: tuple[str, ...]
     notes: tuple[str, ...]
+    nominal: Mapping[str, Marks] = field(default_factory=dict)
 
     @property
     def aspects(self) -> tuple[str, ...]:
@@ -66,18 +77,22 @@ class Labels:
         return self.marks[aspect].means()
 
 
-def parse_mapping(assignments: Iterable[str], aspects: Sequence[str]) -> dict[str, str]:
-    """Parse `["overall=helpfulness"]` as `{"overall": "helpfulness"}`: a column's name, and its aspect.
+def parse_mapping(assignments: Iterable[str], targets: Sequence[str]) -> dict[str, str]:
+    """Parse `["overall=helpfulness"]` as `{"overall": "helpfulness"}`: a column's name, and what it holds.
+
+    Args:
+        assignments: the texts.
+        targets: the aspects, and the shares of labels such as `grade=correct`.
 
     Raises:
-        UsageError: the aspect is unknown, or the text is not an assignment.
+        UsageError: the target is unknown, or the text is not an assignment.
     """
     mapping: dict[str, str] = {}
     for assignment in assignments:
         theirs, equals, ours = assignment.partition("=")
-        if not equals or not theirs or ours not in aspects:
+        if not equals or not theirs or ours not in targets:
             raise UsageError(
-                f"--map {assignment}: write THEIRS=OURS, where OURS is one of {', '.join(aspects)}"
+                f"--map {assignment}: write THEIRS=OURS, where OURS is one of {', '.join(targets)}"
             )
         mapping[theirs] = ours
     return mapping
@@ -94,84 +109,46 @@ def read_labels(
     Args:
         files: label files, or globs of them.
         scores: the rows.
-        mapping: the aspect that a column of another name holds.
+        mapping: the aspect, or the share of a label, that a column of another name holds.
         inputs: the files of the rows, for labels that are matched by instruction and candidate.
 
     Raises:
-        UsageError: a file cannot be read, a label is not a number, or no label belongs to any row.
+        UsageError: a file cannot be read, a value is no label, or no label belongs to any row.
     """
     names = find_inputs(files)
     if special := [name for name in names if name == STDIN or not Path(name).is_file()]:
         raise UsageError(
             f"--labels {special[0]}: must be a file, because it is read twice; write it to one first"
         )
-    reading = _Matching(scores, columns_of(scores.aspects, mapping), inputs)
+    reading = _Matching(scores, columns_of(scores.rubric.aspects, mapping), inputs)
     for name in names:
         for number, record in read_records(name):
             reading.add(record, f"{name}:{number}")
     return reading.labels(tuple(hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in names))
 
 
-def columns_of(aspects: Sequence[str], mapping: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
-    """Return the label columns to read, each with its aspect: mapped columns, and columns with the names of the
-    other aspects."""
-    mapping = mapping or {}
-    own = [(aspect, aspect) for aspect in aspects if aspect not in mapping.values()]
-    return [*mapping.items(), *own]
+def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None = None) -> list[LabelColumn]:
+    """Return the label columns to read: mapped columns, and columns with the names of the other aspects.
 
-
-def label_values(record: Mapping[str, Any], column: str, where: str) -> list[float | None]:
-    """Return the labels in a record's column: one, or one per annotator; an empty list without this column.
-
-    Raises:
-        UsageError: a label is not a number.
+    Args:
+        aspects: the aspects.
+        mapping: the aspect, or the share of a label, that a column of another name holds.
     """
-    found = _at(record, column)
-    inner = record.get("scores")
-    if found is None and isinstance(inner, Mapping):
-        found = _at(inner, column)
-    return (
-        []
-        if found is None
-        else [_number(value, column, where) for value in (found if isinstance(found, list) else [found])]
-    )
-
-
-def _at(record: Mapping[str, Any], column: str) -> Any:
-    """Return the value of a column, or a nested value: `scores.rubric`, `all_scores.0`."""
-    if column in record:
-        return record[column]
-    found: Any = record
-    for step in column.split("."):
-        if isinstance(found, Mapping):
-            found = found.get(step)
-        elif isinstance(found, list) and step.isdecimal() and int(step) < len(found):
-            found = found[int(step)]
-        else:
-            return None
-    return found
-
-
-def _number(value: Any, column: str, where: str) -> float | None:
-    if value is None or (isinstance(value, str) and value.strip().lower() in _NONE):
-        return None
-    try:
-        number = float("" if isinstance(value, bool) else value)
-    except (TypeError, ValueError):
-        raise UsageError(f"{where}: {column!r} holds {str(value)[:40]!r}, which is not a number") from None
-    if number != number:
-        return None
-    if abs(number) > _LARGEST:
-        raise UsageError(
-            f"{where}: {column!r} holds {str(value)[:40]!r}; a label is a number of at most {_LARGEST:g}"
-        )
-    return number
+    mapping = mapping or {}
+    mapped = [
+        LabelColumn.of(name, target, aspects[target])
+        if target in aspects
+        else LabelColumn.of_share(name, target)
+        for name, target in mapping.items()
+    ]
+    taken = {target.partition("=")[0] for target in mapping.values()}
+    return [*mapped, *(LabelColumn.of(name, name, each) for name, each in aspects.items() if name not in taken)]
 
 
 class _Matching:
     """Matches records to rows."""
 
-    def __init__(self, scores: Scores, columns: list[tuple[str, str]], inputs: Sequence[str]) -> None:
+    def __init__(self, scores: Scores, columns: list[LabelColumn], inputs: Sequence[str]) -> None:
         self._scores, self._columns, self._inputs = scores, columns, inputs
         self._by_id: dict[str, list[int]] = defaultdict(list)
         for row, name in enumerate(scores.ids):
@@ -199,10 +176,10 @@ class _Matching:
         rows = self._rows(record, where)
         self._lost += not rows
         named = next((str(record[name]) for name in _ANNOTATOR if record.get(name) not in (None, "")), _UNNAMED)
-        for column, aspect in self._columns:
-            for value in label_values(record, column, where):
+        for column in self._columns:
+            for value in column.read(record, where):
                 for row in rows if value is not None else ():
-                    self._mark(row, aspect, named, value or 0.0)
+                    self._mark(row, column.target, named, value or 0.0)
 
     def _mark(self, row: int, aspect: str, named: str, value: float) -> None:
         # A second label of a row by the same name (or without a name) counts as another annotator's label.
@@ -248,16 +225,21 @@ class _Matching:
         if self._lost:
             notes.append(f"{self._lost} of {self._records} label records match no judged row")
         notes += [f"the labels are scores of a run with this notice: {notice}" for notice in self._notices]
-        aspects = [aspect for aspect in self._scores.aspects if aspect in self._marks]
+        given = {
+            target: Marks(
+                np.array(rows, dtype=np.int32),
+                np.array(annotators, dtype=np.int32),
+                np.array(values, dtype=np.float64),
+            )
+            for target, (rows, annotators, values) in self._marks.items()
+        }
+        nominal = {aspect: given[aspect] for aspect in self._scores.nominal if aspect in given}
+        for aspect, marks in nominal.items():
+            for place, label in enumerate(self._scores.nominal[aspect]):
+                given[f"{aspect}={label}"] = replace(marks, value=(marks.value == place).astype(np.float64))
         return Labels(
-            marks={
-                aspect: Marks(
-                    np.array(self._marks[aspect][0], dtype=np.int32),
-                    np.array(self._marks[aspect][1], dtype=np.int32),
-                    np.array(self._marks[aspect][2], dtype=np.float64),
-                )
-                for aspect in aspects
-            },
+            marks={column: given[column] for column in self._scores.aspects if column in given},
+            nominal=nominal,
             annotators=tuple(self._annotators),
             digests=digests,
             notes=tuple(notes),
@@ -271,7 +253,7 @@ class _Matching:
             )
         columns = ", ".join(sorted(self._seen)[:12])
         return (
-            f"--labels: no label of {', '.join(self._scores.aspects)}; its columns are {columns}; "
+            f"--labels: no label of {', '.join(self._scores.rubric.aspects)}; its columns are {columns}; "
             "map a column with --map THEIRS=OURS"
         )
 

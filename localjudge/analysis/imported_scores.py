@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localjudge.analysis.human_labels import columns_of, label_values
+from localjudge.analysis.human_labels import columns_of
+from localjudge.analysis.label_values import LabelColumn
 from localjudge.analysis.run_writer import write_run
 from localjudge.errors import UsageError
 from localjudge.outcome_columns import RATIONALE
 from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
 from localjudge.rows.columns import Columns, as_row
 from localjudge.rows.inputs import find_inputs, read_records
+from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.template import Template
@@ -26,7 +28,7 @@ from localjudge.runs.summary import Summary
 def import_scores(
     files: Sequence[str],
     out: Path,
-    aspects: Sequence[str],
+    aspects: Sequence[str] | Mapping[str, Aspect],
     scale: tuple[int, int] = (1, 5),
     judge: str = "elsewhere",
     mapping: Mapping[str, str] | None = None,
@@ -34,30 +36,33 @@ def import_scores(
 ) -> Summary:
     """Write the scores in files of rows as a run.
 
-    Scores are read like labels (`localjudge.analysis.human_labels`); the first one of a list is used. If some
-    numbers are not whole, they become the expected scores, and the nearest whole numbers the integers. A row
+    Scores are read like labels (`localjudge.analysis.label_values`); the first one of a list is used. If some
+    numbers are not whole, they become the expected scores, and the nearest values the scores. A row
     that lacks a score of an aspect becomes a failure. If the files are exported runs, the new run keeps their
     notices.
 
     Args:
         files: rows with their scores.
         out: the run directory to create.
-        aspects: the aspects that were judged.
-        scale: the lowest and the highest score.
+        aspects: the names of the aspects that were judged, or the aspects with their values.
+        scale: the lowest and the highest score of aspects that are only named.
         judge: a name for the judge.
         mapping: the aspect that a column of another name holds.
         columns: the column of each field whose column has a custom name.
 
     Raises:
-        UsageError: a file cannot be read, a score is not a number or is outside the scale, or no row has
+        UsageError: a file cannot be read, a score is no value of its aspect, or no row has
             scores.
     """
     names = find_inputs(files)
+    if not isinstance(aspects, Mapping):
+        values = Aspect(scale=Scale(lowest=scale[0], highest=scale[1]))
+        aspects = dict.fromkeys(aspects, values)
     try:
         rubric = Rubric(
             name="elsewhere",
             description=f"Scores by {judge} from outside of localjudge; the template was never sent.",
-            aspects={name: Aspect(scale=Scale(lowest=scale[0], highest=scale[1])) for name in aspects},
+            aspects=dict(aspects),
             prompt=Template(template="{$instruction}\n\n{$candidate}"),
         )
     except ValueError as error:
@@ -69,7 +74,7 @@ def import_scores(
     found = tuple(dict.fromkeys(notice for record in records for notice in exported(record)))
     return write_run(
         out,
-        _outcomes(names, rubric, settings, columns_of(tuple(rubric.aspects), mapping), columns or {}),
+        _outcomes(names, rubric, settings, columns_of(rubric.aspects, mapping), columns or {}),
         rubric=rubric,
         settings=settings,
         model=judge,
@@ -84,7 +89,7 @@ def _outcomes(
     names: Sequence[str],
     rubric: Rubric,
     settings: RunSettings,
-    wanted: Sequence[tuple[str, str]],
+    wanted: Sequence[LabelColumn],
     columns: Columns,
 ) -> Iterator[Outcome]:
     digest = settings_digest(settings.as_dict())
@@ -93,8 +98,8 @@ def _outcomes(
         for name in names
         for number, record in read_records(name)
         if not isinstance(record, str)
-        for column, _ in wanted
-        for value in label_values(record, column, f"{name}:{number}")[:1]
+        for column in wanted
+        for value in column.read(record, f"{name}:{number}")[:1]
     )
     judged = 0
     for name in names:
@@ -119,18 +124,18 @@ def _outcome(
     record: Mapping[str, Any],
     rubric: Rubric,
     key: str,
-    wanted: Sequence[tuple[str, str]],
+    wanted: Sequence[LabelColumn],
     fractions: bool,
 ) -> Judgement | Failure:
-    scores = {}
-    for column, aspect in wanted:
-        values = label_values(record, column, row.source)
+    numbers = {}
+    for column in wanted:
+        values = column.read(record, row.source)
         if values and values[0] is not None:
-            scores[aspect] = values[0]
+            numbers[column.target] = values[0]
     common = row.identity | {"key": key}
-    if missing := [aspect for aspect in rubric.aspects if aspect not in scores]:
+    if missing := [aspect for aspect in rubric.aspects if aspect not in numbers]:
         return Failure(**common, error=f"{row.source}: no score of {', '.join(missing)}")
-    for aspect, value in scores.items():
+    for aspect, value in numbers.items():
         scale = rubric.aspects[aspect].scale
         if scale is not None and not scale.lowest <= value <= scale.highest:
             raise UsageError(
@@ -142,9 +147,18 @@ def _outcome(
         texts={
             RATIONALE: rationale if isinstance(rationale, str) else json.dumps(rationale) if rationale else ""
         },
-        scores={aspect: round(scores[aspect]) for aspect in rubric.aspects},
-        expected={aspect: scores[aspect] for aspect in rubric.aspects} if fractions else {},
+        scores={name: _value(aspect, numbers[name]) for name, aspect in rubric.aspects.items()},
+        expected={name: numbers[name] for name, aspect in rubric.aspects.items() if aspect.numbers}
+        if fractions
+        else {},
         rationale_cut=False,
         prompt_tokens=0,
         output_tokens=0,
     )
+
+
+def _value(aspect: Aspect, number: float) -> Value:
+    """Return the value of a number that was read from a label column."""
+    values = [*aspect.values.values()]
+    first = 0 if aspect.numbers is None else aspect.numbers[values[0]]
+    return values[round(number) - first]

@@ -12,24 +12,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis.comparison import correlation
-from localjudge.analysis.human_labels import Marks
-from localjudge.analysis.interval import Estimate
-from localjudge.analysis.krippendorff import alpha, alphas
-from localjudge.analysis.resampling import MIN_INSTRUCTIONS, RESAMPLES, averages, bootstrap_weights, studentise
-from localjudge.analysis.scores import Floats, Integers, read_scores, run_names
+from localjudge.analysis.jury_aspect import (
+    JuryAspect,
+    NominalJuryAspect,
+    RatedAspect,
+    jury_aspect,
+    nominal_jury_aspect,
+)
+from localjudge.analysis.krippendorff import alpha
+from localjudge.analysis.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootstrap_weights
+from localjudge.analysis.scores import Floats, Integers, Scores, read_scores, run_names
 from localjudge.errors import UsageError
+from localjudge.rubrics.answer import Value
 from localjudge.runs.run_manifest import RunManifest
-
-SPLIT = 2
-"""Smallest difference between the highest and the lowest score of an aspect that makes a row a split row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Juror:
-    """One judge, compared with the others for each aspect.
+    """One judge, compared with the others.
 
-    `bias` is the mean of its scores minus the mean of the others' scores, `with_rest` is its Spearman
-    correlation with the others, and `alpha_without` is the ordinal alpha of the others.
+    `mean` is the mean of its scores, `bias` this mean minus the mean of the others' scores, and `with_rest` its
+    Spearman correlation with the others, for each aspect or share of a label. `alpha_without` is the alpha of
+    the others for each aspect: ordinal, or nominal for an aspect without an order.
     """
 
     name: str
@@ -41,44 +45,27 @@ class Juror:
 
 
 @dataclass(frozen=True, slots=True)
-class JuryAspect:
-    """The agreement of the jurors on one aspect.
-
-    `mean`, `median` and `majority` are averages over the rows of the row's mean, median and majority score
-    (None if no row has a majority). `spread` is the average standard deviation of a row's scores.
-    `with_majority`, `unanimous` and `split` are shares of the rows: with a majority, with equal scores, and
-    with scores that differ by `SPLIT` or more.
-    """
-
-    mean: Estimate
-    median: float
-    majority: float | None
-    spread: float
-    alpha_ordinal: Estimate
-    alpha_interval: Estimate
-    with_majority: float
-    unanimous: float
-    split: float
-
-
-@dataclass(frozen=True, slots=True)
 class SplitRow:
-    """A row on which the jurors differ: their scores for each aspect, in the order of the jurors."""
+    """A row on which the jurors differ: their scores for each aspect, in the order of the jurors.
+
+    `spread` is the mean over the aspects of the standard deviation of the scores, as a share of the scale if
+    the aspects have different scales; an aspect without an order has the share of pairs of jurors that differ.
+    """
 
     id: str
     system: str
     spread: float
-    scores: Mapping[str, tuple[int, ...]]
+    scores: Mapping[str, tuple[Value, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Jury:
     """The agreement of several judges on the same rows.
 
-    `odd` is the outlier among the jurors: the juror without whom the others agree most (ordinal alpha, averaged
-    over the aspects), if this gain is significant after a Bonferroni correction for the number of jurors. It is
-    None if no gain is significant, and for two jurors. `not_shared` is the number of judgements of rows that
-    some jurors have not judged.
+    `odd` is the outlier among the jurors: the juror without whom the others agree most (`Juror.alpha_without`,
+    averaged over the aspects), if this gain is significant after a Bonferroni correction for the number of
+    jurors. It is None if no gain is significant, and for two jurors. `not_shared` is the number of judgements
+    of rows that some jurors have not judged.
     """
 
     jurors: tuple[Juror, ...]
@@ -86,6 +73,7 @@ class Jury:
     instructions: int
     not_shared: int
     aspects: Mapping[str, JuryAspect]
+    nominal: Mapping[str, NominalJuryAspect]
     odd: str | None
     splits: tuple[SplitRow, ...]
     notices: tuple[str, ...]
@@ -126,22 +114,31 @@ def compare_judges(
             f"{scores.where}: the row {scores.ids[row]!r} has different instructions or references in these "
             "runs; give runs over the same rows"
         )
-    table = scores.integer[places]  # rows, jurors, aspects
-    group = groups[:, 0]
-    aspects, without = {}, {}
-    for number, aspect in enumerate(scores.aspects):
-        aspects[aspect], without[aspect] = _aspect(
-            table[:, :, number], group, scores.ends(aspect), resamples, seed
-        )
-    jurors = _jurors(scores.aspects, table, without, folders, scores.manifests)
+    group: Integers = np.unique(groups[:, 0], return_inverse=True)[1].astype(np.int32)
+    rated = _rated(scores, places)
+    without = {
+        each.name: [
+            each.without(juror).alpha(group, 0, seed).value if len(folders) > 2 else None
+            for juror in range(len(folders))
+        ]
+        for each in rated
+    }
+    jurors = _jurors(scores.aspects, scores.integer[places], without, folders, scores.manifests)
     return Jury(
         jurors=jurors,
         rows=len(places),
-        instructions=len(np.unique(group)),
+        instructions=int(group.max()) + 1,
         not_shared=len(scores.ids) - places.size,
-        aspects=aspects,
-        odd=_odd(table, group, [juror.name for juror in jurors], min(resamples, 200), seed),
-        splits=_splits(table, places, scores, splits),
+        aspects={
+            each.name: jury_aspect(each, group, resamples, seed) for each in rated if each.level == "ordinal"
+        },
+        nominal={
+            each.name: nominal_jury_aspect(each, group, resamples, seed)
+            for each in rated
+            if each.level == "nominal"
+        },
+        odd=_odd(rated, group, [juror.name for juror in jurors], min(resamples, 200), seed),
+        splits=_splits(rated, places, scores, splits),
         notices=scores.notices,
     )
 
@@ -163,50 +160,17 @@ def _places(run: Integers, ids: list[str], systems: list[str], runs: int) -> NDA
     return np.array(whole, dtype=np.intp).reshape(-1, runs)
 
 
-def _aspect(
-    table: Integers, group: Integers, ends: tuple[int, int], resamples: int, seed: int
-) -> tuple[JuryAspect, list[float | None]]:
-    rows, jurors = table.shape
-    numbered: Integers = np.unique(group, return_inverse=True)[1].astype(np.int32)
-    means = table.mean(axis=1)
-    mean = studentise(
-        averages(means[:, None], numbered, int(numbered.max()) + 1), *ends, resamples=resamples, seed=seed
-    ).estimates()[0]
-    ordinal, interval = alphas(_marks(table), numbered, resamples, seed)
-    majorities = [majority(row) for row in table.tolist()]
-    known_majorities = [value for value in majorities if value is not None]
-    differences = table.max(axis=1) - table.min(axis=1)
-    without: list[float | None] = [
-        alphas(_marks(np.delete(table, juror, axis=1)), numbered, 0, seed)[0].value if jurors > 2 else None
-        for juror in range(jurors)
-    ]
-    aspect = JuryAspect(
-        mean=mean,
-        median=float(np.median(table, axis=1).mean()),
-        majority=float(np.mean(known_majorities)) if known_majorities else None,
-        spread=float(table.std(axis=1, ddof=1).mean()),
-        alpha_ordinal=ordinal,
-        alpha_interval=interval,
-        with_majority=len(known_majorities) / rows,
-        unanimous=float((differences == 0).mean()),
-        split=float((differences >= SPLIT).mean()),
-    )
-    return aspect, without
-
-
-def majority(values: Sequence[int]) -> int | None:
-    """Return the score that more than half of the jurors gave; None if there is none."""
-    value, count = Counter(values).most_common(1)[0]
-    return value if 2 * count > len(values) else None
-
-
-def _marks(table: Integers) -> Marks:
-    rows, jurors = table.shape
-    return Marks(
-        np.repeat(np.arange(rows, dtype=np.int32), jurors),
-        np.tile(np.arange(jurors, dtype=np.int32), rows),
-        table.ravel().astype(np.float64),
-    )
+def _rated(scores: Scores, places: NDArray[np.intp]) -> list[RatedAspect]:
+    found = []
+    for aspect in dict.fromkeys(column.aspect for column in scores.columns):
+        if labels := scores.nominal.get(aspect):
+            codes: Integers = scores.shares(aspect, "integer").argmax(axis=1)[places]
+            found.append(RatedAspect(aspect, "nominal", codes, dict(enumerate(labels))))
+        else:
+            place = scores.aspects.index(aspect)
+            values = {number: value for value, number in scores.columns[place].numbers.items()}
+            found.append(RatedAspect(aspect, "ordinal", scores.integer[places][:, :, place], values))
+    return found
 
 
 def _jurors(
@@ -233,13 +197,15 @@ def _jurors(
                     aspect: correlation("spearman", own[:, place], rest[:, place])
                     for place, aspect in enumerate(aspects)
                 },
-                alpha_without={aspect: without[aspect][number] for aspect in aspects},
+                alpha_without={aspect: values[number] for aspect, values in without.items()},
             )
         )
     return tuple(jurors)
 
 
-def _odd(table: Integers, group: Integers, names: Sequence[str], resamples: int, seed: int) -> str | None:
+def _odd(
+    rated: Sequence[RatedAspect], group: Integers, names: Sequence[str], resamples: int, seed: int
+) -> str | None:
     """Return the outlier among the jurors; None if there is none."""
     jurors = len(names)
     if jurors < 3:
@@ -247,10 +213,14 @@ def _odd(table: Integers, group: Integers, names: Sequence[str], resamples: int,
     members = [np.flatnonzero(group == one) for one in np.unique(group)]
 
     def gains(rows: NDArray[np.intp]) -> list[float]:
-        of_all = _mean_alpha(table[rows])
-        return [_mean_alpha(np.delete(table[rows], juror, axis=1)) - of_all for juror in range(jurors)]
+        tables = [(each.level, each.table[rows]) for each in rated]
+        of_all = _mean_alpha(tables)
+        return [
+            _mean_alpha([(level, np.delete(table, juror, axis=1)) for level, table in tables]) - of_all
+            for juror in range(jurors)
+        ]
 
-    observed = np.array(gains(np.arange(len(table))))
+    observed = np.array(gains(np.arange(len(group))))
     if not np.isfinite(observed).any():
         return None
     best = int(np.nanargmax(observed))
@@ -264,19 +234,25 @@ def _odd(table: Integers, group: Integers, names: Sequence[str], resamples: int,
     return names[best] if len(members) >= MIN_INSTRUCTIONS and low > 0 else None
 
 
-def _mean_alpha(table: Integers) -> float:
-    """Return the ordinal alpha of [rows, jurors, aspects], averaged over the aspects that have one."""
+def _mean_alpha(tables: Sequence[tuple[str, Integers]]) -> float:
+    """Return the alpha of tables [rows, jurors] with their levels, averaged over those that have one."""
     found = []
-    for place in range(table.shape[2]):
-        domain, value = np.unique(table[:, :, place], return_inverse=True)
-        counts = (value.reshape(table.shape[:2])[:, :, None] == np.arange(len(domain))).sum(axis=1)
-        found.append(alpha(counts.astype(np.float64), domain.astype(np.float64), "ordinal"))
+    for level, table in tables:
+        domain, value = np.unique(table, return_inverse=True)
+        counts = (value.reshape(table.shape)[:, :, None] == np.arange(len(domain))).sum(axis=1)
+        found.append(alpha(counts.astype(np.float64), domain.astype(np.float64), level))
     known = [one for one in found if np.isfinite(one)]
     return float(np.mean(known)) if known else float("nan")
 
 
-def _splits(table: Integers, places: NDArray[np.intp], scores: Any, most: int) -> tuple[SplitRow, ...]:
-    spread = table.std(axis=1, ddof=1).mean(axis=1)
+def _splits(
+    rated: Sequence[RatedAspect], places: NDArray[np.intp], scores: Scores, most: int
+) -> tuple[SplitRow, ...]:
+    reaches = [each.ends[1] - each.ends[0] for each in rated]
+    is_uniform = len(set(reaches)) == 1 and all(each.level == "ordinal" for each in rated)
+    spread = np.mean(
+        [each.spread(1 if is_uniform else reach) for each, reach in zip(rated, reaches, strict=True)], axis=0
+    )
     order = np.argsort(-spread, kind="stable")[:most]
     return tuple(
         SplitRow(
@@ -284,7 +260,7 @@ def _splits(table: Integers, places: NDArray[np.intp], scores: Any, most: int) -
             system=scores.systems[scores.system[places[row, 0]]],
             spread=float(spread[row]),
             scores={
-                aspect: tuple(table[row, :, place].tolist()) for place, aspect in enumerate(scores.aspects)
+                each.name: tuple(each.values[number] for number in each.table[row].tolist()) for each in rated
             },
         )
         for row in order

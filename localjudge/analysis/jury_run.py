@@ -1,4 +1,4 @@
-"""Write a jury's scores as a run: the median and the mean of the jurors for each row."""
+"""Write a jury's scores as a run: for each row, the jurors' median and mean, or their most frequent label."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from localjudge.analysis.run_writer import write_run
 from localjudge.analysis.scores import common_rubric, run_names
 from localjudge.records import Failure, Judgement, Outcome
-from localjudge.rubrics.answer import Value
+from localjudge.rubrics.answer import Value, shown
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import is_dry_run, together
 from localjudge.runs.reader import read_notices, read_outcomes
@@ -21,9 +21,11 @@ from localjudge.runs.summary import Summary
 
 
 def write_jury(folders: Sequence[Path], out: Path) -> Summary:
-    """Write the jury's scores as a run: the integer is the jurors' median, and the expected score their mean.
+    """Write the jury's scores as a run: the score is the jurors' median, and the expected score their mean.
 
-    A row that a juror has not judged is a failure, because a mean over fewer jurors is not comparable.
+    Of labels without an order, the score is the most frequent one, and the most probable of several. A row on
+    which the jurors stay tied is a failure. So is a row that a juror has not judged, because a mean over fewer
+    jurors is not comparable.
 
     Args:
         folders: the runs, one per juror.
@@ -82,22 +84,26 @@ def _outcomes(folders: Sequence[Path], names: Sequence[str], rubric: Rubric) -> 
 
 def _together(
     judged: Sequence[Judgement], names: Sequence[str], rubric: Rubric, common: dict[str, Any]
-) -> Judgement:
-    """Return one judgement from several of the same row."""
+) -> Judgement | Failure:
+    """Return one judgement from several of the same row; a failure if the jurors are tied on a label."""
     expected, scores, probabilities = {}, {}, {}
     for name, aspect in rubric.aspects.items():
         given = [each.scores[name] for each in judged]
+        shares = [each.probabilities[name] for each in judged if name in each.probabilities]
+        if len(shares) == len(judged):
+            probabilities[name] = [sum(each) / len(each) for each in zip(*shares, strict=True)]
         if (numbers := aspect.numbers) is None:
-            scores[name] = _most_frequent(given)
+            first = _most_frequent(given, [*aspect.values.values()], probabilities.get(name))
+            if len(first) > 1:
+                tied = ", ".join(map(shown, first))
+                return Failure(**common, error=f"the jurors are tied on {name}: {tied}")
+            scores[name] = first[0]
         else:
             own = [each.expected.get(name) for each in judged]
             known = [numbers[value] if mean is None else mean for value, mean in zip(given, own, strict=True)]
             expected[name] = sum(known) / len(known)
             middle = median([numbers[value] for value in given])
             scores[name] = next(value for value, number in numbers.items() if number == middle)
-        shares = [each.probabilities[name] for each in judged if name in each.probabilities]
-        if len(shares) == len(judged):
-            probabilities[name] = [sum(each) / len(each) for each in zip(*shares, strict=True)]
     jury = {name: each.scores for name, each in zip(names, judged, strict=True)}
     return Judgement(
         **{**common, "columns": {**common["columns"], "jury": jury}},
@@ -115,9 +121,17 @@ def _together(
     )
 
 
-def _most_frequent(labels: Sequence[Value]) -> Value:
-    """Return the label that most jurors gave; of several, the one that was given first."""
-    return Counter(labels).most_common(1)[0][0]
+def _most_frequent(
+    given: Sequence[Value], labels: Sequence[Value], probabilities: Sequence[float] | None
+) -> list[Value]:
+    """Return the label that most jurors gave; of several, the one with the highest probability.
+
+    Several labels are returned if their probabilities are equal or unknown.
+    """
+    known = dict(zip(labels, probabilities or [0.0] * len(labels), strict=True))
+    votes = Counter(given)
+    best = max((votes[label], known[label]) for label in labels)
+    return [label for label in labels if (votes[label], known[label]) == best]
 
 
 class _Lookup:

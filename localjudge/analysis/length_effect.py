@@ -11,7 +11,12 @@ from localjudge.analysis.scores import Floats, Integers, Scores
 
 
 def means_at_equal_length(
-    scores: Scores, values: Floats, measures: Measures | None, resamples: int, seed: int
+    scores: Scores,
+    values: Floats,
+    ends: tuple[int, int],
+    measures: Measures | None,
+    resamples: int,
+    seed: int,
 ) -> tuple[list[Estimate], float | None]:
     """Return each system's mean at the mean length of all rows, and the R² of length.
 
@@ -24,6 +29,7 @@ def means_at_equal_length(
     Args:
         scores: the scores of all systems.
         values: the score of each row, [rows].
+        ends: the lowest and the highest score; no interval reaches beyond them.
         measures: the lengths of the rows; rows of unknown length are left out.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
@@ -69,7 +75,7 @@ def means_at_equal_length(
         shares.append(own_shares + slope * all_shares - distance * slope_shares)
         units.append(float(len(np.unique(group[rows]))))
     estimates = Contributions(np.array(value), np.column_stack(shares), np.array(units))
-    return studentise(estimates, resamples=resamples, seed=seed).estimates(), explained
+    return studentise(estimates, *ends, resamples=resamples, seed=seed).estimates(), explained
 
 
 def _within(columns: Floats, group: Integers, groups: int) -> Floats:

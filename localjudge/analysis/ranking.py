@@ -28,7 +28,7 @@ SIGNIFICANCE_LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class SystemRank:
-    """The statistics of one system; the keys of the mappings are the columns: the aspects, then "overall".
+    """The statistics of one system; the keys of the mappings are the columns.
 
     `ranks` has the best and the worst rank that the paired comparisons do not exclude. `win_rate` is the share
     of instructions on which the system beats another system, averaged over all other systems; a tie counts as
@@ -69,9 +69,11 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The comparison of systems, from the best overall to the worst.
+    """The comparison of systems, from the best to the worst.
 
-    `of` is the kind of scores; for "calibrated", `columns` and "overall" include only the calibrated aspects.
+    `columns` has the aspects, the shares of labels, and "overall", the mean over the ordered aspects; the last
+    column decides the order of the systems. `of` is the kind of scores; for "calibrated", `columns` and
+    "overall" include only the calibrated aspects.
     `basis` is "judge", or "human" with labels: the scores whose differences decide the ranks, the pairs and the
     groups in the last column. (A column without labels always uses the judge's scores.) `groups` has the sets
     of systems without a significant difference. `length_explains` is the share of a column's variance within
@@ -97,6 +99,7 @@ def rank(
     measures: Measures | None = None,
     labels: Labels | None = None,
     of: Of | None = None,
+    by: str | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Ranking:
@@ -107,11 +110,14 @@ def rank(
         measures: length and word overlap of the rows, for the effect of length.
         labels: labels of a random sample of the rows, for prediction-powered means.
         of: the kind of scores; by default the expected scores if all rows have them.
+        by: the column that decides the order of the systems; by default "overall", or the only ordered aspect,
+            or the share of the first label.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
 
     Raises:
-        UsageError: expected scores are requested but some row has none; or the runs have several judges.
+        UsageError: expected scores are requested but some row has none; there is no such column; or the runs
+            have several judges.
     """
     _one_judge(scores)
     of = of or scores.best
@@ -120,7 +126,10 @@ def rank(
     values = dict(zip(scores.aspects, table.T, strict=True))
     if sum(column.weight > 0 for column in scores.columns) > 1:
         values[OVERALL], ends[OVERALL] = _overall(scores, table)
-    columns = tuple(values)
+    if by is not None and by not in values:
+        raise UsageError(f"--by {by}: give one of {', '.join(values)}")
+    decides = by or _deciding(scores, tuple(values))
+    columns = (*(name for name in values if name != decides), decides)
     human = _labelled(labels, scores, columns) if labels else None
     found = [
         _Column(
@@ -156,6 +165,13 @@ def rank(
         for s in order
     )
     notes = list(labels.notes) if labels else []
+    if by is None and not any(column.weight for column in scores.columns):
+        notes.append(
+            f"no aspect has an order, so {decides}, the share of the first label, decides the order of the "
+            "systems; --by chooses another"
+        )
+    if OVERALL in values and ends[OVERALL] == (0, 1):
+        notes.append("overall is the mean of the ordered aspects, each on a scale from 0 to 1")
     if scores.failed:
         notes.append(f"{scores.failed} failed rows are excluded")
     if scores.uneven:
@@ -183,6 +199,13 @@ def rank(
     )
 
 
+def _deciding(scores: Scores, columns: Sequence[str]) -> str:
+    """Return the column that decides the order of the systems if none is named."""
+    if OVERALL in columns:
+        return OVERALL
+    return next((column.name for column in scores.columns if column.weight), columns[0])
+
+
 class _Column:
     """The statistics of all systems in one column: an aspect, the share of a label, or the overall mean."""
 
@@ -207,7 +230,7 @@ class _Column:
             self.deciding = human_means(scores, values, *human)
             self.human = studentise(self.deciding, *ends, resamples=resamples, seed=seed).estimates()
         self.length_held, self.length_explains = means_at_equal_length(
-            scores, values, measures, resamples, seed
+            scores, values, ends, measures, resamples, seed
         )
         first, second = np.array(list(combinations(range(count), 2)), dtype=np.int32).reshape(-1, 2).T
         cells = instruction_means(scores, values)

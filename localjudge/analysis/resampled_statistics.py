@@ -70,6 +70,24 @@ def kappa(x: Floats, y: Floats, weights: Floats) -> Floats:
         return np.where(chance > _SMALLEST, 1 - (sxx + syy - 2 * sxy) / n / chance, np.nan)
 
 
+def nominal_kappa(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Return Cohen's kappa of labels without an order."""
+    n = weights.sum(axis=1)
+    agreed = weights @ (x == y) / n
+    chance = np.zeros(len(weights))
+    for label in np.intersect1d(x, y):
+        chance += (weights @ (x == label)) * (weights @ (y == label)) / n**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(1 - chance > _SMALLEST, (agreed - chance) / (1 - chance), np.nan)
+
+
+def precision(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Return the share of rows with y = 1 among those with x = 1; both columns are 0 or 1."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        result: Floats = (weights @ (x * y)) / (weights @ x)
+    return result
+
+
 def mean(values: Floats, weights: Floats) -> Floats:
     """Return the mean of a column."""
     result: Floats = (weights @ values) / weights.sum(axis=1)

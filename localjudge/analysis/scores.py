@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
+from localjudge.rubrics.answer import Value
 from localjudge.rubrics.rubric import Rubric
-from localjudge.rubrics.score_column import ScoreColumn
+from localjudge.rubrics.score_column import ScoreColumn, is_share
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
@@ -57,6 +58,30 @@ class Scores:
     def aspects(self) -> tuple[str, ...]:
         """The names of the columns: aspects, and labels of the aspects without an order."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def rubric(self) -> Rubric:
+        """The rubric of the first run; the other runs have the same score columns."""
+        return self.manifests[0].rubric
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names that a column of labels can have: the aspects, and the shares of labels."""
+        return tuple(dict.fromkeys([*self.rubric.aspects, *self.aspects]))
+
+    @property
+    def nominal(self) -> dict[str, tuple[Value, ...]]:
+        """The labels of each aspect without an order."""
+        return {column.aspect: tuple(column.numbers) for column in self.columns if is_share(column.name)}
+
+    def shares(self, aspect: str, of: Of) -> Floats:
+        """Return 1 for the label of each row and 0 for the others, or the labels' probabilities, [n, labels].
+
+        Args:
+            aspect: an aspect without an order.
+            of: as for `column`.
+        """
+        return np.column_stack([self.column(f"{aspect}={label}", of) for label in self.nominal[aspect]])
 
     @property
     def groups(self) -> int:

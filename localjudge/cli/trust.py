@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -26,6 +26,7 @@ from localjudge.system.requirements import require
 
 if TYPE_CHECKING:
     from localjudge.analysis.scores import Of, Scores
+    from localjudge.rubrics.aspect import Aspect
 
 RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")]
 LabelFiles = Annotated[
@@ -116,7 +117,7 @@ def agree(
 
     statistics.check([run])
     scores = read_scores([run])
-    known = read_labels(labels, scores, parse_mapping(mapping or (), scores.aspects), inputs or ())
+    known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
     applied = _calibrated(scores, calibration, allow_no_gain, known.digests)
     found = compare(
         scores, known, measure(scores, inputs or ()), applied, statistics.resamples, statistics.seed
@@ -138,6 +139,13 @@ def rank(
             help="Which scores to compare.  [default: expected, if the run has them]",
         ),
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The aspect, or the share of a label such as grade=correct, that decides the order.",
+        ),
+    ] = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
     statistics: StatisticsOptions,
@@ -156,14 +164,15 @@ def rank(
     judged = read_scores(runs)
     known = None
     if labels:
-        known = read_labels(labels, judged, parse_mapping(mapping or (), judged.aspects), inputs or ())
+        known = read_labels(labels, judged, parse_mapping(mapping or (), judged.targets), inputs or ())
     measures = measure(judged, inputs or ())
     if calibration and scores == "integer":
         raise UsageError(
             "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
         )
     judged = _calibrated(judged, calibration, allow_no_gain, known.digests if known else ()) or judged
-    found = compare(judged, measures, known, cast("Of | None", scores), statistics.resamples, statistics.seed)
+    of = cast("Of | None", scores)
+    found = compare(judged, measures, known, of, by, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), ranking_tables(found))
 
 
@@ -176,7 +185,7 @@ def jury(
         typer.Option(
             "--out",
             metavar="DIR",
-            help="Write the jury's scores as a run: median and mean.",
+            help="Write the jury's scores as a run: median and mean, or the most frequent label.",
         ),
     ] = None,
     splits: Annotated[
@@ -218,7 +227,7 @@ def calibrate(
 
     statistics.check([run])
     scores = read_scores([run])
-    known = read_labels(labels, scores, parse_mapping(mapping or (), scores.aspects), inputs or ())
+    known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
     found = fit(scores, known, statistics.resamples, statistics.seed)
     found.save(out)
     statistics.print(found.model_dump(mode="json"), calibration_table(found))
@@ -227,10 +236,24 @@ def calibrate(
 def import_scores(
     inputs: Inputs,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.")],
-    aspect: Annotated[list[str], typer.Option("--aspect", metavar="NAME", help="An aspect that was judged.")],
+    aspect: Annotated[
+        list[str] | None, typer.Option("--aspect", metavar="NAME", help="An aspect that was judged.")
+    ] = None,
     scale: Annotated[
-        str, typer.Option("--scale", metavar="LOWEST-HIGHEST", help="The lowest and the highest score.")
-    ] = "1-5",
+        str | None,
+        typer.Option(
+            "--scale", metavar="LOWEST-HIGHEST", help="The lowest and the highest score.  [default: 1-5]"
+        ),
+    ] = None,
+    choices: Annotated[
+        str | None, typer.Option("--choices", metavar="A,B,...", help="The labels, if labels were given.")
+    ] = None,
+    rubric: Annotated[
+        str | None,
+        typer.Option(
+            "--rubric", metavar="NAME|FILE", help="The rubric whose aspects were judged, instead of --aspect."
+        ),
+    ] = None,
     judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="A name for the judge.")] = "elsewhere",
     mapping: LabelColumns = None,
     column: ColumnNames = None,
@@ -242,20 +265,51 @@ def import_scores(
     from localjudge.runs.notices import headed
     from localjudge.runs.reader import read_notices
 
-    lowest, dash, highest = scale.partition("-")
-    if not (dash and lowest.isdecimal() and highest.isdecimal()):
-        raise UsageError(f"--scale {scale}: write LOWEST-HIGHEST, such as 1-5")
+    aspects = _aspects(aspect or [], scale, choices, rubric)
     summary = import_scores(
         inputs,
         out,
-        aspect,
-        (int(lowest), int(highest)),
-        judge,
-        parse_mapping(mapping or (), aspect),
-        parse_columns(column or ()),
+        aspects,
+        judge=judge,
+        mapping=parse_mapping(mapping or (), tuple(aspects)),
+        columns=parse_columns(column or ()),
     )
     print_table(headed(read_notices(out), summary.table()))
     print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
+
+
+def _aspects(
+    names: list[str], scale: str | None, choices: str | None, rubric: str | None
+) -> Mapping[str, Aspect]:
+    """Return the aspects of an import with their values."""
+    from pydantic import ValidationError
+
+    from localjudge.rubrics.aspect import Aspect, Scale
+    from localjudge.rubrics.rubric import Rubric
+
+    given = {"--aspect": bool(names), "--scale": scale, "--choices": choices}
+    if rubric is not None:
+        if surplus := [option for option, value in given.items() if value]:
+            raise UsageError(f"{surplus[0]}: --rubric {rubric} has the aspects; give only one of the two")
+        return Rubric.load(rubric).aspects
+    if not names:
+        raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")
+    try:
+        if choices is not None:
+            if scale is not None:
+                raise UsageError(
+                    f"--scale {scale}: labels have no scale; give only one of --scale and --choices"
+                )
+            values = Aspect(choices={label.strip(): label.strip() for label in choices.split(",")})
+        else:
+            lowest, dash, highest = (scale or "1-5").partition("-")
+            if not (dash and lowest.isdecimal() and highest.isdecimal()):
+                raise UsageError(f"--scale {scale}: write LOWEST-HIGHEST, such as 1-5")
+            values = Aspect(scale=Scale(lowest=int(lowest), highest=int(highest)))
+    except ValidationError as error:
+        option, reason = "--choices" if choices else "--scale", error.errors()[0]["msg"]
+        raise UsageError(f"{option} {choices or scale}: {reason.removeprefix('Value error, ')}") from None
+    return dict.fromkeys(names, values)
 
 
 def _calibrated(

@@ -69,6 +69,16 @@ def score_columns(aspects: Mapping[str, Aspect]) -> tuple[ScoreColumn, ...]:
     return tuple(found)
 
 
+def is_share(column: str) -> bool:
+    """Return whether a column of this name is the share of a label."""
+    return "=" in column
+
+
+def heading(column: str) -> str:
+    """Return the name of a column for the head of a table; the share of a label takes two lines."""
+    return column.replace("=", "=\n", 1)
+
+
 def overall(judgement: Judgement, columns: tuple[ScoreColumn, ...]) -> float:
     """Return the weighted mean of the expected scores, or of the scores where those are not known."""
     total = weights = 0.0

@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 from localjudge.records import Failure, Outcome
-from localjudge.rubrics.score_column import ScoreColumn
+from localjudge.rubrics.score_column import ScoreColumn, heading
 from localjudge.runs.notices import notices
 from localjudge.runs.run_manifest import RunManifest
 
@@ -113,8 +113,8 @@ class Summary:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         table.add_column("system", overflow="fold", min_width=8)
         counts = ("n", "failed") if self.failed else ("n",)
-        for heading in (*(column.name for column in self._columns), *counts):
-            table.add_column(heading, justify="right", no_wrap=True)
+        for text in (*(heading(column.name) for column in self._columns), *counts):
+            table.add_column(text, justify="right", no_wrap=True)
         for name, system in self._sorted():
             means = [_mean(system.sums[column.name], system.judged) for column in self._columns]
             cells = ["–" if mean is None else f"{mean:.2f}" for mean in means]  # noqa: RUF001
@@ -128,7 +128,7 @@ class Summary:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         table.add_column(ends.pop() if len(ends) == 1 else "low to high", overflow="fold", min_width=8)
         for column in self._columns:
-            table.add_column(column.name, justify="right", no_wrap=True)
+            table.add_column(heading(column.name), justify="right", no_wrap=True)
         for name, system in self._sorted():
             cells = []
             for column in self._columns:

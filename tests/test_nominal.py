@@ -1,0 +1,481 @@
+"""Statistics of aspects without an order, of booleans and of mixed scales, against independent computations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Cli, read_lines
+from sklearn.isotonic import IsotonicRegression
+from sklearn.metrics import brier_score_loss, cohen_kappa_score, precision_recall_fscore_support
+
+from localjudge import Judgement, Row, Rubric, UsageError
+from localjudge.analysis import resampled_statistics
+from localjudge.analysis.agreement import Agreement, agree
+from localjudge.analysis.human_labels import read_labels
+from localjudge.analysis.imported_scores import import_scores
+from localjudge.analysis.interval import UNDEFINED
+from localjudge.analysis.jury import compare_judges
+from localjudge.analysis.jury_run import write_jury
+from localjudge.analysis.label_values import LabelColumn
+from localjudge.analysis.measured_texts import measure
+from localjudge.analysis.ranking import rank
+from localjudge.analysis.run_writer import write_run
+from localjudge.analysis.scores import read_scores
+from localjudge.records import row_key, settings_digest
+from localjudge.rubrics.aspect import Aspect
+from localjudge.runs.run_manifest import RunSettings
+
+EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
+FEW = 200
+GRADES = ("correct", "incorrect", "not attempted")
+TONES = {"cold": "cold", "warm": "warm"}
+GRADE = Aspect(choices=dict(zip("ABC", GRADES, strict=True)))
+
+
+def mixed_rubric() -> Rubric:
+    """Return a rubric of a label, a boolean, ordered choices and a scale."""
+    return Rubric.model_validate(
+        {
+            "name": "mixed",
+            "aspects": {
+                "grade": {"choices": dict(zip("ABC", GRADES, strict=True))},
+                "polite": {"boolean": True},
+                "tone": {"choices": ["cold", "neutral", "warm"], "ordered": True},
+                "depth": {"scale": {"lowest": 0, "highest": 10}},
+            },
+            "prompt": {"template": "{$instruction} {$candidate} {$aspects} {$answer_format}"},
+        }
+    )
+
+
+def make_run(
+    folder: Path,
+    scores: Sequence[Mapping[str, Any]],
+    rubric: Rubric | None = None,
+    probabilities: Sequence[Mapping[str, list[float]]] | None = None,
+    judge: str = "one",
+) -> Path:
+    """Write a run of these scores, two systems on each instruction; rows are named r0, r1, …"""
+    rubric = rubric or Rubric.load("correctness")
+    given = [
+        Row.of(
+            id=f"r{number}",
+            system="ab"[number % 2],
+            instruction=f"Question {number // 2}?",
+            reference="Yes, it is so.",
+            candidate="It is so. " * (1 + number * 37 % 11),
+        )
+        for number in range(len(scores))
+    ]
+    settings = RunSettings(engine="test", rubric=rubric.digest, model=judge)
+    digest = settings_digest(settings.as_dict())
+    outcomes = [
+        Judgement(
+            **row.identity | {"key": row_key(digest, row.digest)},
+            texts=dict.fromkeys(rubric.columns.texts, "Seen."),
+            scores=dict(own),
+            probabilities=dict(shares),
+            expected={},
+            rationale_cut=False,
+            prompt_tokens=1,
+            output_tokens=1,
+        )
+        for row, own, shares in zip(given, scores, probabilities or [{}] * len(scores), strict=True)
+    ]
+    file = folder.with_suffix(".jsonl")
+    file.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "id": row.id,
+                    "system": row.system,
+                    "instruction": row.instruction,
+                    "reference": row.reference,
+                    "candidate": row.candidate,
+                }
+            )
+            + "\n"
+            for row in given
+        )
+    )
+    write_run(folder, outcomes, rubric=rubric, settings=settings, model=judge, inputs=[str(file)], columns={})
+    return folder
+
+
+def label_file(file: Path, column: str, labels: Sequence[Any]) -> Path:
+    file.write_text(
+        "".join(json.dumps({"id": f"r{n}", column: label}) + "\n" for n, label in enumerate(labels))
+    )
+    return file
+
+
+def compared(run: Path, labels: Path, mapping: Mapping[str, str] | None = None) -> Agreement:
+    scores = read_scores([run])
+    return agree(scores, read_labels([str(labels)], scores, mapping), measure(scores), resamples=FEW)
+
+
+def some_grades(count: int = 80, seed: int = 0) -> tuple[list[str], list[str], list[list[float]]]:
+    """Return human grades, a judge's grades that often agree with them, and the judge's probabilities."""
+    rng = np.random.default_rng(seed)
+    human = rng.integers(0, 3, count)
+    shares = rng.dirichlet([1, 1, 1], count) + 0.8 * np.eye(3)[human] * (rng.random(count) < 0.7)[:, None]
+    shares /= shares.sum(axis=1, keepdims=True)
+    judged = shares.argmax(axis=1)
+    return [GRADES[n] for n in human], [GRADES[n] for n in judged], shares.tolist()
+
+
+@pytest.mark.parametrize(
+    ("aspect", "read"),
+    [
+        (GRADE, {"correct": 0, " Correct ": 0, "a": 0, "B": 1, "NOT ATTEMPTED": 2, "": None, "n/a": None}),
+        (
+            Aspect(boolean=True),
+            {True: 1, False: 0, "yes": 1, "No": 0, "TRUE": 1, "0": 0, "1": 1, 0.5: 0.5, "": None},
+        ),
+        (Aspect(choices=TONES, ordered=True), {"Cold": 1, "warm": 2, 2: 2, "1": 1, 1.5: 1.5}),
+        (Aspect(choices={"1": "good", "2": "none"}), {1: 0, 2.0: 1, "none": 1, "None": 1}),
+    ],
+)  # fmt: skip
+def test_a_label_is_a_text_a_code_or_a_number_in_any_case(aspect: Aspect, read: dict[Any, Any]) -> None:
+    column = LabelColumn.of("theirs", "ours", aspect)
+    for value, number in read.items():
+        assert column.read({"theirs": value}, "file:1") == [number]
+    assert column.read({"theirs": list(read)}, "file:1") == list(read.values())
+    assert column.read({"theirs": None}, "file:1") == []
+    assert column.read({"theirs": [None]}, "file:1") == [None]
+
+
+@pytest.mark.parametrize(
+    ("aspect", "value", "known"),
+    [
+        (GRADE, "wrong", r"its labels are correct \(A\), incorrect \(B\), not attempted \(C\)$"),
+        (GRADE, 1, r"its labels are correct \(A\)"),
+        (GRADE, True, r"its labels are correct \(A\)"),
+        (Aspect(boolean=True), "perhaps", "its labels are yes, no, true, false, or a number from 0 to 1$"),
+        (Aspect(boolean=True), 2, "its labels are yes, no"),
+        (Aspect(choices=TONES, ordered=True), 3, "cold, warm, or a number from 1 to 2$"),
+        (Aspect(choices=TONES, ordered=True), "hot", "cold, warm, or a number from 1 to 2$"),
+    ],
+)
+def test_an_unknown_label_is_named_with_its_line_and_the_known_labels(
+    aspect: Aspect, value: Any, known: str
+) -> None:
+    with pytest.raises(
+        UsageError, match=f"^file:7: 'theirs' holds '{value}', which is no label of ours; "
+    ) as e:
+        LabelColumn.of("theirs", "ours", aspect).read({"theirs": value}, "file:7")
+    assert e.match(known)
+
+
+def test_agreement_on_labels_is_what_scikit_learn_computes(tmp_path: Path) -> None:
+    human, judged, shares = some_grades()
+    run = make_run(
+        tmp_path / "run", [{"grade": one} for one in judged], probabilities=[{"grade": one} for one in shares]
+    )
+    found = compared(run, label_file(tmp_path / "labels.jsonl", "grade", human)).nominal["grade"]
+    assert (found.rows, found.instructions, found.annotators, found.labels) == (80, 40, 1, GRADES)
+    ours = found.comparisons["judge"]
+    assert ours.accuracy.value == pytest.approx(np.mean(np.array(human) == judged), **EXACT)
+    assert ours.kappa.value == pytest.approx(cohen_kappa_score(human, judged), **EXACT)
+    loss = brier_score_loss(human, shares, labels=GRADES, scale_by_half=False)
+    assert ours.brier.value == pytest.approx(loss, **EXACT)
+    precision, recall, _, _ = precision_recall_fscore_support(human, judged, labels=GRADES)
+    assert [each.value for each in found.precision] == pytest.approx(precision.tolist(), **EXACT)
+    assert [each.value for each in found.recall] == pytest.approx(recall.tolist(), **EXACT)
+    for row, label in zip(found.confusion, GRADES, strict=True):
+        assert row == tuple(
+            sum((one, other) == (label, theirs) for one, other in zip(human, judged, strict=True))
+            for theirs in GRADES
+        )
+    for each in (ours.accuracy, ours.kappa, ours.brier, *found.precision, *found.recall):
+        assert each.value is not None
+        assert each.low is not None
+        assert each.high is not None
+        assert each.low < each.value < each.high
+
+
+def test_the_baselines_of_labels_are_the_most_frequent_one_and_what_length_predicts(tmp_path: Path) -> None:
+    human, judged, _ = some_grades()
+    run = make_run(tmp_path / "run", [{"grade": one} for one in judged])
+    found = compared(run, label_file(tmp_path / "labels.jsonl", "grade", human)).nominal["grade"]
+    frequencies = np.array([human.count(label) for label in GRADES]) / 80
+    constant = found.comparisons["most frequent"]
+    assert constant.accuracy.value == pytest.approx(frequencies.max(), **EXACT)
+    assert (constant.kappa.value, constant.kappa.low) == (0, None)
+    assert constant.brier.value == pytest.approx(1 - (frequencies**2).sum(), **EXACT)
+    assert found.comparisons["judge"].brier == UNDEFINED
+    # The grade is unrelated to the length here …
+    assert abs(found.comparisons["length"].kappa.value or 0) < 0.3
+    # … and follows from it here.
+    lengths = [1 + number * 37 % 11 for number in range(80)]
+    by_length = [GRADES[(length > 4) + (length > 8)] for length in lengths]
+    told = compared(run, label_file(tmp_path / "length.jsonl", "grade", by_length)).nominal["grade"]
+    assert told.comparisons["length"].accuracy.value == 1
+    assert told.comparisons["length"].brier.value == pytest.approx(0, abs=1e-9)
+
+
+def test_an_oracle_agrees_and_shuffled_labels_do_not(tmp_path: Path) -> None:
+    human, _, _ = some_grades(400)
+    labels = label_file(tmp_path / "labels.jsonl", "grade", human)
+    shuffled = np.random.default_rng(1).permutation(human).tolist()
+    for judged, low, high in ((human, 1.0, 1.0), (shuffled, -0.1, 0.1)):
+        run = make_run(tmp_path / f"run{low}", [{"grade": one} for one in judged])
+        kappa = compared(run, labels).nominal["grade"].comparisons["judge"].kappa.value
+        assert kappa is not None
+        assert low <= kappa <= high
+
+
+def test_the_annotators_of_labels_have_a_nominal_alpha(tmp_path: Path) -> None:
+    human, judged, _ = some_grades()
+    second = some_grades(seed=3)[0]
+    pairs = [
+        [one, other if n % 3 == 0 else one] for n, (one, other) in enumerate(zip(human, second, strict=True))
+    ]
+    run = make_run(tmp_path / "run", [{"grade": one} for one in judged])
+    found = compared(run, label_file(tmp_path / "labels.jsonl", "grade", pairs)).nominal["grade"]
+    assert (found.annotators, found.alpha is not None) == (2, True)
+    everything = [value for pair in pairs for value in pair]
+    seen = sum(a != b for pair in pairs for a, b in permutations(pair))
+    chance = sum(a != b for a, b in permutations(everything, 2)) / (len(everything) - 1)
+    assert found.alpha is not None
+    assert found.rest is not None
+    assert found.alpha.value == pytest.approx(1 - seen / chance, **EXACT)
+    assert found.rest.accuracy.value == pytest.approx(np.mean([a == b for a, b in pairs]), **EXACT)
+    assert sum(map(sum, found.confusion)) == 160
+
+
+def test_a_column_can_hold_the_share_of_one_label(tmp_path: Path) -> None:
+    human, judged, _ = some_grades()
+    run = make_run(tmp_path / "run", [{"grade": one} for one in judged])
+    is_right = [one == "correct" for one in human]
+    file = label_file(tmp_path / "labels.jsonl", "right", is_right)
+    found = compared(run, file, {"right": "grade=correct"})
+    assert (list(found.aspects), found.nominal) == (["grade=correct"], {})
+    kappa = cohen_kappa_score(is_right, [one == "correct" for one in judged])
+    assert found.aspects["grade=correct"].comparisons["integer"].kappa.value == pytest.approx(kappa, **EXACT)
+
+
+def test_weighted_statistics_of_labels_are_those_of_the_repeated_rows() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 3, (2, 40)).astype(float)
+    weights = rng.multinomial(40, np.full(40, 1 / 40), size=20).astype(float)
+    kappas = resampled_statistics.nominal_kappa(x, y, weights)
+    hits = resampled_statistics.precision((x == 1).astype(float), (y == 1).astype(float), weights)
+    for drawn, kappa, hit in zip(weights, kappas, hits, strict=True):
+        again = np.repeat(x, drawn.astype(int)), np.repeat(y, drawn.astype(int))
+        assert kappa == pytest.approx(cohen_kappa_score(*again), **EXACT)
+        assert hit == pytest.approx(np.mean(again[1][again[0] == 1] == 1), **EXACT)
+
+
+def test_values_of_a_rubric_are_imported_with_their_types(tmp_path: Path, cli: Cli) -> None:
+    rubric = tmp_path / "mixed.toml"
+    rubric.write_text(
+        'name = "mixed"\n[aspects]\ngrade = { choices = { A = "correct", B = "incorrect" } }\n'
+        'polite = { boolean = true }\ntone = { choices = ["cold", "warm"], ordered = true }\n'
+        "depth = { scale = { lowest = -2, highest = 2 } }\n[prompt]\n"
+        "template = '{$instruction} {$candidate} {$aspects} {$answer_format}'\n"
+    )
+    rows = tmp_path / "rows.csv"
+    rows.write_text(
+        "instruction,candidate,grade,polite,tone,depth\nWhy?,So.,b,yes,COLD,-2\nWhy?,No.,correct,FALSE,2,1\n"
+    )
+    end = cli("import", rows, "--rubric", rubric, "--out", tmp_path / "run")
+    assert (end.code, "2 judged, 0 failed" in end.err) == (0, True)
+    values = [
+        [line[name] for name in ("grade", "polite", "tone", "depth")] for line in read_lines(tmp_path / "run")
+    ]
+    assert values == [["incorrect", True, "cold", -2], ["correct", False, "warm", 1]]
+    labels = cli("agree", tmp_path / "run", "--labels", rows, "--json")
+    assert labels.code == 0
+    assert json.loads(labels.out)["nominal"]["grade"]["confusion"] == [[1, 0], [0, 1]]
+
+
+def test_labels_without_a_rubric_are_imported_by_naming_them(tmp_path: Path, cli: Cli) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("instruction,candidate,verdict\nWhy?,So.,good\nWhy?,No.,bad\n")
+    given = ("import", rows, "--aspect", "verdict", "--choices", "good, bad")
+    assert cli(*given, "--out", tmp_path / "run").code == 0
+    assert [line["verdict"] for line in read_lines(tmp_path / "run")] == ["good", "bad"]
+    for options, says in (
+        (
+            ("--aspect", "verdict", "--choices", "good,poor"),
+            "rows.csv:3: 'verdict' holds 'bad', which is no label",
+        ),
+        (
+            ("--aspect", "verdict", "--choices", "good"),
+            "--choices good: choices: give two or more different labels",
+        ),
+        (("--aspect", "verdict", "--rubric", "safety"), "--aspect: --rubric safety has the aspects"),
+        (("--choices", "good,bad"), "--aspect is missing"),
+        (
+            ("--aspect", "verdict", "--choices", "good,bad", "--scale", "1-5"),
+            "--scale 1-5: labels have no scale",
+        ),
+    ):
+        end = cli("import", rows, *options, "--out", tmp_path / "other")
+        assert (end.code, says in end.err) == (2, True), end.err
+
+
+def test_aspects_given_from_python_have_their_own_values(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"instruction": "Why?", "candidate": "So.", "ok": 0.25, "tone": "warm"}))
+    tone = Aspect(choices=TONES)
+    import_scores([str(file)], tmp_path / "run", {"ok": Aspect(boolean=True), "tone": tone})
+    (line,) = read_lines(tmp_path / "run")
+    assert (line["ok"], line["ok_expected"], line["tone"], line["tone_expected"]) == (False, 0.25, "warm", None)
+
+
+@pytest.fixture
+def grading_jury(tmp_path: Path) -> list[Path]:
+    """Return the runs of three judges of the mixed rubric; the third gives random labels."""
+    rng = np.random.default_rng(5)
+    true = rng.integers(0, 3, 120)
+    runs = []
+    for name, wrong in (("first", 0.1), ("second", 0.2), ("third", 1.0)):
+        given = np.where(rng.random(120) < wrong, rng.integers(0, 3, 120), true)
+        scores = [
+            {
+                "grade": GRADES[label],
+                "polite": bool(label),
+                "tone": ("cold", "neutral", "warm")[label],
+                "depth": int(label) * 5,
+            }
+            for label in given
+        ]
+        runs.append(make_run(tmp_path / name, scores, mixed_rubric(), judge=name))
+    return runs
+
+
+def test_a_jury_of_labels_has_majorities_ties_and_error_rates(grading_jury: list[Path], cli: Cli) -> None:
+    found = compare_judges(grading_jury, splits=5, resamples=FEW)
+    assert (list(found.aspects), list(found.nominal)) == (["polite", "tone", "depth"], ["grade"])
+    assert found.odd == "third"
+    table = [[line["grade"] for line in read_lines(run)] for run in grading_jury]
+    rows = list(zip(*table, strict=True))
+    grade = found.nominal["grade"]
+    assert grade.unanimous == np.mean([len(set(row)) == 1 for row in rows])
+    assert grade.with_majority == np.mean([len(set(row)) < 3 for row in rows])
+    assert grade.tied == np.mean([len(set(row)) == 3 for row in rows])
+    seen = sum(a != b for row in rows for a, b in permutations(row, 2)) / 2
+    everything = [value for row in rows for value in row]
+    chance = sum(a != b for a, b in permutations(everything, 2)) / (len(everything) - 1)
+    assert grade.alpha_nominal.value == pytest.approx(1 - seen / chance, **EXACT)
+    assert grade.estimated is not None
+    assert list(grade.estimated.accuracy) == sorted(grade.estimated.accuracy, reverse=True)
+    for row in found.splits:
+        assert row.scores["grade"] == rows[int(row.id[1:])]
+    # A boolean differs by 1 at most, so any difference is a split.
+    polite = [[line["polite"] for line in read_lines(run)] for run in grading_jury]
+    assert found.aspects["polite"].split == np.mean([len(set(row)) > 1 for row in zip(*polite, strict=True)])
+    assert compare_judges(grading_jury[:2], resamples=FEW).nominal["grade"].estimated is None
+    shown = cli("jury", *grading_jury, "--resamples", FEW)
+    assert (shown.code, max(map(len, shown.out.splitlines())) <= 100) == (0, True)
+
+
+def test_a_tie_between_labels_is_a_failure_unless_probabilities_decide(tmp_path: Path) -> None:
+    sure, unsure = [0.8, 0.1, 0.1], [0.3, 0.4, 0.3]
+    first = [{"grade": "correct"}] * 6
+    second = [{"grade": "correct"}] * 3 + [{"grade": "incorrect"}] * 3
+    for name, shares, ends in (("known", True, (6, 0)), ("unknown", False, (3, 3))):
+        runs = [
+            make_run(
+                tmp_path / f"{name}{number}",
+                scores,
+                probabilities=[{"grade": own}] * 6 if shares else None,
+                judge=f"judge {number}",
+            )
+            for number, (scores, own) in enumerate(((first, sure), (second, unsure)))
+        ]
+        summary = write_jury(runs, tmp_path / name)
+        assert (summary.judged, summary.failed) == ends
+    decided = [line["grade"] for line in read_lines(tmp_path / "known")]
+    assert decided == ["correct"] * 6
+    errors = [line["error"] for line in read_lines(tmp_path / "unknown")]
+    assert errors == [None] * 3 + ["the jurors are tied on grade: correct, incorrect"] * 3
+
+
+def test_systems_are_ordered_by_the_share_of_the_first_label_or_a_named_one(tmp_path: Path, cli: Cli) -> None:
+    _, judged, shares = some_grades(120)
+    run = make_run(
+        tmp_path / "run", [{"grade": one} for one in judged], probabilities=[{"grade": one} for one in shares]
+    )
+    scores = read_scores([run])
+    found = rank(scores, resamples=FEW)
+    assert found.columns == ("grade=incorrect", "grade=not attempted", "grade=correct")
+    table = np.array(shares)
+    for system in found.systems:
+        own = table["ab".index(system.name) :: 2]
+        for place, label in enumerate(GRADES):
+            assert system.means[f"grade={label}"].value == pytest.approx(own[:, place].mean(), **EXACT)
+    best = [system.means["grade=correct"].value or 0 for system in found.systems]
+    assert best == sorted(best, reverse=True)
+    assert "the share of the first label, decides the order" in found.notes[0]
+    counted = rank(scores, of="integer", by="grade=incorrect", resamples=FEW)
+    worst = [system.means["grade=incorrect"].value or 0 for system in counted.systems]
+    assert worst == sorted(worst, reverse=True)
+    assert sum(worst) / 2 == pytest.approx(judged.count("incorrect") / 120)
+    assert counted.columns[-1] == "grade=incorrect"
+    pairs = {pair.column: pair for pair in counted.pairs}
+    wrong = [one == "incorrect" for one in judged]
+    difference = np.mean(wrong[0::2]) - np.mean(wrong[1::2])
+    assert pairs["grade=incorrect"].difference.value == pytest.approx(difference, **EXACT)
+    end = cli("rank", run, "--by", "grade")
+    assert (end.code, "--by grade: give one of grade=correct, grade=incorrect" in end.err) == (2, True)
+    printed = cli("rank", run, "--resamples", FEW).out
+    assert printed.startswith("Shares of grade=correct by system, from the judge's probabilities")
+
+
+def test_aspects_of_different_scales_have_an_overall_mean_from_0_to_1(grading_jury: list[Path]) -> None:
+    found = rank(read_scores(grading_jury[:1]), resamples=FEW)
+    assert found.columns[-1] == "overall"
+    lines = list(read_lines(grading_jury[0]))
+    tones = {"cold": 0, "neutral": 0.5, "warm": 1}
+    for system in found.systems:
+        means = [
+            (line["polite"] + tones[line["tone"]] + line["depth"] / 10) / 3
+            for line in lines
+            if line["system"] == system.name
+        ]
+        assert system.means["overall"].value == pytest.approx(np.mean(means), **EXACT)
+    assert any(
+        "overall is the mean of the ordered aspects, each on a scale from 0 to 1" in n for n in found.notes
+    )
+
+
+def test_labels_of_a_sample_give_shares_of_the_human_label(tmp_path: Path) -> None:
+    human, judged, _ = some_grades(120)
+    run = make_run(tmp_path / "run", [{"grade": one} for one in judged])
+    scores = read_scores([run])
+    labels = read_labels([str(label_file(tmp_path / "labels.jsonl", "grade", human))], scores)
+    for system in rank(scores, labels=labels, resamples=FEW).systems:
+        own = human["ab".index(system.name) :: 2]
+        assert system.human is not None
+        for label in GRADES:
+            assert system.human[f"grade={label}"].value == pytest.approx(own.count(label) / 60, **EXACT)
+
+
+def test_a_calibration_maps_the_probability_of_a_label_to_its_human_share(tmp_path: Path, cli: Cli) -> None:
+    human, judged, shares = some_grades(240)
+    run = make_run(
+        tmp_path / "run", [{"grade": one} for one in judged], probabilities=[{"grade": one} for one in shares]
+    )
+    labels = label_file(tmp_path / "labels.jsonl", "grade", human)
+    out = tmp_path / "map.json"
+    assert cli("calibrate", run, "--labels", labels, "--out", out, "--resamples", FEW).code == 0
+    maps = json.loads(out.read_text())["aspects"]
+    assert list(maps) == [f"grade={label}" for label in GRADES]
+    right = np.array([one == "correct" for one in human], dtype=float)
+    probability = np.array(shares)[:, 0]
+    direct = IsotonicRegression(out_of_bounds="clip").fit(probability, right).predict(probability)
+    ours = np.interp(probability, maps["grade=correct"]["x"], maps["grade=correct"]["y"])
+    assert ours == pytest.approx(direct, **EXACT)
+    given = ("agree", run, "--labels", labels, "--resamples", FEW, "--json")
+    ended = cli(*given, "--calibration", out, "--allow-no-gain", "grade=correct")
+    assert ended.code == 0, ended.err
+    assert "calibrated" in json.loads(ended.out)["aspects"]["grade=correct"]["comparisons"]
