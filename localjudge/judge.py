@@ -6,7 +6,6 @@ rows → prompts → (token table) → engine → judgements
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -66,7 +65,10 @@ class Judge:
         self.model_changes = changes_since_verified(self.model, allow_changed_model)
         self._cluster = cluster
         self._vocabulary = self.model.vocabulary
-        layout = replace(self.rubric.answer_layout, spelling=config.answer_spelling)
+        try:
+            layout = self.rubric.answer_layout.spelled(config.answer_spelling)
+        except ValueError as error:
+            raise SettingError("answer_spelling", config.answer_spelling, str(error)) from None
         budget = self._thinking_budget(config.thinking_budget)
         prompts = self.model.prompts if budget is None else self.model.thinking_prompts
         # A model that thinks first decodes the opening after its thoughts.

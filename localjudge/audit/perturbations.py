@@ -84,11 +84,12 @@ class Perturbation:
 
 
 def reordered(rubric: Rubric) -> Rubric | None:
-    """Return the rubric with its aspects in reverse order; None if there is only one aspect.
+    """Return the rubric with its aspects in reverse order.
 
-    The order changes in the answer, and in the template if it shows the answer with one line for each aspect.
+    It is None if there is only one aspect, or if the answer has a form, whose words name the aspects. The order
+    changes in the answer, and in the template if it shows the answer with one line for each aspect.
     """
-    if len(rubric.aspects) < 2:
+    if len(rubric.aspects) < 2 or rubric.answer.form is not None:
         return None
     keys = rubric.aspect_keys
     lines = rubric.prompt.template.split("\n")
