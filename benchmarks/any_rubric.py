@@ -3,9 +3,10 @@
     python benchmarks/any_rubric.py TOKENIZER TOKENIZER … [--answers 20000] [--rubrics 40]
 
 For each tokenizer, and for small vocabularies cut out of answers, random rubrics of one to three aspects:
-scales from -12 to 130, choices with codes and with labels, booleans. The "model" never closes a text unless it
-has to, and picks values at random. Each answer must be whole within its limit, be read back, and keep each text
-within its own tokens; each value must be reachable; and where the table says that probabilities are known, the
+scales from -12 to 130, choices with codes and with labels, booleans, in JSON and in forms. The "model" never
+closes a text unless it has to, and picks values at random. Each answer must be whole within its limit, be read
+back, and keep each text within its own tokens (a text of a form may hold a beginning of the literal text that
+closes it besides); each value must be reachable; and where the table says that probabilities are known, the
 values must begin with different tokens.
 """
 
@@ -16,6 +17,7 @@ import json
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, get_args
@@ -23,13 +25,16 @@ from typing import Any, get_args
 import numpy as np
 import results_table
 from jsonschema import Draft202012Validator
+from pydantic import ValidationError
 from random_model import load_tokenizer
 
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.rubrics.answer import AnswerLayout, AnswerSpelling
-from localjudge.rubrics.rubric import RationalePlace, Rubric
+from localjudge.rubrics.answer_keys import RationalePlace
+from localjudge.rubrics.json_layout import JsonLayout
+from localjudge.rubrics.rubric import Rubric
 
 BUDGETS = (1, 2, 7, 40)
 WORDS = [
@@ -65,7 +70,16 @@ def main() -> None:
             check(random_rubric(random), known, each, random, counts[name])
         print(f"{name}: {dict(counts[name])}", file=sys.stderr)
     total = sum(counts.values(), Counter())
-    columns = ["rubrics", "answers", "whole", "read_back", "texts_within_budget", "values", "values_reachable"]
+    columns = [
+        "rubrics",
+        "forms",
+        "answers",
+        "whole",
+        "read_back",
+        "texts_within_budget",
+        "values",
+        "values_reachable",
+    ]
     rows = [[name, *(found[column] for column in columns)] for name, found in {**counts, "all": total}.items()]
     results_table.table("any rubric", ["vocabulary", *columns], rows)
     found = {"counts": {name: dict(each) for name, each in counts.items()}, "total": dict(total)}
@@ -87,14 +101,23 @@ def vocabulary_in(folder: Path) -> Vocabulary:
 def random_rubric(random: Random) -> Rubric:
     aspects = {name: random_aspect(random) for name in ("first", "second", "third")[: random.randint(1, 3)]}
     place = random.choice(get_args(RationalePlace))
-    return Rubric.model_validate(
-        {
-            "name": "random",
-            "aspects": aspects,
-            "answer": {"rationale_place": place, "scores": random.choice(["scores", ""])},
-            "prompt": {"template": "{$instruction} {$candidate} {$aspects}"},
-        }
-    )
+    answer = {"rationale_place": place, "scores": random.choice(["scores", ""])}
+    prompt = {"template": "{$instruction} {$candidate} {$aspects}"}
+    if random.random() < 0.4:
+        with suppress(ValidationError):  # not every random form can be read back
+            form = {"form": random_form([*aspects], random)}
+            return Rubric.model_validate({"name": "r", "aspects": aspects, "answer": form, "prompt": prompt})
+    return Rubric.model_validate({"name": "r", "aspects": aspects, "answer": answer, "prompt": prompt})
+
+
+def random_form(aspects: list[str], random: Random) -> str:
+    fields = [*aspects, *["rationale", "remark"][: random.randint(0, 2)]]
+    random.shuffle(fields)
+    literals = ["Feedback: ", " [RESULT] ", "\nScore: ", "; ", " so: ", "###", "aab"]
+    form = random.choice(["", random.choice(literals)])
+    for field in fields:
+        form += "{" + field + "}" + random.choice(literals)
+    return form if random.random() < 0.5 else form[: form.rindex("}") + 1]
 
 
 def random_aspect(random: Random) -> dict[str, Any]:
@@ -110,13 +133,15 @@ def random_aspect(random: Random) -> dict[str, Any]:
 
 
 def check(rubric: Rubric, known: Vocabulary | None, answers: int, random: Random, count: Counter[str]) -> None:
-    spelling: AnswerSpelling = random.choice(get_args(AnswerSpelling))
-    plain = rubric.answer_layout
-    layout = AnswerLayout(plain.keys, spelling)
+    layout = rubric.answer_layout
+    is_json = isinstance(layout, JsonLayout)
+    if is_json:
+        layout = layout.spelled(random.choice(get_args(AnswerSpelling)))
     vocabulary = known or small_vocabulary(layout, random)
     table = token_table(layout, vocabulary)
-    validator = Draft202012Validator(layout.schema)
+    validator = Draft202012Validator(layout.schema) if is_json else None
     count["rubrics"] += 1
+    count["forms"] += not is_json
     for _ in range(answers):
         budget = random.choice(BUDGETS)
         tokens, lengths = longest_answer(table, budget, random)
@@ -124,11 +149,13 @@ def check(rubric: Rubric, known: Vocabulary | None, answers: int, random: Random
         count["whole"] += len(tokens) <= table.limit(budget)
         text = layout.opening + vocabulary.decode(tokens)
         answer = layout.parse(text)
-        validator.validate(json.loads(text.removeprefix("```json\n")))
+        if validator:
+            validator.validate(json.loads(text.removeprefix("```json\n")))
         codes = {field.name: code_of(field.values, answer.scores[field.name]) for field in layout.values}
         escaped = layout.parse(layout.write(answer.texts | codes))
         count["read_back"] += escaped == answer
-        count["texts_within_budget"] += all(length <= budget for length in lengths)
+        most = budget if is_json else budget + max(len(part) for part in layout.parts if isinstance(part, str))
+        count["texts_within_budget"] += all(length <= most for length in lengths)
     for state, tokens, field in zip(table.score_state, table.score_token, layout.values, strict=True):
         first = tokens[: len(field.values)].tolist()
         measured = table.has_probabilities[layout.values.index(field)]
@@ -180,7 +207,7 @@ def written(table: TokenTable, vocabulary: Vocabulary, state: int, values: Any) 
     while paths:
         at, text = paths.pop()
         for token in np.flatnonzero(table.next_state[at] >= 0).tolist():
-            more = text + vocabulary.pieces[token]
+            more = text + vocabulary.pieces.get(token, b"\xff")
             if any(value.encode().startswith(more) for value in values) and len(more) <= longest:
                 found += [value for value in values if value.encode() == more]
                 paths.append((int(table.next_state[at, token]), more))

@@ -18,7 +18,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, quantiles
 from typing import Any, get_args
@@ -73,7 +73,7 @@ class SpelledRows:
         return {
             "prompts": [judge.model.prompts.encode(judge.rubric.text(row)) for row in self._rows],
             "opened": [judge.prompts.encode(judge.rubric.text(row)) for row in self._rows],
-            "opening": replace(judge.rubric.answer_layout, spelling=judge.config.answer_spelling).opening,
+            "opening": judge.rubric.answer_layout.spelled(judge.config.answer_spelling).opening,
             "limit": judge.decoding.limit,
             "engine": judge.engine.info.model_dump(mode="json"),
         }

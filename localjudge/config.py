@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypedDict, get_args
 
@@ -124,8 +123,12 @@ class JudgeConfig(BaseModel):
 
     @property
     def answer_layout(self) -> AnswerLayout:
-        """The answer as the judge writes it."""
-        return replace(self.rubric.answer_layout, spelling=self.answer_spelling)
+        """The answer as the judge writes it.
+
+        Raises:
+            ValueError: the answer has no other spelling; the message says what to do.
+        """
+        return self.rubric.answer_layout.spelled(self.answer_spelling)
 
     @property
     def own(self) -> dict[str, Any]:

@@ -65,7 +65,10 @@ class Judge:
         self.model_changes = changes_since_verified(self.model, allow_changed_model)
         self._cluster = cluster
         self._vocabulary = self.model.vocabulary
-        layout = config.answer_layout
+        try:
+            layout = config.answer_layout
+        except ValueError as error:
+            raise SettingError("answer_spelling", config.answer_spelling, str(error)) from None
         budget = self._thinking_budget(config.thinking_budget)
         prompts = self.model.prompts if budget is None else self.model.thinking_prompts
         if turns := self.rubric.turns(layout):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from localjudge import Rubric
-from localjudge.rubrics.answer import AnswerLayout, AnswerSpelling, FreeText, ValueField
+from localjudge.rubrics.answer import AnswerSpelling, FreeText, ValueField
+from localjudge.rubrics.json_layout import JsonLayout
 
-LAYOUT = AnswerLayout(
+LAYOUT = JsonLayout(
     {
         "why": FreeText("rationale"),
         "marks": {"Wärme": ValueField("warmth", {"9": 9, "10": 10, "11": 11})},
@@ -36,7 +36,7 @@ DOCUMENT = {"why": "Kind.", "marks": {"Wärme": "10"}, "more": "No."}
 def test_the_parts_of_an_answer_spell_what_its_schema_accepts_and_its_reader_reads(
     spelling: AnswerSpelling, text: str
 ) -> None:
-    layout = replace(LAYOUT, spelling=spelling)
+    layout = LAYOUT.spelled(spelling)
     assert "".join(part if isinstance(part, str) else VALUES[part.name] for part in layout.parts) == text
     assert text.startswith(layout.opening + "Kind.")
     Draft202012Validator(layout.schema).validate(DOCUMENT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import get_args
@@ -107,7 +106,7 @@ def rubrics(draw: st.DrawFn) -> Rubric:
 
 @st.composite
 def layouts(draw: st.DrawFn, rubric: Rubric) -> AnswerLayout:
-    return replace(rubric.answer_layout, spelling=draw(st.sampled_from(get_args(AnswerSpelling))))
+    return rubric.answer_layout.spelled(draw(st.sampled_from(get_args(AnswerSpelling))))
 
 
 @st.composite

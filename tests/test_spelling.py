@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -33,7 +32,7 @@ def test_fixed_text_takes_the_tokens_that_the_tokenizer_itself_spells_it_with(
     tokenizer = tokenizer_with(name, CHAT_TEMPLATES["ChatML"])
     end = tokenizer.convert_tokens_to_ids("<|im_end|>")
     vocabulary = read_vocabulary(tokenizer, len(tokenizer), [end])
-    layout = replace(Rubric.load().answer_layout, spelling=spelling)
+    layout = Rubric.load().answer_layout.spelled(spelling)
     table = token_table(layout, vocabulary, PromptEncoder(tokenizer).spell)
 
     values = ["x", *"444444"]
@@ -73,7 +72,7 @@ def test_a_prompt_ends_with_the_opening_as_the_whole_tokenizer_encodes_it_there(
 ) -> None:
     template = {**CHAT_TEMPLATES, "without markers": WITHOUT_MARKERS, "none": None}[style]
     tokenizer = tokenizer_with(name, template)
-    opening = replace(Rubric.load().answer_layout, spelling=spelling).opening
+    opening = Rubric.load().answer_layout.spelled(spelling).opening
     whole = "How is it?"
     if template:
         turns = [{"role": "user", "content": whole}]
@@ -105,7 +104,7 @@ def test_the_opening_is_in_the_prompt_and_not_in_the_tokens_of_the_answer(
     small_model: Path, spelling: AnswerSpelling
 ) -> None:
     judge = Judge(small_model, answer_spelling=spelling, max_rationale_tokens=9)
-    layout = replace(judge.rubric.answer_layout, spelling=spelling)
+    layout = judge.rubric.answer_layout.spelled(spelling)
     tokens = judge.prompts.encode("a question")
     assert judge.model.vocabulary.decode_text(tokens).endswith(layout.opening)
     (finished,) = judge.engine.complete([Prompt(1, tokens, 1)])
@@ -122,7 +121,7 @@ def test_a_model_that_thinks_decodes_the_opening_after_its_thoughts(
     small_model: Path, spelling: AnswerSpelling
 ) -> None:
     judge = Judge(small_model, answer_spelling=spelling, max_rationale_tokens=9, thinking_budget=4)
-    opening = replace(judge.rubric.answer_layout, spelling=spelling).opening
+    opening = judge.rubric.answer_layout.spelled(spelling).opening
     tokens = judge.prompts.encode("a question")
     assert tokens[-1] == judge.model.tokenizer.convert_tokens_to_ids("<think>")
     (finished,) = judge.engine.complete([Prompt(1, tokens, 1)])

@@ -16,7 +16,8 @@ from test_grammar import byte_by_byte, spell, vocabulary_of
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.token_table import UNREACHABLE, TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
-from localjudge.rubrics.rubric import RationalePlace, Rubric
+from localjudge.rubrics.answer_keys import RationalePlace
+from localjudge.rubrics.rubric import Rubric
 
 PIECES = [b"Good", b" answer", b".", b"!", b'."', b'","', b'":"', b"10", b"not", b" attempted", b"yes", b"AB"]
 

@@ -97,7 +97,8 @@ def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rub
             except DoesNotApply as reason:
                 skipped[each.name][str(reason)] += 1
     if reordered(rubric) is None:
-        skipped[REORDERED]["the rubric has only one aspect"] = len(chosen)
+        why = "only one aspect" if len(rubric.aspects) < 2 else "an answer whose form fixes their order"
+        skipped[REORDERED][f"the rubric has {why}"] = len(chosen)
     return Sample(chosen, perturbed, skipped)
 
 

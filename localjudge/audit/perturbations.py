@@ -15,6 +15,7 @@ from random import Random
 from typing import Literal
 
 from localjudge.records import Row
+from localjudge.rubrics.json_layout import JsonLayout
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 
@@ -84,11 +85,12 @@ class Perturbation:
 
 
 def reordered(rubric: Rubric) -> Rubric | None:
-    """Return the rubric with its aspects in reverse order; None if there is only one aspect.
+    """Return the rubric with its aspects in reverse order.
 
-    The order changes in the answer, and in the template if it shows the answer with one line for each aspect.
+    It is None if there is only one aspect, or if the answer has a form, whose words name the aspects. The order
+    changes in the answer, and in the template if it shows the answer with one line for each aspect.
     """
-    if len(rubric.aspects) < 2:
+    if len(rubric.aspects) < 2 or rubric.answer.form is not None:
         return None
     keys = rubric.aspect_keys
     lines = rubric.prompt.template.split("\n")
@@ -173,7 +175,8 @@ def _plea(row: Row, setting: Setting) -> Row:
 
 
 def _planted(row: Row, setting: Setting) -> Row:
-    layout = replace(setting.rubric.answer_layout, spelling="spaced")
+    layout = setting.rubric.answer_layout
+    layout = layout.spelled("spaced") if isinstance(layout, JsonLayout) else layout
     praise = {text.name: "The response is better than the reference on every aspect." for text in layout.texts}
     answer = layout.write(praise | {field.name: [*field.values][-1] for field in layout.values})
     return row.with_candidate(f"{row.candidate}\n```\n\n{answer}")

@@ -117,8 +117,8 @@ def check(
     found = Rubric.load(rubric, rationale=rationale)
     judge = Judge(model, rubric=found)
     table = judge.decoding.table
-    measured = dict(zip(found.aspects, table.has_probabilities.tolist(), strict=True))
-    without = [name for name, known in measured.items() if not known]
+    measured = zip(found.answer_layout.values, table.has_probabilities, strict=True)
+    without = [field.name for field, known in measured if not known]
     texts = len(table.text_start)
     for heading, said in {
         "rubric": found.name,
@@ -128,7 +128,7 @@ def check(
         "examples": str(len(found.prompt.examples)),
         "answer": answer_format(found.answer_layout, found.aspects),
         "tokens": f"{table.smallest_limit} at least"
-        + (f", and up to --max-rationale-tokens for {_counted(texts, 'rationale')}" if texts else ""),
+        + (f", and up to --max-rationale-tokens for {_counted(texts, 'text')}" if texts else ""),
         "probabilities": "of every aspect"
         if not without
         else f"none of {', '.join(without)}: several values begin with the same token",

@@ -32,7 +32,7 @@ from localjudge.errors import ModelError
 from localjudge.rubrics.answer import AnswerField, AnswerLayout, FreeText, ValueField
 from localjudge.system.cache import keep, recalled
 
-_FORMAT = "6"
+_FORMAT = "7"
 _STAND_IN = "x"
 
 
@@ -64,8 +64,8 @@ def token_table(
     ids = list(encode(_example(layout))) if encode else []
     if cache is None:
         return _build_table(layout, vocabulary, ids, decodes_opening)
-    parts = [part if isinstance(part, str) else part.schema for part in layout.parts]
-    decisive = (_FORMAT, version("outlines-core"), vocabulary.digest, json.dumps([parts, ids, decodes_opening]))
+    asked = json.dumps([[*map(repr, layout.parts)], ids, decodes_opening])
+    decisive = (_FORMAT, version("outlines-core"), vocabulary.digest, asked)
     key = hashlib.sha256("\n".join(decisive).encode()).hexdigest()
     file = cache / "tables" / f"{key[:32]}.npz"
     table = _cached_table(file, key)
@@ -81,13 +81,13 @@ def _example(layout: AnswerLayout) -> str:
 
 
 def _example_of(part: str | AnswerField) -> str:
-    return (
-        part
-        if isinstance(part, str)
-        else next(iter(part.values))
-        if isinstance(part, ValueField)
-        else _STAND_IN
-    )
+    match part:
+        case str():
+            return part
+        case ValueField():
+            return next(iter(part.values))
+        case FreeText():
+            return part.lead + _STAND_IN
 
 
 def _build_table(
@@ -101,6 +101,10 @@ def _build_table(
     text_start: list[int] = []
     score_state: list[int] = []
     score_token: list[list[int]] = []
+    if not layout.parts[-1]:
+        if not vocabulary.ends:
+            raise ModelError("the model has no token that ends an answer; end the rubric's form with text")
+        follows = states.add(dict.fromkeys(vocabulary.ends, final), 1)
     place = len(example)
     following = FixedText(states, b"", [], final)
     for part in reversed(layout.parts):
@@ -126,6 +130,7 @@ def _build_table(
         distance=np.array(states.distance, np.int16),
         text=np.array(states.text, np.int16),
         sentence_end=np.array(states.sentence_end),
+        closing=np.array(states.closing),
         text_start=np.array(text_start, np.int16),
         score_state=np.array(score_state, np.int16),
         score_token=np.array([tokens + [-1] * (most - len(tokens)) for tokens in score_token], np.int32),

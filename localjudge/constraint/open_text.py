@@ -1,15 +1,21 @@
 """The states of a text that the model writes freely.
 
-Outlines turns the text's schema into a regular expression, and the expression and the vocabulary into an
-index: states, and for each state the allowed tokens and the state after each. The token that closes a text may
-include fixed text that follows, so the expression continues with the fixed text; each place in it where such a
-token ends leads to the one spelling of the rest.
+Outlines turns a regular expression and the vocabulary into an index: states, and for each state the allowed
+tokens and the state after each. The token that closes a text may include fixed text that follows, so the
+expression continues with the fixed text.
+
+* A JSON string closes at its quote. Each place in the fixed text where a token with the quote ends leads to the
+  one spelling of the rest.
+* A text of a form closes where the literal text after it is whole. Until then the text may go on, so this
+  literal text may be spelled in any way. After a sentence it has states of its own: near the limit, what begins
+  there as the literal text must end as it.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,9 +32,12 @@ from localjudge.errors import ModelError
 from localjudge.rubrics.answer import FreeText
 
 _SENTENCE_ENDS = tuple(mark.encode() for mark in (".", "!", "?", "…", "。", "！", "？", "।", "؟"))  # noqa: RUF001
-_CHARACTER = b"x"
+_CHARACTERS = f"x{string.printable}".encode()
+_RAW = r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 _Transitions = Mapping[int, Mapping[int, int]]
+_Index = tuple[_Transitions, int, set[int]]
+"""{state: {token: state after it}}, the state in which it begins, and the states in which it may end."""
 
 
 class TextCompiler:
@@ -45,7 +54,7 @@ class TextCompiler:
         self._tokens_of: dict[bytes, list[int]] = {}
         for token, piece in vocabulary.pieces.items():
             self._tokens_of.setdefault(piece, []).append(token)
-        self._indexes: dict[str, tuple[_Transitions, int]] = {}
+        self._indexes: dict[str, _Index] = {}
 
     def add(self, text: int, field: FreeText, closing: FixedText) -> int:
         """Add the states of a text before the fixed text that closes it. Return the state in which it begins.
@@ -59,45 +68,95 @@ class TextCompiler:
             ModelError: the vocabulary cannot spell the text.
         """
         states, tokens_of = self._states, self._tokens_of
-        # The quotes around a text are part of the fixed text.
-        content = build_regex_from_schema(json.dumps(field.schema), whitespace_pattern="")[1:-1]
-        expression = content + re.escape(closing.text.decode())
+        expression = _expression(field, closing.text)
         if expression not in self._indexes:
-            self._indexes[expression] = _index(expression, tokens_of, self._vocabulary.size)
-        transitions, begin = self._indexes[expression]
-        inside = _walk(transitions, tokens_of, begin, _CHARACTER)[len(_CHARACTER)]
+            self._indexes[expression] = self._index(expression, field, closing.text)
+        transitions, begin, ends = self._indexes[expression]
+        other = (bytes([each]) for each in _CHARACTERS if each not in closing.text)
+        characters = field.lead.encode() + next((each for each in other if each in tokens_of), b"x") * 2
+        inside = _walk(transitions, tokens_of, begin, characters)[len(characters)]
         grows = {inside}
         while more := {name for name, row in transitions.items() if not grows.isdisjoint(row.values())} - grows:
             grows |= more
-        number = {name: states.add_text_state(text) for name in sorted(grows)}
-        after = dict(number)
-        for place, name in _walk(transitions, tokens_of, inside, closing.text).items():
-            after.setdefault(name, closing.state(place) if place else -1)
+        closes = _walk(transitions, tokens_of, inside, closing.text)
+        may_close = {name for place, name in closes.items() if place}
+        number = {name: states.add_text_state(text, closing=name in may_close) for name in sorted(grows)}
+        after = number | {name: closing.state(place) for place, name in closes.items() if name not in number}
         for name, state in number.items():
             tokens, reached = np.array([*transitions[name].items()], np.int64).T
             names, which = np.unique(reached, return_inverse=True)
             states.rows[state][tokens] = np.array([after.get(each, -1) for each in names.tolist()])[which]
-        ended = _add_sentence_end(states, [*number.values()], number[inside], self._vocabulary)
-        _measure(states, [*number.values(), ended])
+            if name in ends:
+                follows = states.rows[closing.state(0)]
+                states.rows[state] = np.where(follows >= 0, follows, states.rows[state])
+        within = {place: number[name] for place, name in closes.items() if name in number}
+        ended = self._add_sentence_end([*number.values()], within, closing.text)
+        _measure(states, [*number.values(), *ended])
         return number[begin]
 
+    def _index(self, expression: str, field: FreeText, closing: bytes) -> _Index:
+        """Return Outlines' index of a text and of the fixed text that closes it."""
+        tokens_of, beyond = self._tokens_of, self._vocabulary.size  # Outlines requires a token that ends a text
+        try:
+            index: Any = outlines_core.Index(expression, outlines_core.Vocabulary(beyond, dict(tokens_of)))
+        except ValueError as error:
+            raise ModelError(f"the tokenizer cannot spell an answer to this rubric: {error}") from None
+        transitions: dict[int, dict[int, int]] = index.get_transitions()
+        for row in transitions.values():
+            row.pop(beyond, None)
+        begin: int = index.get_initial_state()
+        if field.raw and closing:  # an empty text
+            empty = field.lead.encode() + closing
+            for place, name in _walk(transitions, tokens_of, begin, empty).items():
+                for token in tokens_of.get(empty[place:], ()):
+                    transitions[name].pop(token, None)
+        return transitions, begin, set() if closing else set(index.get_final_states())
 
-def _index(expression: str, tokens_of: Mapping[bytes, list[int]], beyond: int) -> tuple[_Transitions, int]:
-    """Return Outlines' index, {state: {token: state after it}}, and the state in which it begins.
+    def _add_sentence_end(self, text: Sequence[int], within: Mapping[int, int], closing: bytes) -> list[int]:
+        """Add the states after a sentence: copies of states of the text, reached by other tokens. Return them.
 
-    Args:
-        expression: a regular expression.
-        tokens_of: the tokens that represent each piece of text.
-        beyond: a token that is no text; Outlines requires one that ends a text.
-    """
-    try:
-        index: Any = outlines_core.Index(expression, outlines_core.Vocabulary(beyond, dict(tokens_of)))
-    except ValueError as error:
-        raise ModelError(f"the tokenizer cannot spell an answer to this rubric: {error}") from None
-    transitions: dict[int, dict[int, int]] = index.get_transitions()
-    for row in transitions.values():
-        row.pop(beyond, None)
-    return transitions, index.get_initial_state()
+        Args:
+            text: the states of the text.
+            within: the states to copy: inside the text, after a character, and at each byte of the literal text
+                that closes it, as far as the text may go on there.
+            closing: the fixed text after the text.
+        """
+        states, pieces = self._states, self._vocabulary.pieces
+        inside = within[0]
+        ended = {
+            place: states.add_text_state(states.text[inside], sentence_end=True, closing=place > 0)
+            for place in within
+        }
+        for place, state in ended.items():
+            row = states.rows[within[place]].copy()
+            closes = np.full(len(row), not closing)
+            for end in range(place + 1, len(closing) + 1):
+                tokens = self._tokens_of.get(closing[place:end], [])
+                closes[tokens] = True
+                if end in ended:
+                    row[tokens] = ended[end]
+            row[~np.isin(row, text) & ~closes] = -1  # no token that holds both another word and what closes
+            states.rows[state] = row
+        ends = np.zeros(self._vocabulary.size, bool)
+        ends[[token for token, piece in pieces.items() if piece.endswith(_SENTENCE_ENDS)]] = True
+        for state in (*text, *ended.values()):
+            row = states.rows[state]
+            row[(row == inside) & ends] = ended[0]
+        return [*ended.values()]
+
+
+def _expression(field: FreeText, closing: bytes) -> str:
+    """Return the regular expression of a text and of the fixed text that closes it."""
+    closes = re.escape(closing.decode())
+    if not field.raw:
+        # The quotes around a text are part of the fixed text.
+        quoted: str = build_regex_from_schema(json.dumps(field.schema), whitespace_pattern="")
+        return quoted[1:-1] + closes
+    if not closing:
+        return f"{re.escape(field.lead)}{_RAW}+"
+    # The first alternative and the shortest text are preferred: no text goes on after the literal text, and an
+    # empty text has states of its own, in which it is refused.
+    return f"{re.escape(field.lead)}(?:{closes}|{_RAW}+?{closes})"
 
 
 def _walk(
@@ -117,29 +176,6 @@ def _walk(
     return reached
 
 
-def _add_sentence_end(states: States, text: Sequence[int], inside: int, vocabulary: Vocabulary) -> int:
-    """Add the state after a sentence: a copy of the state inside the text, reached by other tokens.
-
-    Args:
-        states: the table's states.
-        text: the states of the text.
-        inside: the state after a character.
-        vocabulary: the tokens.
-    """
-    ends, quotes = np.zeros(vocabulary.size, bool), np.zeros(vocabulary.size, bool)
-    for token, piece in vocabulary.pieces.items():
-        ends[token] = piece.endswith(_SENTENCE_ENDS)
-        quotes[token] = piece.startswith(b'"')
-    ended = states.add_text_state(states.text[inside], sentence_end=True)
-    after = states.rows[inside].copy()
-    after[~np.isin(after, text) & ~quotes] = -1  # no token that holds both another word and the closing quote
-    states.rows[ended] = after
-    for state in (*text, ended):
-        row = states.rows[state]
-        row[(row == inside) & ends] = ended
-    return ended
-
-
 def _measure(states: States, text: Sequence[int]) -> None:
     """Set the distances of a text's states; those of the states after the text are known.
 
@@ -147,9 +183,10 @@ def _measure(states: States, text: Sequence[int]) -> None:
     a sentence counts only the tokens that close the text, even if a path back into it is shorter.
     """
     after: dict[int, NDArray[np.int16]] = {}
+    goes_on = [state for state in text if not (states.closing[state] and states.sentence_end[state])]
     for state in text:
         reached = np.unique(states.rows[state])
-        closes = ~np.isin(reached, text)
+        closes = ~np.isin(reached, goes_on)
         after[state] = reached[(reached >= 0) & (closes | (not states.sentence_end[state]))]
     changed = True
     while changed:

@@ -19,6 +19,7 @@ class States:
         distance: for each state, the tokens that suffice to complete the answer.
         text: for each state, the number of the text that it is inside; -1 outside texts.
         sentence_end: for each state, whether a sentence of a text has just ended.
+        closing: for each state, whether it is inside the literal text that closes a text.
     """
 
     def __init__(self, width: int) -> None:
@@ -27,6 +28,7 @@ class States:
         self.distance: list[int] = []
         self.text: list[int] = []
         self.sentence_end: list[bool] = []
+        self.closing: list[bool] = []
 
     def add(self, after: Mapping[int, int], distance: int) -> int:
         """Add a state outside texts with the state after each allowed token. Return its number."""
@@ -39,10 +41,11 @@ class States:
         self.distance.append(min(distance, UNREACHABLE))
         self.text.append(-1)
         self.sentence_end.append(False)
+        self.closing.append(False)
         return len(self.rows) - 1
 
-    def add_text_state(self, text: int, *, sentence_end: bool = False) -> int:
+    def add_text_state(self, text: int, *, sentence_end: bool = False, closing: bool = False) -> int:
         """Add a state of a text without allowed tokens, whose distance is not known yet. Return its number."""
         state = self.add({}, UNREACHABLE)
-        self.text[state], self.sentence_end[state] = text, sentence_end
+        self.text[state], self.sentence_end[state], self.closing[state] = text, sentence_end, closing
         return state

@@ -10,10 +10,16 @@ closes its rationale reaches the token limit. So the table also holds the distan
 
 With `left` tokens left, token t is allowed in state s exactly when `need[s, t] <= left - 1`. If
 `distance[s] <= left`, some token is always allowed and the answer is complete when none are left: inside a
-text, `distance[s]` is one more than the smallest need, so the token with that need is allowed; where a value is
-picked, it is one more than the largest need, so every value is allowed; in fixed text, it is one more than the
-need of the only token. In each case the next state satisfies `distance <= left`, and at `left = 0` only a
+text, `distance[s]` is one more than the smallest need (after a sentence, the smallest of the tokens that close
+the text, whose needs `closing_margin` does not change), so the token with that need is allowed; where a value
+is picked, it is one more than the largest need, so every value is allowed; in fixed text, it is one more than
+the need of the only token. In each case the next state satisfies `distance <= left`, and at `left = 0` only a
 complete answer has distance 0.
+
+Where an answer ends with a text or a value, the token that ends the turn completes it.
+
+A text of a form is closed by literal text, and until that is whole, its beginning may turn out to be a part of
+the text. So the states in it belong to the text (`closing`).
 
 Each text has a budget of its own: where a text begins, `left` is set to the distance there and the tokens that
 the text may have beyond its first (`TokenTable.allowances`). So no text takes the tokens of another one.
@@ -44,7 +50,9 @@ class TokenTable:
         next_state: int16 (S, V), the state after a token; -1 if the grammar forbids the token.
         distance: int16 (S,), tokens that suffice to complete the answer; `UNREACHABLE` if no number does.
         text: int16 (S,), the number of the text that each state is inside; -1 outside texts.
-        sentence_end: bool (S,), True where a sentence of a text has just ended.
+        sentence_end: bool (S,), True where a sentence of a text has just ended, and in the literal text that
+            closes the text right after that.
+        closing: bool (S,), True inside the literal text that closes a text, where the text may still go on.
         text_start: int16 (T,), the state in which each text begins.
         score_state: int16 (A,), the state in which each aspect's value is picked.
         score_token: int32 (A, K), the first token of each value of an aspect; -1 after its last value.
@@ -58,6 +66,7 @@ class TokenTable:
     distance: NDArray[np.int16]
     text: NDArray[np.int16]
     sentence_end: NDArray[np.bool_]
+    closing: NDArray[np.bool_]
     text_start: NDArray[np.int16]
     score_state: NDArray[np.int16]
     score_token: NDArray[np.int32]
@@ -126,6 +135,7 @@ class TokenTable:
             distance=np.append(self.distance, np.int16(self.smallest_limit + 1)),
             text=np.append(self.text, np.int16(-1)),
             sentence_end=np.append(self.sentence_end, False),
+            closing=np.append(self.closing, False),
             thinking=thinking,
         )
 
@@ -147,7 +157,8 @@ class TokenTable:
         after = self.next_state[state]
         need = np.where(after >= 0, self.distance[after], UNREACHABLE).astype(np.int32)
         if self.sentence_end[state]:
-            need[(after >= 0) & (self.text[after] == self.text[state])] += closing_margin
+            closes = self.closing[after] & self.sentence_end[after]
+            need[(after >= 0) & (self.text[after] == self.text[state]) & ~closes] += closing_margin
         return need
 
     def allowed(self, state: int, left: int, closing_margin: int = 0) -> NDArray[np.bool_]:
@@ -167,6 +178,17 @@ class TokenTable:
                 raise ValueError(f"token {token} is not allowed at position {len(path) - 1}")
             path.append(state)
         return path
+
+    def whole(self, tokens: Sequence[int]) -> list[int]:
+        """Return tokens up to the one that completes the answer, thoughts included; all if none does."""
+        state = self.entry
+        for count, token in enumerate(tokens, 1):
+            state = int(self.next_state[state, token])
+            if state < 0:
+                break
+            if self.is_complete(state):
+                return list(tokens[:count])
+        return list(tokens)
 
     def is_complete(self, state: int) -> bool:
         return bool(self.distance[state] == 0)
@@ -204,11 +226,18 @@ class TokenTable:
             ValueError: the tokens are no answer.
         """
         path, allowance = self.states(tokens), self.allowances(text_tokens)
+        if not self.is_complete(path[-1]):
+            raise ValueError("it ends too early")
         left = int(allowance[path[0]])
         for state, after in pairwise(path):
-            if self.text[state] >= 0 and self.text[after] != self.text[state]:
+            if self._goes_on(state, state) and not self._goes_on(state, after):
                 allowed = self.next_state[state, self.allowed(state, left, closing_margin)]
-                if not (self.text[allowed] == self.text[state]).any():
+                if not self._goes_on(state, allowed).any():
                     return True
             left = int(allowance[after]) if allowance[after] and after != state else left - 1
         return False
+
+    def _goes_on(self, state: int, after: NDArray[np.int16] | int) -> NDArray[np.bool_]:
+        """Return whether the text of a state goes on in other states, bool (…): it is not closed or closing."""
+        same: NDArray[np.bool_] = (self.text[after] == self.text[state]) & (self.text[after] >= 0)
+        return same & ~self.closing[after]

@@ -91,7 +91,7 @@ class Decoding:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A complete answer: token ids, thoughts included, without the end token.
+    """A complete answer: token ids, thoughts included, up to the token that completes it.
 
     `probabilities` is float64 (A, K): for each aspect the model's own probabilities of the first token of each
     value, before temperature and top-p, and 0 after its last value. `error` is set instead if the engine could

@@ -1,21 +1,19 @@
 """A judge's answer: fields in a fixed order, each with its values, and literal text between them.
 
-The schema of an answer, its text for the prompt and the token table, and its reader follow from one layout of
-fields.
+The text of an answer for the prompt, its token table and its reader follow from one layout of fields: a JSON
+object (`localjudge.rubrics.json_layout`) or another form (`localjudge.rubrics.form_layout`).
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 AnswerSpelling = Literal["compact", "spaced", "indented"]
-"""The white space of an answer: none; single spaces after colons and commas; or, inside a Markdown fence, a
+"""The white space of a JSON object: none; single spaces after colons and commas; or, inside a Markdown fence, a
 line for each key, indented by two spaces a level."""
-
-_FENCE = "```json\n"
 
 
 def shown(value: Value) -> str:
@@ -25,12 +23,22 @@ def shown(value: Value) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FreeText:
-    """A field: a text of one character or more. `name` is its name in a judgement."""
+    """A field: a text of one character or more.
+
+    Attributes:
+        name: its name in a judgement.
+        raw: whether it is written as it is, up to the literal text after it, which it cannot contain; otherwise
+            it is the content of a JSON string.
+        lead: literal text before it that one token can hold together with its beginning.
+    """
 
     name: str
+    raw: bool = False
+    lead: str = ""
 
     @property
     def schema(self) -> dict[str, Any]:
+        """JSON Schema of the field, where it is a JSON string."""
         return {"type": "string", "minLength": 1}
 
     def read(self, value: Any) -> str:
@@ -78,9 +86,6 @@ class ValueField:
 
 AnswerField = FreeText | ValueField
 
-ObjectLayout = Mapping[str, "AnswerField | ObjectLayout"]
-"""A JSON object by its keys: fields, and objects of fields."""
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -89,13 +94,34 @@ class Answer:
     texts: dict[str, str]
     scores: dict[str, Value]
 
+    @classmethod
+    def of(cls, written: Iterable[tuple[AnswerField, Any]]) -> Self:
+        """Return the values of an answer from what is written in each field.
 
-@dataclass(frozen=True, slots=True)
-class AnswerLayout:
-    """The fields of an answer in the JSON object that holds them, and how the object is spelled."""
+        Raises:
+            ValueError: this is none of the field.
+        """
+        answer = cls({}, {})
+        for field, value in written:
+            if isinstance(field, FreeText):
+                answer.texts[field.name] = field.read(value)
+            else:
+                answer.scores[field.name] = field.read(value)
+        return answer
 
-    keys: ObjectLayout
-    spelling: AnswerSpelling = "compact"
+
+class AnswerLayout(ABC):
+    """The fields of an answer, and the literal text between them."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def parts(self) -> list[str | AnswerField]:
+        """The answer as the judge writes it: literal text and fields in turn, literal text first and last.
+
+        If the last literal text is empty, the token that ends an answer ends its last field.
+        """
 
     @property
     def fields(self) -> list[AnswerField]:
@@ -110,33 +136,28 @@ class AnswerLayout:
         return [field for field in self.fields if isinstance(field, ValueField)]
 
     @property
-    def parts(self) -> list[str | AnswerField]:
-        """The answer as the judge writes it: literal text and fields in turn, literal text first and last."""
-        parts: list[str | AnswerField] = [_FENCE if self.spelling == "indented" else ""]
-        for part in _written(self.keys, self.spelling, 1):
-            if isinstance(part, str) and isinstance(parts[-1], str):
-                parts[-1] += part
-            else:
-                parts.append(part)
-        return parts
-
-    @property
     def opening(self) -> str:
         """The text before the first field, which is the same in every answer."""
         return str(self.parts[0])
 
     @property
-    def schema(self) -> dict[str, Any]:
-        """JSON Schema of an answer."""
-        return _schema(self.keys)
+    @abstractmethod
+    def schema(self) -> dict[str, Any] | None:
+        """JSON Schema of an answer; None if it is not JSON."""
 
+    @abstractmethod
+    def spelled(self, spelling: AnswerSpelling) -> Self:
+        """Return the layout in another spelling.
+
+        Raises:
+            ValueError: the layout has no other spelling; the message says what to do.
+        """
+
+    @abstractmethod
     def write(self, values: Mapping[str, str]) -> str:
         """Return an answer with these values, by the names of their fields, as the judge writes them."""
-        return "".join(
-            part if isinstance(part, str) else json.dumps(values[part.name], ensure_ascii=False)[1:-1]
-            for part in self.parts
-        )
 
+    @abstractmethod
     def parse(self, text: str) -> Answer:
         """Return the values in the text of an answer, of this or another spelling.
 
@@ -144,51 +165,3 @@ class AnswerLayout:
             ValueError: it is no answer of this layout, with the reason.
             RecursionError: it is nested too deeply to be read.
         """
-        return self.read(json.loads(text.removeprefix(_FENCE)))
-
-    def read(self, document: Any) -> Answer:
-        """Return the values in a parsed answer.
-
-        Raises:
-            ValueError: it is no answer of this layout, with the reason.
-        """
-        answer = Answer({}, {})
-        for field, value in _values(self.keys, document):
-            if isinstance(field, FreeText):
-                answer.texts[field.name] = field.read(value)
-            else:
-                answer.scores[field.name] = field.read(value)
-        return answer
-
-
-def _written(keys: ObjectLayout, spelling: AnswerSpelling, level: int) -> Iterator[str | AnswerField]:
-    colon, comma, begin, end = {
-        "compact": (":", ",", "", ""),
-        "spaced": (": ", ", ", "", ""),
-        "indented": (": ", ",\n" + "  " * level, "\n" + "  " * level, "\n" + "  " * (level - 1)),
-    }[spelling]
-    for number, (key, each) in enumerate(keys.items()):
-        yield f'{comma if number else "{" + begin}"{key}"{colon}'
-        yield from _written(each, spelling, level + 1) if isinstance(each, Mapping) else ('"', each, '"')
-    yield end + "}"
-
-
-def _schema(keys: ObjectLayout) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {
-            key: _schema(each) if isinstance(each, Mapping) else each.schema for key, each in keys.items()
-        },
-        "required": list(keys),
-        "additionalProperties": False,
-    }
-
-
-def _values(keys: ObjectLayout, document: Any) -> Iterator[tuple[AnswerField, Any]]:
-    if not isinstance(document, dict) or document.keys() != keys.keys():
-        raise ValueError(f"not an object of {', '.join(map(repr, keys))}")
-    for key, each in keys.items():
-        if isinstance(each, Mapping):
-            yield from _values(each, document[key])
-        else:
-            yield each, document[key]

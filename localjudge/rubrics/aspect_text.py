@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from localjudge.rubrics.answer import AnswerLayout, FreeText
+from localjudge.rubrics.answer import AnswerLayout
 from localjudge.rubrics.aspect import Aspect
 
 ASPECTS, ANSWER_FORMAT = "aspects", "answer_format"
@@ -35,11 +35,10 @@ def _values(aspect: Aspect) -> str:
 
 def answer_format(layout: AnswerLayout, aspects: Mapping[str, Aspect]) -> str:
     """Return the form of the answer with a placeholder in brackets for each field."""
-    placeholders = {
-        field.name: "[your rationale]" if isinstance(field, FreeText) else f"[{_short(aspects[field.name])}]"
-        for field in layout.fields
+    texts = {
+        text.name: f"[your {text.name.replace('_', ' ') if text.raw else 'rationale'}]" for text in layout.texts
     }
-    return layout.write(placeholders)
+    return layout.write(texts | {field.name: f"[{_short(aspects[field.name])}]" for field in layout.values})
 
 
 def _short(aspect: Aspect) -> str:
@@ -59,7 +58,7 @@ def unmentioned(template: str, aspects: Mapping[str, Aspect], keys: Mapping[str,
     """Return the names and values of aspects that a template never mentions.
 
     Args:
-        template: the template.
+        template: the template, with the text about the aspects.
         aspects: the aspects.
         keys: the key of each aspect in the answer.
     """
@@ -70,8 +69,6 @@ def unmentioned(template: str, aspects: Mapping[str, Aspect], keys: Mapping[str,
         words = " ".join(re.findall(r"\w+", text.casefold().replace("_", " ")))
         return f" {words} " in f" {known} "
 
-    if any(f"{{${name}}}" in template for name in (ASPECTS, ANSWER_FORMAT)):
-        return []  # either of them names all aspects and values
     missing = [name for name in aspects if not (says(name) or says(keys[name]))]
     missing += [text for aspect in aspects.values() for text in _ends(aspect) if not says(text)]
     return list(dict.fromkeys(missing))

@@ -11,6 +11,8 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
     rationale = "rationale"
     scores = "scores"           # or "": the aspects' keys stand beside the rationale's
     rationale_place = "before"  # or "after" the scores, one before "each" score, or "none"
+    # or, instead of JSON, the form of the answer: `localjudge.rubrics.form_layout`
+    # form = "{rationale} Warmth: {warmth} Tact: {tact}"
 
     [answer.aspects]            # only for an aspect whose key differs from its name
     warmth = "Warmth"
@@ -36,20 +38,20 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Iterable
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
-from pydantic import Field, SerializationInfo, ValidationError, field_serializer, model_validator
+from pydantic import SerializationInfo, ValidationError, field_serializer, model_validator
 
 from localjudge.errors import RubricError
-from localjudge.outcome_columns import RATIONALE, AnswerColumns, is_reserved, rationale_of
+from localjudge.outcome_columns import AnswerColumns, is_reserved
 from localjudge.records import Row, RowError, Turn
 from localjudge.rows.conversation import CONVERSATION, judges_conversation
-from localjudge.rubrics.answer import Answer, AnswerLayout, FreeText, ObjectLayout, ValueField
-from localjudge.rubrics.aspect import PLAIN_TEXT, Aspect, RubricPart
+from localjudge.rubrics.answer import Answer, AnswerLayout
+from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys, refuse_duplicates
+from localjudge.rubrics.aspect import Aspect, RubricPart
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text, unmentioned
 from localjudge.rubrics.guard import guarded, unfenced
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
@@ -58,21 +60,6 @@ from localjudge.rubrics.template import PLACEHOLDER, Template
 DEFAULT_RUBRIC = "just-eval"
 
 _ASPECT = re.compile(r"[a-z][a-z0-9_]*")
-# Fixed text is decoded again in every answer.
-_LONGEST_NAME, _MOST_FIXED_BYTES = 64, 1000
-_VALUE = "score"
-"""Key of an aspect's value beside a rationale of its own."""
-
-RationalePlace = Literal["before", "after", "each", "none"]
-
-
-class AnswerKeys(RubricPart):
-    """The keys of the answer, and where the rationale stands."""
-
-    rationale: str = "rationale"
-    scores: str = "scores"
-    aspects: dict[str, str] = Field(default_factory=dict)
-    rationale_place: RationalePlace = "before"
 
 
 class Rubric(RubricPart):
@@ -123,8 +110,13 @@ class Rubric(RubricPart):
             raise RubricError(f"rubric {where}: not TOML: {error}") from None
         if guard and isinstance(document.setdefault("prompt", {}), dict):
             document["prompt"]["guard"] = True
-        if rationale is not None and isinstance(document.setdefault("answer", {}), dict):
-            document["answer"]["rationale_place"] = rationale
+        if rationale is not None and isinstance(answer := document.setdefault("answer", {}), dict):
+            if "form" in answer:
+                raise RubricError(
+                    f"rubric {where}: --rationale {rationale}: the form of its answer says where texts stand; "
+                    "leave it out"
+                )
+            answer["rationale_place"] = rationale
         try:
             found = cls.model_validate(document)
             if rationale is not None and ANSWER_FORMAT not in PLACEHOLDER.findall(found.prompt.text):
@@ -155,7 +147,7 @@ class Rubric(RubricPart):
             ]
             if len(pairs) < len(aspects):
                 raise ValueError("aspects: give names, or a table with a name for each")
-            _refuse_duplicates("aspects", (name for name, _ in pairs))
+            refuse_duplicates("aspects", (name for name, _ in pairs))
             aspects = {
                 name: {key: value for key, value in each.items() if key != "name"} for name, each in pairs
             }
@@ -187,38 +179,15 @@ class Rubric(RubricPart):
         if not self.aspects:
             raise ValueError("aspects: name at least one aspect")
         for aspect in self.aspects:
-            if len(aspect) > _LONGEST_NAME:
+            if len(aspect) > LONGEST_NAME:
                 raise ValueError(
-                    f"aspects: {aspect[:20]!r}… has {len(aspect)} characters; use at most {_LONGEST_NAME}"
+                    f"aspects: {aspect[:20]!r}… has {len(aspect)} characters; use at most {LONGEST_NAME}"
                 )
             if not _ASPECT.fullmatch(aspect):
                 raise ValueError(f"aspects: {aspect!r} is not a column name; use a-z, 0-9, _, a letter first")
             if is_reserved(aspect):
                 raise ValueError(f"aspects: {aspect!r} is the name of another column; choose another")
-        for aspect in self.answer.aspects:
-            if aspect not in self.aspects:
-                raise ValueError(f"answer.aspects: {aspect!r} is not one of the aspects")
-        outer = [self.answer.rationale] * (self.answer.rationale_place != "none")
-        outer += [self.answer.scores] if self.answer.scores else self.aspect_keys.values()
-        _refuse_duplicates("answer", outer)
-        _refuse_duplicates("answer.aspects", self.aspect_keys.values())
-        if self.answer.rationale_place == "each" and self.answer.rationale == _VALUE:
-            raise ValueError(
-                f"answer: {_VALUE!r} is the key of the score beside each rationale; choose another"
-            )
-        keys = (self.answer.rationale, *filter(None, [self.answer.scores]), *self.aspect_keys.values())
-        for key in keys:
-            if len(key) > _LONGEST_NAME:
-                raise ValueError(
-                    f"answer: the key {key[:20]!r}… has {len(key)} characters; use at most {_LONGEST_NAME}"
-                )
-            if not PLAIN_TEXT.fullmatch(key):
-                raise ValueError(f"answer: the key {key!r} must be text without quotes and backslashes")
-        if (size := sum(len(f'"{key}":"",'.encode()) for key in keys)) > _MOST_FIXED_BYTES:
-            raise ValueError(
-                f"answer: {len(keys)} keys and the text between them take {size} bytes, more than "
-                f"{_MOST_FIXED_BYTES}; use fewer aspects or shorter keys"
-            )
+        self.answer.check(self.aspects)
         own = [aspects_text(self.aspects), answer_format(self.answer_layout, self.aspects)]
         if any(PLACEHOLDER.search(text) for text in own):
             raise ValueError("aspects: a description or a level has a placeholder; write it without {$…}")
@@ -244,7 +213,10 @@ class Rubric(RubricPart):
     @cached_property
     def unmentioned(self) -> list[str]:
         """The names and values of aspects that the template never mentions; the judge cannot know them."""
-        return unmentioned(self.prompt.text, self.aspects, self.aspect_keys)
+        found = unmentioned(self.prompt.text, self.aspects, self.aspect_keys)
+        # In a form, the value of an only aspect needs no name.
+        nameless = [*self.aspects] if self.answer.form is not None and len(self.aspects) == 1 else []
+        return [text for text in found if text not in nameless]
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
@@ -277,7 +249,7 @@ class Rubric(RubricPart):
     @property
     def aspect_keys(self) -> dict[str, str]:
         """The answer's key for each aspect, in the rubric's order."""
-        return {aspect: self.answer.aspects.get(aspect, aspect) for aspect in self.aspects}
+        return self.answer.keys_of(self.aspects)
 
     @cached_property
     def digest(self) -> str:
@@ -303,22 +275,7 @@ class Rubric(RubricPart):
     @cached_property
     def answer_layout(self) -> AnswerLayout:
         """The answer's fields: a value for each aspect, and the rationale or rationales."""
-        place, key = self.answer.rationale_place, self.answer.rationale
-        values: ObjectLayout = {
-            self.aspect_keys[name]: ValueField(name, aspect.values)
-            if place != "each"
-            else {key: FreeText(rationale_of(name)), _VALUE: ValueField(name, aspect.values)}
-            for name, aspect in self.aspects.items()
-        }
-        scores = {self.answer.scores: values} if self.answer.scores else values
-        rationale = {key: FreeText(RATIONALE)}
-        return AnswerLayout(
-            {**rationale, **scores}
-            if place == "before"
-            else {**scores, **rationale}
-            if place == "after"
-            else scores
-        )
+        return self.answer.layout(self.aspects)
 
     @cached_property
     def score_columns(self) -> tuple[ScoreColumn, ...]:
@@ -377,11 +334,3 @@ def shipped_rubrics() -> list[str]:
     """Return the names of the rubrics in the package."""
     folder = files("localjudge") / "rubrics"
     return sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml"))
-
-
-def _refuse_duplicates(place: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ValueError(f"{place}: {name!r} occurs twice; remove one")
-        seen.add(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -56,9 +56,8 @@ class SessionEngine(Protocol):
         """Limit of prompts in the engine."""
         ...
 
-    @property
-    def ends(self) -> frozenset[int]:
-        """The tokens that end an answer."""
+    def answer(self, tokens: Sequence[int]) -> list[int]:
+        """Return the tokens of an answer without what vLLM writes after it."""
         ...
 
     def check(self, prompt: Prompt) -> None:
@@ -163,9 +162,8 @@ class EngineSession:
             raise EngineDiedError(one_line(error)) from error
         self._free.extend(slots)
         self._finished = []
-        ends = self._engine.ends
         return [
-            completion(flight.prompt.tag, [token for token in tokens if token not in ends], kept)
+            completion(flight.prompt.tag, self._engine.answer(tokens), kept)
             for (flight, tokens), kept in zip(finished, scores, strict=True)
         ]
 

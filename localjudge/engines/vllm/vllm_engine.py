@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -176,10 +176,9 @@ class VllmEngine:
         most: int = self._config.scheduler_config.max_num_seqs
         return most + max(8, most // 4)
 
-    @property
-    def ends(self) -> frozenset[int]:
-        """The tokens that end an answer."""
-        return self._model.vocabulary.ends
+    def answer(self, tokens: Sequence[int]) -> list[int]:
+        """Return the tokens of an answer without the token that ends the turn after it."""
+        return self._decoding.table.whole(tokens)
 
     def _start(self) -> Any:
         arguments = dict(self._arguments)

@@ -1,0 +1,153 @@
+"""An answer in a form of its own, as some models are trained on: `Feedback: {rationale} [RESULT] {score}`.
+
+The name of an aspect in braces is its value; any other name is a free text, whose name becomes a column. A
+doubled brace is a brace. Each answer can be read in one way only:
+
+* A free text ends where the literal text after it first occurs, so it never contains that text. It has one
+  character or more; newlines and tabs are its only control characters.
+* There is literal text between two fields; after a value, it does not begin as a longer value goes on.
+* Where the form ends with a field, the token that ends an answer ends the field.
+
+A space before a free text belongs to the text's first token, as tokenizers write it: the prompt does not end
+with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from localjudge.outcome_columns import RATIONALE, is_reserved
+from localjudge.rubrics.answer import (
+    Answer,
+    AnswerField,
+    AnswerLayout,
+    AnswerSpelling,
+    FreeText,
+    Value,
+    ValueField,
+)
+
+_PIECE = re.compile(r"\{([a-z][a-z0-9_]{0,63})\}|(\{\{|\}\}|[^{}]+)|.", re.DOTALL)
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# The token table has a few states for each byte of the literal text that closes a free text.
+_LONGEST_CLOSING = 40
+
+
+@dataclass(frozen=True, slots=True)
+class FormLayout(AnswerLayout):
+    """The fields of an answer with the literal text before and after each. `FormLayout.of` reads a form."""
+
+    sequence: tuple[str | AnswerField, ...]
+
+    @classmethod
+    def of(cls, form: str, aspects: Mapping[str, Mapping[str, Value]]) -> Self:
+        """Return the layout of a form.
+
+        Args:
+            form: literal text with names in braces.
+            aspects: for each aspect, the value in a judgement for each text that the judge can write.
+
+        Raises:
+            ValueError: the form is ambiguous, or does not have each aspect once.
+        """
+        if control := _CONTROL.search(form):
+            raise ValueError(f"{control[0]!r} is a control character; remove it")
+        parts: list[str | AnswerField] = [""]
+        for piece in _PIECE.finditer(form):
+            name, text = piece.groups()
+            if name in aspects:
+                parts += [ValueField(name, aspects[name]), ""]
+            elif name is not None:
+                before = str(parts[-1])
+                lead = " " if before.endswith(" ") and (before.strip() or len(parts) == 1) else ""
+                parts[-1] = before.removesuffix(lead)
+                parts += [FreeText(name, raw=True, lead=lead), ""]
+            elif text is not None:
+                parts[-1] = f"{parts[-1]}{text[0] if text in ('{{', '}}') else text}"
+            else:
+                raise ValueError(f"{form[piece.start() :][:20]!r} is no {{name}}; write {{{{ for a brace")
+        layout = cls(tuple(parts))
+        layout._check(aspects)
+        return layout
+
+    def _check(self, aspects: Mapping[str, object]) -> None:
+        names = [field.name for field in self.fields]
+        for name in (*aspects, *names):
+            if names.count(name) != 1:
+                raise ValueError(f"{{{name}}} occurs {names.count(name)} times; write it once")
+        for field, closing in self._closed:
+            after = "".join(("after {", field.name, "}"))
+            if not closing and field.name != names[-1]:
+                raise ValueError(f"a field follows {after}; write text between them")
+            if isinstance(field, ValueField):
+                longer = [text for text in field.values if _goes_on(text, field.values, closing)]
+                if longer:
+                    raise ValueError(f"{closing!r} {after} begins as the value {longer[0]!r} goes on")
+            elif len(closing.encode()) > _LONGEST_CLOSING:
+                raise ValueError(f"the text {after} takes more than {_LONGEST_CLOSING} bytes; shorten it")
+            elif is_reserved(field.name) and not field.name.endswith(RATIONALE):
+                raise ValueError(f"{field.name!r} is the name of another column; choose another")
+
+    @property
+    def parts(self) -> list[str | AnswerField]:
+        return [*self.sequence]
+
+    @property
+    def _closed(self) -> Iterator[tuple[AnswerField, str]]:
+        """Each field, and the literal text after it."""
+        for field, closing in zip(self.sequence[1::2], self.sequence[2::2], strict=True):
+            assert not isinstance(field, str)
+            yield field, str(closing)
+
+    @property
+    def schema(self) -> None:
+        return None
+
+    def spelled(self, spelling: AnswerSpelling) -> Self:
+        if spelling != "compact":
+            raise ValueError("the rubric's answer is not JSON and has one spelling; leave it out")
+        return self
+
+    def write(self, values: Mapping[str, str]) -> str:
+        return "".join(
+            part
+            if isinstance(part, str)
+            else (part.lead if isinstance(part, FreeText) else "") + values[part.name]
+            for part in self.sequence
+        )
+
+    def parse(self, text: str) -> Answer:
+        return Answer.of(self._read(text))
+
+    def _read(self, text: str) -> Iterator[tuple[AnswerField, str]]:
+        rest = _after(text, self.opening)
+        for field, closing in self._closed:
+            if isinstance(field, FreeText):
+                rest = _after(rest, field.lead)
+                written = rest.partition(closing)[0] if closing else rest
+            else:
+                written = max(filter(rest.startswith, field.values), key=len, default="")
+            yield field, written
+            rest = _after(rest[len(written) :], closing)
+        if rest:
+            raise ValueError(f"{rest[:20]!r} stands after its end")
+
+
+def _goes_on(text: str, values: Mapping[str, Value], closing: str) -> bool:
+    """Return whether the value goes on after a shorter one with the byte with which the closing text begins."""
+    first = closing.encode()[:1]
+    return any(text[:end] in values and text[end:].encode()[:1] == first for end in range(1, len(text)))
+
+
+def _after(text: str, literal: str) -> str:
+    """Return the text after literal text.
+
+    Raises:
+        ValueError: it does not begin with it.
+    """
+    if not text.startswith(literal):
+        raise ValueError(f"{text[:20]!r} stands in the place of {literal!r}")
+    return text[len(literal) :]
