@@ -170,9 +170,9 @@ def test_each_family_of_tokenizers_keeps_the_promise(name: str, form: str) -> No
     ("written", "may"),
     [
         (" Good.", True),
-        (" See [1], [RESULT and\n\n [RESULT]: a.", True),
+        (" See [1], [RESULT and\n\n[RESULT]: a.", True),
         ("  [RESULT ", True),
-        ("  [RESULT] ", False),
+        ("  [RESULT]", False),
         (" ", False),
         (" a\tb", True),
         (" a\rb", False),
@@ -253,6 +253,21 @@ def test_a_cut_text_is_told_from_one_that_the_model_ended() -> None:
 
 
 TWO = {"a": {"choices": ["A", "B"]}, "b": FIVE}
+
+
+def test_a_value_holds_the_space_before_it_if_that_keeps_the_values_apart() -> None:
+    grades = {"choices": ["A", "B"]}
+    rubric = rubric_of("Verdict: {grade}", grade=grades)
+    assert rubric.answer_layout.opening == "Verdict:"
+    with_space = vocabulary_of([b" A", b" B"])
+    table = token_table(rubric.answer_layout, with_space, byte_by_byte)
+    assert [with_space.pieces[token] for token in table.score_token[0]] == [b" A", b" B"]
+    assert np.flatnonzero(table.next_state[table.start] >= 0).tolist() == table.score_token[0].tolist()
+    vocabulary = vocabulary_of([b" A"])
+    table = token_table(rubric.answer_layout, vocabulary, byte_by_byte)
+    assert table.score_token[0].tolist() == [*b"AB"]
+    assert np.flatnonzero(table.next_state[table.start] >= 0).tolist() == [ord(" ")]
+    assert table.has_probabilities.all()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ Each part leads to states that exist already, so the distance of a new state fol
   requires `closing_margin` tokens more than are strictly needed.
 * **A value is its own token.** No token combines a value with the text around it, and each value has one
   spelling, the one with the fewest tokens. Where the values begin with different tokens, the model's
-  probabilities of these tokens are the probabilities of the values. No token limit can favour a value.
+  probabilities of these tokens are the probabilities of the values. No token limit can favour a value. In a
+  form, the space before a value is a part of it if each value then begins with a token of its own.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _example_of(part: str | AnswerField) -> str:
         case str():
             return part
         case ValueField():
-            return next(iter(part.values))
+            return part.lead + next(iter(part.values))
         case FreeText():
             return part.lead + _STAND_IN
 
@@ -114,8 +115,8 @@ def _build_table(
                 text = part.encode()
                 following = FixedText(states, text, speller.spell(text, place), follows)
             case ValueField():
-                follows, tokens = _add_values(states, part, following, speller)
-                score_state.insert(0, follows)
+                follows, picks, tokens = _add_values(states, part, following, speller)
+                score_state.insert(0, picks)
                 score_token.insert(0, tokens)
             case FreeText():
                 follows = texts.add(len(layout.texts) - 1 - len(text_start), part, following)
@@ -141,15 +142,21 @@ def _build_table(
 
 def _add_values(
     states: States, field: ValueField, following: FixedText, speller: Speller
-) -> tuple[int, list[int]]:
+) -> tuple[int, int, list[int]]:
     """Add the states of a value.
 
     Returns:
-        the state in which the value is picked, and the first token of each value.
+        the state in which its field begins, the state in which the value is picked, and the first token of each
+        value.
     """
     after = following.state(0)
     goes_on = {int(token): int(states.rows[after][token]) for token in np.flatnonzero(states.rows[after] >= 0)}
-    spellings = [_tokens(speller, text.encode()) for text in field.values]
+    lead = field.lead.encode()
+    spellings = [_tokens(speller, lead + text.encode()) for text in field.values]
+    if lead and len({tokens[0] for tokens in spellings} - {*_tokens(speller, lead)}) == len(spellings):
+        lead = b""
+    elif lead:
+        spellings = [_tokens(speller, text.encode()) for text in field.values]
 
     def add(written: tuple[int, ...]) -> int:
         """Add the states after these tokens of some values; return the first."""
@@ -162,7 +169,9 @@ def _add_values(
         row |= goes_on if written in rest else {}
         return states.add(row, 1 + max(states.distance[state] for state in row.values()))
 
-    return add(()), [tokens[0] for tokens in spellings]
+    picks = add(())
+    begins = FixedText(states, lead, speller.spell(lead), picks).state(0)
+    return begins, picks, [tokens[0] for tokens in spellings]
 
 
 def _tokens(speller: Speller, text: bytes) -> tuple[int, ...]:

@@ -74,11 +74,15 @@ class TextCompiler:
         transitions, begin, ends = self._indexes[expression]
         other = (bytes([each]) for each in _CHARACTERS if each not in closing.text)
         characters = field.lead.encode() + next((each for each in other if each in tokens_of), b"x") * 2
-        inside = _walk(transitions, tokens_of, begin, characters)[len(characters)]
+        inside = _walk(transitions, tokens_of, begin, characters).get(len(characters), -1)
+        if inside < 0:
+            raise cannot_spell(characters)
         grows = {inside}
         while more := {name for name, row in transitions.items() if not grows.isdisjoint(row.values())} - grows:
             grows |= more
         closes = _walk(transitions, tokens_of, inside, closing.text)
+        if len(closing.text) not in closes:
+            raise cannot_spell(closing.text)
         may_close = {name for place, name in closes.items() if place}
         number = {name: states.add_text_state(text, closing=name in may_close) for name in sorted(grows)}
         after = number | {name: closing.state(place) for place, name in closes.items() if name not in number}
@@ -171,8 +175,6 @@ def _walk(
             for token in tokens_of.get(text[begin:end], ()):
                 if (after := transitions[reached[begin]].get(token)) is not None:
                     reached[end] = after
-    if len(text) not in reached:
-        raise cannot_spell(text)
     return reached
 
 

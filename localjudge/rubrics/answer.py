@@ -29,7 +29,7 @@ class FreeText:
         name: its name in a judgement.
         raw: whether it is written as it is, up to the literal text after it, which it cannot contain; otherwise
             it is the content of a JSON string.
-        lead: literal text before it that one token can hold together with its beginning.
+        lead: literal text before it that a token may hold together with the text's beginning.
     """
 
     name: str
@@ -63,10 +63,12 @@ class ValueField:
     Attributes:
         name: its name in a judgement.
         values: the value in a judgement for each text that the judge can write, in their order.
+        lead: literal text before it that a token may hold together with the value.
     """
 
     name: str
     values: Mapping[str, Value]
+    lead: str = ""
 
     @property
     def schema(self) -> dict[str, Any]:

@@ -8,8 +8,8 @@ doubled brace is a brace. Each answer can be read in one way only:
 * There is literal text between two fields; after a value, it does not begin as a longer value goes on.
 * Where the form ends with a field, the token that ends an answer ends the field.
 
-A space before a free text belongs to the text's first token, as tokenizers write it: the prompt does not end
-with it.
+A space before a field belongs to the field's first token, as tokenizers write it: the prompt does not end with
+it.
 """
 
 from __future__ import annotations
@@ -58,13 +58,14 @@ class FormLayout(AnswerLayout):
         parts: list[str | AnswerField] = [""]
         for piece in _PIECE.finditer(form):
             name, text = piece.groups()
-            if name in aspects:
-                parts += [ValueField(name, aspects[name]), ""]
-            elif name is not None:
+            if name is not None:
                 before = str(parts[-1])
                 lead = " " if before.endswith(" ") and (before.strip() or len(parts) == 1) else ""
                 parts[-1] = before.removesuffix(lead)
-                parts += [FreeText(name, raw=True, lead=lead), ""]
+                parts.append(
+                    ValueField(name, aspects[name], lead) if name in aspects else FreeText(name, True, lead)
+                )
+                parts.append("")
             elif text is not None:
                 parts[-1] = f"{parts[-1]}{text[0] if text in ('{{', '}}') else text}"
             else:
@@ -113,10 +114,7 @@ class FormLayout(AnswerLayout):
 
     def write(self, values: Mapping[str, str]) -> str:
         return "".join(
-            part
-            if isinstance(part, str)
-            else (part.lead if isinstance(part, FreeText) else "") + values[part.name]
-            for part in self.sequence
+            part if isinstance(part, str) else part.lead + values[part.name] for part in self.sequence
         )
 
     def parse(self, text: str) -> Answer:
@@ -125,8 +123,8 @@ class FormLayout(AnswerLayout):
     def _read(self, text: str) -> Iterator[tuple[AnswerField, str]]:
         rest = _after(text, self.opening)
         for field, closing in self._closed:
+            rest = _after(rest, field.lead)
             if isinstance(field, FreeText):
-                rest = _after(rest, field.lead)
                 written = rest.partition(closing)[0] if closing else rest
             else:
                 written = max(filter(rest.startswith, field.values), key=len, default="")
