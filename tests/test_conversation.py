@@ -136,7 +136,7 @@ def test_no_text_of_a_turn_can_pass_for_another_turn(text: str) -> None:
         ("not JSON", "'messages', the conversation: not JSON; give a list of turns"),
         ([*TURNS, "bye"], "turn 6 is of type str; give an object with role and content"),
         ([{"role": "tool", "content": "7"}, *TURNS], "turn 1 has the role 'tool', which is not supported; use"),
-        ([{"from": "human", "value": "Hi"}], "turn 1 has the role 'None', which is not supported; use system,"),
+        ([{"from": "human", "value": "Hi"}], "turn 1 has no role; give role and content"),
         ([*TURNS, {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]}],
          "turn 6 has tool_calls, which is not supported; only turns of text are judged"),
         ([{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}],
@@ -190,6 +190,8 @@ def test_a_file_with_messages_lacks_no_column_that_they_have(tmp_path: Path) -> 
         check_inputs(files, {}, ("instruction", "reference", "candidate"))
     file.write_text(json.dumps({"chat": TURNS}))
     assert check_inputs(files, {"messages": "chat"}, ANSWER) == []
+    with pytest.raises(UsageError, match=r"no column 'talk' for the messages.*; its columns are chat"):
+        check_inputs(files, {"messages": "talk"}, ANSWER)
     with pytest.raises(UsageError, match="no candidate"):
         check_inputs(files, {}, ANSWER)
 
@@ -202,7 +204,9 @@ def test_a_run_judges_conversations_and_finds_their_texts_again(cli: Cli, tmp_pa
     end = cli("prompt", rows, "--rubric", rubric)
     assert f"```\n{WHOLE}\n```\n" in end.out
     how = ("--model", model, "--rubric", rubric, "--max-rationale-tokens", 3)
-    assert cli("score", rows, "--out", run, *how).code == 0
+    end = cli("score", rows, "--out", run, *how)
+    assert end.code == 0
+    assert "1 input(s), conversation=messages → " in end.err
     problems: list[str] = []
     again = [row.candidate for row in rows_again(read_manifest(run), [], problems)]
     assert (len(again), again[1], problems) == (2, WHOLE, [])

@@ -107,24 +107,18 @@ class PromptEncoder:
             return twin_after("nothing" if not rank else "added" if whole.ids[rank - 1] in added else "piece")
 
         self._twin, self._tail_twin = twin(first), twin(plain if self.tail else first)
-        # The pieces of the head: ids, plain text or none, and a marker.
-        pieces: list[tuple[int, str, int]] = []
-        start = 0
-        for mark in (rank for rank in marks if rank < first):
-            text = around[whole.offsets[start - 1][1] if start else 0 : whole.offsets[mark][0]]
-            pieces.append((start, text, mark))
-            start = mark + 1
+        runs = list(_runs(around, whole.offsets, [rank for rank in marks if rank < first]))
 
         def head(filled: Callable[[str], str]) -> list[int]:
             """Return the ids of the head with other contents instead of stand-ins."""
             ids: list[int] = []
-            for start, text, mark in pieces:
+            for start, text, mark in runs:
                 has_content = any(stand_in in text for stand_in in rendered.contents)
                 ids += self._spelled(twin(start), filled(text)) if has_content else whole.ids[start:mark]
                 ids.append(whole.ids[mark])
             return ids
 
-        texts = [*(text for _, text, _ in pieces), self.before]
+        texts = [*(text for _, text, _ in runs), self.before]
         safe = all(any(stand_in in text for text in texts) for stand_in in rendered.contents)
         try:
             self.head = head(str)
@@ -207,6 +201,16 @@ class PromptEncoder:
         """SHA-256 of everything around a row's text in a prompt, in hex."""
         around = json.dumps([self.head, self.before, self.after, self.tail])
         return hashlib.sha256(around.encode()).hexdigest()
+
+
+def _runs(
+    around: str, offsets: Sequence[tuple[int, int]], marks: Sequence[int]
+) -> Iterator[tuple[int, str, int]]:
+    """Yield the plain text before each marker, between the ranks of its first id and of the marker."""
+    start = 0
+    for mark in marks:
+        yield start, around[offsets[start - 1][1] if start else 0 : offsets[mark][0]], mark
+        start = mark + 1
 
 
 def markers(backend: Any) -> set[int]:

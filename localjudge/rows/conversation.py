@@ -107,6 +107,8 @@ def _turn(message: Any) -> Turn | str:
     role, content = cast(Role, message.get("role")), message.get("content")
     if called := [name for name in ("tool_calls", "function_call", "audio") if message.get(name)]:
         return f"has {called[0]}, which is not supported; only turns of text are judged"
+    if role is None:
+        return "has no role; give role and content"
     if role not in _ROLES:
         return f"has the role {str(role)[:40]!r}, which is not supported; use {', '.join(_ROLES)}"
     parts = _as_list(content)

@@ -26,7 +26,7 @@ from localjudge.rows.columns import (
     columns_taken,
     unreadable,
 )
-from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation
+from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation, with_conversation
 from localjudge.rows.formats import JSON_LINES, Records, check_file, read_file, read_text
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rows.table_records import table_records
@@ -90,7 +90,7 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
         UsageError: a file lacks columns (the message names all of them), or no file has a row.
     """
     files = list(files)
-    fields = dict.fromkeys([*COLUMN_NAMES, *used])
+    fields = dict.fromkeys([*COLUMN_NAMES, MESSAGES, *used])
     wanted = {
         field: (*_names_of(field, columns), *_names_in_messages(field, columns, used))
         for field in fields
@@ -131,19 +131,26 @@ def _has(known: Iterable[str], names: Iterable[str]) -> bool:
     return any(name in there or name.partition(".")[0] in there for name in names)
 
 
-def columns_found(files: Iterable[str], columns: Columns) -> dict[str, list[str]]:
+def columns_found(files: Iterable[str], columns: Columns, used: Sequence[str]) -> dict[str, list[str]]:
     """Return the columns that the first records of these files have for each field, in the order of the files.
 
     Args:
         files: the result of `find_inputs`; standard input and pipes are left out.
         columns: the column of each field whose column has a custom name.
+        used: the fields that the rubric's template uses.
     """
     found: dict[str, dict[str, None]] = {}
     for name in filter(can_be_read_twice, files):
         for _, record in islice(read_records(name), 1):
-            taken = columns_taken(record, columns) if isinstance(record, Mapping) else {}
+            if not isinstance(record, Mapping):
+                continue
+            told = with_conversation(record, lambda field: _names_of(field, columns), used)
+            taken = {} if isinstance(told, str) else columns_taken(told, columns)
             for field, column in taken.items() if isinstance(taken, dict) else ():
                 found.setdefault(field, {})[column] = None
+            for column in record if isinstance(told, Mapping) else ():
+                if column not in told:
+                    found.setdefault(CONVERSATION, {})[column] = None
     return {field: list(names) for field, names in found.items()}
 
 

@@ -117,7 +117,7 @@ class RowSource:
         files = find_inputs(names)
         empty = check_inputs(files, columns, used)
         rows = islice(read_rows(files, columns, max_row_bytes, used), limit)
-        return cls(rows, files, columns, max_row_bytes, empty, columns_found(files, columns))
+        return cls(rows, files, columns, max_row_bytes, empty, columns_found(files, columns, used))
 
     @classmethod
     def of_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS) -> Self:
