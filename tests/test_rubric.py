@@ -228,7 +228,8 @@ def test_the_starting_rubric_is_accepted_as_it_is_and_never_written_over(
     assert (end.code, end.out) == (0, "")
     rubric = Rubric.load("mine.toml")
     assert rubric.needs_reference
-    asked = json.loads(rubric.prompt.template.splitlines()[-1])
+    row = Row.of(instruction="a", reference="b", candidate="c")
+    asked = json.loads(rubric.text(row).splitlines()[-1])
     assert list(asked) == [rubric.answer.rationale, rubric.answer.scores]
     assert list(asked["scores"]) == list(rubric.aspects)
     assert Rubric.load("mine.toml", guard=True).prompt.guard

@@ -213,7 +213,7 @@ class Rubric(RubricPart):
     @cached_property
     def unmentioned(self) -> list[str]:
         """The names and values of aspects that the template never mentions; the judge cannot know them."""
-        found = unmentioned(self.prompt.text, self.aspects, self.aspect_keys)
+        found = unmentioned(self._filled(self.prompt.text), self.aspects, self.aspect_keys)
         # In a form, the value of an only aspect needs no name.
         nameless = [*self.aspects] if self.answer.form is not None and len(self.aspects) == 1 else []
         return [text for text in found if text not in nameless]
