@@ -479,3 +479,18 @@ def test_a_calibration_maps_the_probability_of_a_label_to_its_human_share(tmp_pa
     ended = cli(*given, "--calibration", out, "--allow-no-gain", "grade=correct")
     assert ended.code == 0, ended.err
     assert "calibrated" in json.loads(ended.out)["aspects"]["grade=correct"]["comparisons"]
+
+
+def test_shown_rows_align_labels_and_name_their_probabilities(tmp_path: Path, cli: Cli) -> None:
+    _, judged, shares = some_grades(10)
+    run = make_run(
+        tmp_path / "run", [{"grade": one} for one in judged], probabilities=[{"grade": one} for one in shares]
+    )
+    heading, *listed = cli("show", run, "--limit", 10).out.splitlines()
+    assert {len(line) for line in (heading, *listed)} == {len(heading)}
+    assert [line.split(maxsplit=2)[2] for line in listed] == judged
+    one = cli("show", run, "--id", "r0").out
+    assert " · ".join(f"{label} {p:.2f}" for label, p in zip(GRADES, shares[0], strict=True)) in one
+    by_share = cli("show", run, "--sort", "grade=correct", "--descending").out.splitlines()[1:]
+    order = sorted(range(10), key=lambda row: -shares[row][0])
+    assert [line.split()[0] for line in by_share] == [f"r{row}" for row in order]
