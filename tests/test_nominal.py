@@ -258,7 +258,9 @@ def test_a_column_can_hold_the_share_of_one_label(tmp_path: Path) -> None:
     found = compared(run, file, {"right": "grade=correct"})
     assert (list(found.aspects), found.nominal) == (["grade=correct"], {})
     kappa = cohen_kappa_score(is_right, [one == "correct" for one in judged])
-    assert found.aspects["grade=correct"].comparisons["integer"].kappa.value == pytest.approx(kappa, **EXACT)
+    comparison = found.aspects["grade=correct"].comparisons["integer"]
+    assert comparison.kappa.value == pytest.approx(kappa, **EXACT)
+    assert comparison.within_one == UNDEFINED  # 0 and 1 never differ by more
 
 
 def test_weighted_statistics_of_labels_are_those_of_the_repeated_rows() -> None:
