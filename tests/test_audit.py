@@ -40,7 +40,7 @@ def obeys_pleas(reference: str, candidate: str, aspect: str, place: int, met: in
 
 
 def copies_answers(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
-    return 5 if f'"{aspect}": "5"' in candidate else recalled(reference, candidate, aspect, place, met)
+    return 5 if f'"{aspect}":"5"' in candidate else recalled(reference, candidate, aspect, place, met)
 
 
 def tires(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
@@ -333,3 +333,51 @@ def test_an_audit_changes_nothing_in_a_folder_that_holds_something_else(
     end = cli("audit", rows, "--out", out, *judge, "--seed", 1)
     assert (end.code, "holds another run; it differs in seed" in end.err) == (2, True)
     assert (out / "rows.jsonl").read_bytes() == audited
+
+
+def test_an_audit_knows_the_best_label_of_a_rubric(rows: Path, tmp_path: Path, cli: Cli) -> None:
+    given = ("audit", rows, "--engine", "dry-run", "--seed", 1, "--json")
+    end = cli(*given, "--rubric", "correctness", "--out", tmp_path / "correctness")
+    assert end.code == 0, end.err
+    audit = json.loads(end.out)
+    directions = {
+        check["name"]: {name: each["direction"] for name, each in check["aspects"].items()}
+        for check in audit["checks"]
+    }
+    assert {name: each["grade=correct"] for name, each in directions.items()} == {
+        "reference": "near the top", "empty": "lower", "other": "lower", "half": "not higher",
+        "padded": "not higher", "shuffled": "not higher", "wrong-fact": "not higher", "swapped": "any",
+        "plea": "not higher", "planted": "not higher", "again": "same", "reordered": "same",
+    }  # fmt: skip
+    others = {each["grade=incorrect"] for each in directions.values()}
+    assert others == {"any", "same"}
+    assert {check["name"] for check in audit["checks"] if check["share"] is None} == {"swapped", "reordered"}
+    assert audit["halo"][0][1:] == [None, None]
+    planted = map(json.loads, (tmp_path / "correctness" / "rows.jsonl").read_text().splitlines())
+    assert all('"grade":"A"' in row["candidate"] for row in planted if row["system"] == "planted")
+    safety = json.loads(cli(*given, "--rubric", "safety", "--out", tmp_path / "safety").out)
+    plea = next(check for check in safety["checks"] if check["name"] == "plea")
+    assert {each["direction"] for each in plea["aspects"].values()} == {"same"}
+
+
+def test_the_best_label_is_one_of_the_labels_and_decides_no_judgement() -> None:
+    rubric = Rubric.load("correctness")
+    document = rubric.model_dump()
+    document["aspects"][0]["best"] = None
+    assert Rubric.model_validate(document).digest == rubric.digest
+    document["aspects"][0]["best"] = "A"
+    with pytest.raises(ValueError, match="best: 'A' is no label of choices without an order"):
+        Rubric.model_validate(document)
+
+
+def test_shifts_of_different_scales_are_shares_of_the_scale(rows: Path, tmp_path: Path, cli: Cli) -> None:
+    rubric = tmp_path / "two.toml"
+    rubric.write_text(
+        'name = "two"\n[aspects]\npolite = { boolean = true }\n'
+        "depth = { scale = { lowest = 0, highest = 10 } }\n"
+        "[prompt]\ntemplate = '{$instruction} {$candidate} {$aspects} {$answer_format}'\n"
+    )
+    end = cli("audit", rows, "--engine", "dry-run", "--rubric", rubric, "--out", tmp_path / "audit", "--json")
+    plea = next(check for check in json.loads(end.out)["checks"] if check["name"] == "plea")
+    shifts = [plea["aspects"][name]["shift"]["value"] for name in ("polite", "depth")]
+    assert plea["shift"]["value"] == pytest.approx((shifts[0] + shifts[1] / 10) / 2)

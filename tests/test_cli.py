@@ -424,7 +424,7 @@ def test_show_lists_rows_a_line_each(cli: Cli, tmp_path: Path, flags: list[str])
     ("options", "said"),
     [
         (["--system", "c"], "--system c: RUN has no row of this system; its systems are "),
-        (["--sort", "charm"], "--sort charm: the aspects of RUN are tact, wit"),
+        (["--sort", "charm"], "--sort charm: give one of tact, wit"),
         (["--sort", "wit", "--failed"], "--failed --sort: failures have no scores to sort by"),
         (["--id", "r0", "--failed"], "--id shows single judgements"),
         (["--descending"], "--descending: give the aspect with --sort ASPECT"),

@@ -258,7 +258,9 @@ def test_a_column_can_hold_the_share_of_one_label(tmp_path: Path) -> None:
     found = compared(run, file, {"right": "grade=correct"})
     assert (list(found.aspects), found.nominal) == (["grade=correct"], {})
     kappa = cohen_kappa_score(is_right, [one == "correct" for one in judged])
-    assert found.aspects["grade=correct"].comparisons["integer"].kappa.value == pytest.approx(kappa, **EXACT)
+    comparison = found.aspects["grade=correct"].comparisons["integer"]
+    assert comparison.kappa.value == pytest.approx(kappa, **EXACT)
+    assert comparison.within_one == UNDEFINED  # 0 and 1 never differ by more
 
 
 def test_weighted_statistics_of_labels_are_those_of_the_repeated_rows() -> None:
@@ -479,3 +481,18 @@ def test_a_calibration_maps_the_probability_of_a_label_to_its_human_share(tmp_pa
     ended = cli(*given, "--calibration", out, "--allow-no-gain", "grade=correct")
     assert ended.code == 0, ended.err
     assert "calibrated" in json.loads(ended.out)["aspects"]["grade=correct"]["comparisons"]
+
+
+def test_shown_rows_align_labels_and_name_their_probabilities(tmp_path: Path, cli: Cli) -> None:
+    _, judged, shares = some_grades(10)
+    run = make_run(
+        tmp_path / "run", [{"grade": one} for one in judged], probabilities=[{"grade": one} for one in shares]
+    )
+    heading, *listed = cli("show", run, "--limit", 10).out.splitlines()
+    assert {len(line) for line in (heading, *listed)} == {len(heading)}
+    assert [line.split(maxsplit=2)[2] for line in listed] == judged
+    one = cli("show", run, "--id", "r0").out
+    assert " · ".join(f"{label} {p:.2f}" for label, p in zip(GRADES, shares[0], strict=True)) in one
+    by_share = cli("show", run, "--sort", "grade=correct", "--descending").out.splitlines()[1:]
+    order = sorted(range(10), key=lambda row: -shares[row][0])
+    assert [line.split()[0] for line in by_share] == [f"r{row}" for row in order]

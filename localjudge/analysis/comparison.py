@@ -27,7 +27,8 @@ class Comparison:
 
     The correlations use the mean label of each row. `kappa` (quadratic weights), `exact`, `within_one`, `mae`
     and `bias` (the column minus the label) use each label separately; they are undefined if a label lies
-    outside the judge's scale. `kappa` and `exact` require whole numbers on both sides.
+    outside the judge's scale, and `within_one` for a scale of two values. `kappa` and `exact` require whole
+    numbers on both sides.
     """
 
     pearson: Estimate = UNDEFINED
@@ -148,7 +149,7 @@ class ComparisonStatistics:
             if are_whole
             else UNDEFINED,
             exact=_at_most_one(exact) if are_whole else UNDEFINED,
-            within_one=_at_most_one(within_one),
+            within_one=_at_most_one(within_one) if width > 1 else UNDEFINED,
             mae=mae,
             bias=bias,
         )

@@ -74,7 +74,7 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
         ranges={column.name: column.highest - column.lowest for column in columns},
         checks=checks,
         aspects=aspects,
-        halo=_correlations(np.array(list(original.values()))),
+        halo=_correlations(np.array(list(original.values())), columns),
         notices=list(read_notices(out / RUNS[0])),
     )
 
@@ -139,12 +139,18 @@ class _AuditReader:
         )
 
     def _shift(self, places: list[int], before: Floats, after: Floats, rows: NDArray[np.int64]) -> Estimate:
-        """Return the mean change over rows and columns, with an interval from resampling instructions."""
+        """Return the mean change over rows and columns, with an interval from resampling instructions.
+
+        It is a share of the scale if the columns have different scales.
+        """
         if not before.size or not places:
             return Estimate()
-        change = (after - before)[:, places].mean(axis=1, keepdims=True)
-        of_instructions = averages(change, self.groups[rows], int(self.groups.max()) + 1)
-        width = max(self._columns[place].highest - self._columns[place].lowest for place in places)
+        widths = np.array([self._columns[place].highest - self._columns[place].lowest for place in places])
+        width = widths[0] if len(set(widths.tolist())) == 1 else 1
+        change = (after - before)[:, places] * (width / widths)
+        of_instructions = averages(
+            change.mean(axis=1, keepdims=True), self.groups[rows], int(self.groups.max()) + 1
+        )
         return studentise(of_instructions, -width, width, seed=self._seed).estimates()[0]
 
 
@@ -175,8 +181,11 @@ def _groups(sample: Sample) -> NDArray[np.int32]:
     )
 
 
-def _correlations(scores: Floats) -> list[list[float | None]]:
-    """Return Pearson's correlation of each pair of columns, (A, A); None if one of them is constant."""
+def _correlations(scores: Floats, columns: Sequence[ScoreColumn]) -> list[list[float | None]]:
+    """Return Pearson's correlation of each pair of columns, (A, A).
+
+    It is None if one of them is constant, and for shares of labels of one aspect, which depend on each other.
+    """
     aspects = scores.shape[1]
     if len(scores) < 2:
         return [[None] * aspects for _ in range(aspects)]
@@ -184,6 +193,11 @@ def _correlations(scores: Floats) -> list[list[float | None]]:
     with np.errstate(invalid="ignore", divide="ignore"):
         table = np.corrcoef(scores, rowvar=False).reshape(aspects, aspects)
     return [
-        [None if constant[one] or constant[two] else round(float(table[one, two]), 4) for two in range(aspects)]
+        [
+            None
+            if constant[one] or constant[two] or (one != two and columns[one].aspect == columns[two].aspect)
+            else round(float(table[one, two]), 4)
+            for two in range(aspects)
+        ]
         for one in range(aspects)
     ]

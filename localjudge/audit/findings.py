@@ -12,6 +12,7 @@ from rich.table import Table
 
 from localjudge.analysis.interval import Estimate
 from localjudge.audit.perturbations import Direction
+from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import headed, kinds
 
 NOISE = 1 / 16
@@ -94,6 +95,8 @@ class AuditCheck(_AuditRecord):
     @property
     def not_tested(self) -> str:
         """The reasons why rows were not tested, each with the number of rows."""
+        if not self.decisive:
+            return "no expected change is known for these aspects"
         no_room = sum(self.aspects[aspect].no_room for aspect in self.decisive)
         reasons = [f"{count} {reason}" for reason, count in self.skipped.items()]
         reasons += [f"{self.failed} failed"] * bool(self.failed)
@@ -106,7 +109,7 @@ class Audit(_AuditRecord):
 
     `ranges` has the difference between the highest and the lowest score of each aspect, and `halo` Pearson's
     correlation over the original rows for each pair of aspects, in the rubric's order; None if one of the
-    scores is constant. `of` is the kind of scores that were compared.
+    scores is constant, and for shares of labels of one aspect. `of` is the kind of scores that were compared.
     """
 
     format: Literal[3] = 3
@@ -135,7 +138,7 @@ class Audit(_AuditRecord):
     def leads(self) -> list[str]:
         """Return the paragraphs above the tables."""
         ranges = set(self.ranges.values())
-        smallest = f"{NOISE * ranges.pop():.2g}" if len(ranges) == 1 else f"{NOISE:.1%} of a scale's range"
+        smallest = f"{NOISE * max(ranges):.2g}" if len(ranges) == 1 else f"{NOISE:.1%} of a scale's range"
         paragraphs = [
             *self.notices,
             f"{self.rows} rows with {self.instructions} instructions were perturbed, and {self.model} judged "
@@ -143,6 +146,8 @@ class Audit(_AuditRecord):
             f"mean change of the scores, with its 95 % interval. A change of {smallest} or less counts as "
             "no change.",
         ]
+        if len(ranges) > 1:
+            paragraphs.append("The shift of aspects with different scales is a share of the scale's range.")
         if self.mean_halo is not None:
             paragraphs.append(
                 f"The mean correlation between two aspects is {self.mean_halo:.2f}. Near 1, the scores "
@@ -154,17 +159,17 @@ class Audit(_AuditRecord):
         """Yield the tables for a terminal: the checks, and the halo."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         right = {"held", "shift", "rows"}
-        for heading in ("check", "a sound judge", "held", "verdict", "shift", "rows", "not tested"):
-            table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+        for name in ("check", "a sound judge", "held", "verdict", "shift", "rows", "not tested"):
+            table.add_column(name, justify="right" if name in right else "left", overflow="fold")
         for check in self.checks:
             cells = (check.held_text, check.verdict, _shift(check.shift), str(check.rows), check.not_tested)
             table.add_row(check.name, check.expected, *cells)
         yield headed(self.notices, table)
-        if len(self.aspects) > 1:
+        if self.mean_halo is not None:
             halo = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
             halo.add_column("correlation")
             for aspect in self.aspects[1:]:
-                halo.add_column(aspect, justify="right")
+                halo.add_column(heading(aspect), justify="right")
             for row, aspect in enumerate(self.aspects[:-1]):
                 known = [_number(each) for each in self.halo[row][row + 1 :]]
                 halo.add_row(aspect, *[""] * row, *known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from shutil import get_terminal_size
 from textwrap import fill, indent
@@ -16,6 +16,7 @@ from rich.text import Text as Styled
 
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.answer import shown
+from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.pipeline import RunObserver
 from localjudge.runs.summary import bars
 from localjudge.system.quantities import duration
@@ -130,11 +131,12 @@ class Progress(RunObserver):
         return Styled(" · ".join(parts))
 
 
-def judgement_text(outcome: Outcome, text: Text | None = None) -> str:
+def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: Text | None = None) -> str:
     """Return an outcome as text for a terminal.
 
     Args:
         outcome: a judgement or a failure.
+        aspects: the aspects of its rubric.
         text: the texts of the row, if they were found.
     """
     system = f" · {outcome.system}" if outcome.system else ""
@@ -146,15 +148,22 @@ def judgement_text(outcome: Outcome, text: Text | None = None) -> str:
         parts.append(_passage("candidate", text.candidate))
     if isinstance(outcome, Failure):
         return "\n".join([*parts, f"failed: {outcome.error}", ""])
-    cut = " [cut at its limit]" if outcome.rationale_cut else ""
-    if outcome.texts:
-        parts.append(_passage("rationale", outcome.rationale + cut))
+    parts += [_passage(name.replace("_", " "), said) for name, said in outcome.texts.items()]
+    if outcome.rationale_cut:
+        parts.append("[a rationale was cut at its limit]\n")
+    widest = max(len(shown(score)) for score in outcome.scores.values())
     for aspect, score in outcome.scores.items():
-        row = f"  {aspect:<14} {shown(score):>3}"
+        row = f"  {aspect:<14} {shown(score):>{max(3, widest)}}"
+        probabilities = outcome.probabilities.get(aspect)
         if aspect in outcome.expected:
             row += f"   expected {outcome.expected[aspect]:.2f}"
-        if aspect in outcome.probabilities:
-            row += f"   {bars(outcome.probabilities[aspect])}"
+        if probabilities and aspects[aspect].numbers is None:
+            labels = map(shown, aspects[aspect].values.values())
+            row += "   " + " · ".join(
+                f"{label} {p:.2f}" for label, p in zip(labels, probabilities, strict=True)
+            )
+        elif probabilities:
+            row += f"   {bars(probabilities)}"
         parts.append(row)
     return "\n".join([*parts, ""])
 

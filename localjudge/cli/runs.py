@@ -87,7 +87,7 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
         print_table(headed(notices))
     with Texts(manifest, outcomes) as texts:
         for outcome in outcomes:
-            print(judgement_text(outcome, texts.get(outcome)))
+            print(judgement_text(outcome, manifest.rubric.aspects, texts.get(outcome)))
         for problem in texts.problems:
             print(f"the texts of the row are missing: {problem}", file=sys.stderr)
     if missing := wanted - {outcome.id for outcome in outcomes}:

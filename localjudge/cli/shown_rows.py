@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,6 +78,7 @@ class RowList:
         if selection.sort is not None and selection.failed:
             raise UsageError("--failed --sort: failures have no scores to sort by; give only one of the two")
         systems: set[str] = set()
+        widths = _widths(rubric)
         rows: list[ListedRow] = []
         matching = 0
         for outcome in read_outcomes(run):
@@ -86,7 +87,7 @@ class RowList:
                 continue
             matching += 1
             if selection.sort or selection.limit is None or matching <= selection.limit:
-                rows.append(_listed(outcome, sort))
+                rows.append(_listed(outcome, widths, sort))
         if selection.system is not None and selection.system not in systems:
             there = ", ".join(sorted(systems)) or "none"
             raise UsageError(
@@ -98,7 +99,8 @@ class RowList:
 
     def texts(self) -> Iterator[str]:
         """Yield a heading and a line for each row, with aligned columns."""
-        heading = ListedRow("id", "system", "  ".join(f"{aspect:>4}" for aspect in self.rubric.aspects), 0)
+        columns = (f"{aspect:>{width}}" for aspect, width in _widths(self.rubric).items())
+        heading = ListedRow("id", "system", "  ".join(columns), 0)
         lines = [heading, *self.rows]
         ids = min(_WIDEST, max(len(row.id) for row in lines))
         systems = min(_WIDEST, max(len(row.system) for row in lines))
@@ -106,12 +108,20 @@ class RowList:
             yield f"{row.id:<{ids}}  {row.system:<{systems}}  {row.says}"
 
 
-def _listed(outcome: Outcome, sort: ScoreColumn | None) -> ListedRow:
+def _widths(rubric: Rubric) -> dict[str, int]:
+    """Return the width of each aspect's column: its name, and its longest value."""
+    return {
+        name: max(4, len(name), *(len(shown(value)) for value in aspect.values.values()))
+        for name, aspect in rubric.aspects.items()
+    }
+
+
+def _listed(outcome: Outcome, widths: Mapping[str, int], sort: ScoreColumn | None) -> ListedRow:
     if isinstance(outcome, Failure):
         says, score = "failed: " + _flat(outcome.error), 0.0
     else:
         scores = outcome.scores.items()
-        says = "  ".join(f"{shown(given):>{max(4, len(aspect))}}" for aspect, given in scores)
+        says = "  ".join(f"{shown(given):>{widths[aspect]}}" for aspect, given in scores)
         score = 0.0
         if sort is not None:
             expected = sort.expected(outcome)

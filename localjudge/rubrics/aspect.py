@@ -8,6 +8,7 @@ levels = { 0 = "no detail", 10 = "every detail" }
 [aspects.grade]
 choices = { A = "correct", B = "incorrect", C = "not attempted" }
 ordered = false                                 # or true: from the worst to the best
+best = "correct"                                # without an order: the best label, for audits
 
 [aspects.polite]
 boolean = true                                  # the judge writes yes or no
@@ -62,6 +63,8 @@ class Aspect(RubricPart):
         choices: labels by the text that the judge writes for each, in their order.
         boolean: whether the values are no and yes; a judgement has False and True.
         ordered: whether choices are ordered, from the worst to the best.
+        best: the best label of choices without an order; None if none is best. An audit expects that a worse
+            response does not get it more often.
         levels: what a value means, for the prompt, by the text that the judge writes.
         weight: the weight of the aspect in the mean of all aspects.
     """
@@ -71,6 +74,7 @@ class Aspect(RubricPart):
     choices: dict[str, str] | None = None
     boolean: bool = False
     ordered: bool = False
+    best: str | None = None
     levels: dict[str, str] = Field(default_factory=dict)
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False, strict=False)
 
@@ -86,6 +90,8 @@ class Aspect(RubricPart):
             raise ValueError("give one of scale, choices and boolean")
         if self.ordered and self.choices is None:
             raise ValueError("ordered: belongs to choices; a scale is always ordered")
+        if self.best is not None and (self.ordered or self.best not in (self.choices or {}).values()):
+            raise ValueError(f"best: {self.best!r} is no label of choices without an order")
         for code, label in (self.choices or {}).items():
             for text in (code, label):
                 if not PLAIN_TEXT.fullmatch(text) or text != text.strip() or len(text) > _LONGEST_CODE:

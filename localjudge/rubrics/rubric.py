@@ -264,7 +264,8 @@ class Rubric(RubricPart):
     def _digest(self, *, exclude_unset: bool) -> str:
         decisive = self.model_dump(mode="json", exclude={"name", "description"}, exclude_unset=exclude_unset)
         for aspect in decisive["aspects"]:
-            aspect.pop("weight", None)
+            for name in ("weight", "best"):
+                aspect.pop(name, None)
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     @property

@@ -7,7 +7,7 @@ this label, and 0 elsewhere; its expected value is the label's probability.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from localjudge.records import Judgement
 from localjudge.rubrics.answer import Value
@@ -23,12 +23,14 @@ class ScoreColumn:
         aspect: the aspect.
         numbers: the number of each value of the aspect.
         weight: the weight in the mean of all columns; 0 for the share of a label.
+        is_best: whether it is the share of the best label.
     """
 
     name: str
     aspect: str
     numbers: Mapping[Value, int]
     weight: float
+    is_best: bool = field(default=False, compare=False)
 
     @property
     def lowest(self) -> int:
@@ -63,7 +65,13 @@ def score_columns(aspects: Mapping[str, Aspect]) -> tuple[ScoreColumn, ...]:
             continue
         labels = [*aspect.values.values()]
         found += [
-            ScoreColumn(f"{name}={label}", name, {other: int(other == label) for other in labels}, 0.0)
+            ScoreColumn(
+                f"{name}={label}",
+                name,
+                {other: int(other == label) for other in labels},
+                0.0,
+                label == aspect.best,
+            )
             for label in labels
         ]
     return tuple(found)
