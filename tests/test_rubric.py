@@ -94,7 +94,7 @@ def test_an_empty_candidate_is_a_response_unless_the_rubric_says_otherwise(tmp_p
 WRONG: dict[str, tuple[str | bytes, str]] = {
     "not UTF-8": (b'name = "\xff"', "not UTF-8 at byte 8"),
     "not TOML": ("name = ", "not TOML"),
-    "empty file": ("", "name: Field required"),
+    "empty file": ("", "name: is missing; add it"),
     "unknown placeholder": (
         TONE.replace("/", "{$an answer}"),
         "{$an answer} is no placeholder; use {$column}",
@@ -128,7 +128,7 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     "bad aspect name": (TONE.replace('"tact"', '"Good tact"'), "'Good tact' is not a column name"),
     "reserved name": (TONE.replace('"tact"', '"rationale"'), "'rationale' is the name of another column"),
     "reserved ending": (TONE.replace('"tact"', '"tact_expected"'), "'tact_expected' is the name of another"),
-    "unknown key": (TONE + 'tempo = "fast"', "prompt.tempo: Extra inputs"),
+    "unknown key": (TONE + 'tempo = "fast"', "prompt.tempo: unknown key"),
     "key of no aspect": (TONE.replace("warmth =", "wit ="), "answer.aspects: 'wit' is not one of the aspects"),
     "key clash": (TONE.replace('"Wärme"', '"tact"'), "answer.aspects: 'tact' occurs twice"),
     "top key clash": (TONE.replace('"marks"', '"why"'), "answer: 'why' occurs twice"),

@@ -71,7 +71,7 @@ def test_a_template_that_never_mentions_its_aspects_is_reported(cli: Cli, model:
         '[prompt]\ntemplate = "Judge the tact: {$instruction} {$candidate}"\n'
     )
     end = cli("rubrics", "check", file)
-    assert (end.code, "the template never mentions warmth, 1, 10" in end.out) == (1, True)
+    assert (end.code, "the template never mentions warmth, 1, 10, so" in end.out) == (1, True)
     rows = write_rows(tmp_path / "rows.jsonl", 1)
     end = cli("score", rows, "--out", tmp_path / "run", "--rubric", file, "--model", model)
     assert (end.code, "prompt: the template never mentions warmth, 1, 10" in end.out) == (0, True)
@@ -102,10 +102,13 @@ def test_a_rationale_for_each_aspect_has_a_column_of_its_own(cli: Cli, model: Pa
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"aspects": {"a": {}}}, "scale: 'a' has no values; give a scale for all aspects, or its own"),
+        ({"aspects": {"a": {}}}, "aspects.a: has no values; give it a scale, choices or boolean = true"),
         ({"aspects": {"a": {"boolean": True, "choices": ["x", "y"]}}}, "aspects.a: give one of scale, choices"),
-        ({"aspects": {"a": {"choices": ["x"]}}}, "aspects.a: choices: give two or more different labels"),
-        ({"aspects": {"a": {"choices": {"A": "x", "B": "x"}}}}, "choices: give two or more different labels"),
+        ({"aspects": {"a": {"choices": ["x"]}}}, "aspects.a: choices: give two or more labels"),
+        (
+            {"aspects": {"a": {"choices": {"A": "x", "B": "x"}}}},
+            "choices: the label 'x' occurs twice; remove one",
+        ),
         ({"aspects": {"a": {"choices": [" x", "y"]}}}, "choices: ' x' must be text of 1 to 40 characters"),
         ({"aspects": {"a": {"boolean": True, "ordered": True}}}, "aspects.a: ordered: belongs to choices"),
         (
@@ -159,3 +162,38 @@ def test_the_order_of_the_aspects_is_part_of_the_rubric() -> None:
     assert forward.digest != backward.digest
     again = Rubric.model_validate(json.loads(json.dumps(backward.model_dump(mode="json"), sort_keys=True)))
     assert [*again.aspects] == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{$candidate} {policy} {$aspects}", "{policy} in the template is no placeholder; write {$policy}"),
+        (
+            "{$candidate} {$answer_format}",
+            "never mentions right, wrong, the description of grade, the level A of",
+        ),
+        ('{$candidate} {"grade": {"x": 1}} {$aspects}', None),
+        ("{$candidate} {$aspects} {$answer_format}", None),
+    ],
+)
+def test_what_looks_wrong_in_a_prompt_is_said(template: str, words: str | None) -> None:
+    grade = {
+        "description": "whether it holds",
+        "choices": {"A": "right", "B": "wrong"},
+        "levels": {"A": "it does"},
+    }
+    rubric = Rubric.model_validate({"name": "g", "aspects": {"grade": grade}, "prompt": {"template": template}})
+    said = " ".join(rubric.problems)
+    assert words in said if words else not said
+
+
+def test_texts_of_further_columns_are_shown_and_exported(cli: Cli, model: Path, tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 2, context="Paris is in France.")
+    judge = ["--rubric", "groundedness", "--model", model, "--max-rationale-tokens", "3"]
+    assert cli("score", rows, "--out", tmp_path / "run", *judge).code == 0
+    shown = cli("show", tmp_path / "run", "--id", "r0").out
+    assert "context\n  Paris is in France." in shown
+    end = cli("export", tmp_path / "run", "--to", "jsonl", "--out", tmp_path / "run.jsonl", "--with-texts")
+    assert end.code == 0
+    (first, *_) = (tmp_path / "run.jsonl").read_text().splitlines()
+    assert json.loads(first)["context"] == "Paris is in France."

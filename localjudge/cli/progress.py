@@ -142,7 +142,9 @@ def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: Text |
     system = f" · {outcome.system}" if outcome.system else ""
     parts = [f"{outcome.id}{system} · {outcome.source}"]
     if text:
-        parts.append(_passage("instruction", text.instruction))
+        parts += [_passage(name, said) for name, said in text.fields.items()]
+        if text.instruction or not text.fields:
+            parts.append(_passage("instruction", text.instruction))
         if text.reference is not None:
             parts.append(_passage("reference", text.reference))
         parts.append(_passage("candidate", text.candidate))

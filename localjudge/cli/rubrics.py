@@ -134,11 +134,9 @@ def check(
         else f"none of {', '.join(without)}: several values begin with the same token",
     }.items():
         print(f"{heading:<16} {said}")
-    if found.unmentioned:
-        print(
-            f"{'looks wrong':<16} the template never mentions {', '.join(found.unmentioned)}; add "
-            "{$aspects} and {$answer_format} to the template"
-        )
+    for problem in found.problems:
+        print(f"{'looks wrong':<16} {problem}")
+    if found.problems:
         raise typer.Exit(1)
 
 

@@ -91,7 +91,9 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
         for problem in texts.problems:
             print(f"the texts of the row are missing: {problem}", file=sys.stderr)
     if missing := wanted - {outcome.id for outcome in outcomes}:
-        raise UsageError(f"{run}: no row with the id {', '.join(sorted(missing))}")
+        known = next((outcome.id for outcome in read_outcomes(run)), None)
+        such = f"; its ids are such as {known}" if known else ""
+        raise UsageError(f"{run}: no row with the id {', '.join(sorted(missing))}{such}")
 
 
 def export(

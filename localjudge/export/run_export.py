@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +56,9 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
     try:
         with replacing(out) as scratch:
             if to in TABLES:
-                lines = _lines(folder, columns, with_texts)
-                names = [*column_names(columns), *(TEXTS if with_texts else ())]
+                texts = (*TEXTS, *(name for name in manifest.rubric.fields if name not in TEXTS))
+                texts = texts if with_texts else ()
+                lines, names = _lines(folder, columns, texts), [*column_names(columns), *texts]
                 rows = TABLES[to](lines, names, columns, scratch, origin)
             elif to == "alpaca-eval":
                 rows = alpaca_eval.write_annotations(
@@ -120,10 +121,13 @@ def outcomes_with_texts(folder: Path) -> Iterator[tuple[Outcome, Text | None]]:
             yield outcome, text
 
 
-def _lines(folder: Path, columns: AnswerColumns, with_texts: bool) -> Iterator[dict[str, Any]]:
-    if not with_texts:
+def _lines(folder: Path, columns: AnswerColumns, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
+    if not texts:
         return (to_line(outcome, columns) for outcome in read_outcomes(folder))
     return (
-        to_line(outcome, columns) | {name: getattr(text, name, None) for name in TEXTS}
+        to_line(outcome, columns)
+        | dict.fromkeys(texts)
+        | {name: getattr(text, name, None) for name in TEXTS}
+        | dict(text.fields if text else {})
         for outcome, text in outcomes_with_texts(folder)
     )

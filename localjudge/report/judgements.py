@@ -144,7 +144,8 @@ class Judgements(AbstractContextManager["Judgements"]):
                 same = outcome.group or f"{folder}\0{outcome.source}"
                 if same not in groups:
                     groups[same] = len(groups)
-                    snippets.append(text.instruction[:SNIPPET] if text else outcome.id)
+                    told = text and (text.instruction or next(iter(text.fields.values()), ""))
+                    snippets.append(told[:SNIPPET] if told else outcome.id)
                 runs.append(run)
                 places.append(place)
                 ids.append(outcome.id)

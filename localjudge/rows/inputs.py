@@ -156,7 +156,11 @@ def columns_found(files: Iterable[str], columns: Columns, used: Sequence[str]) -
 
 def _lacks(name: str, missing: Sequence[str], known: Sequence[str], columns: Columns) -> str:
     lacking = [
-        f"no column {columns[field]!r} for the {field}" if field in columns else f"no {field}"
+        f"no column {columns[field]!r} for the {field}"
+        if field in columns
+        else f"no {field}"
+        if field in COLUMN_NAMES
+        else f"no {field}, which the prompt uses as {{${field}}}"
         for field in missing
     ]
     more = f" and {len(known) - _COLUMNS_NAMED} more" if len(known) > _COLUMNS_NAMED else ""

@@ -17,6 +17,7 @@ boolean = true                                  # the judge writes yes or no
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -99,8 +100,12 @@ class Aspect(RubricPart):
                         f"choices: {text!r} must be text of 1 to {_LONGEST_CODE} characters, without quotes, "
                         "backslashes and surrounding spaces"
                     )
-        if self.choices is not None and len(set(self.choices.values())) < max(2, len(self.choices)):
-            raise ValueError("choices: give two or more different labels")
+        if self.choices is not None:
+            labels = Counter(label.casefold() for label in self.choices.values())
+            if twice := [label for label, count in labels.items() if count > 1]:
+                raise ValueError(f"choices: the label {twice[0]!r} occurs twice; remove one")
+            if len(labels) < 2:
+                raise ValueError("choices: give two or more labels")
         for text in self.levels:
             if text not in self.values:
                 raise ValueError(f"levels: {text!r} is none of the values {', '.join(list(self.values)[:12])}")

@@ -55,7 +55,7 @@ def _ends(aspect: Aspect) -> list[str]:
 
 
 def unmentioned(template: str, aspects: Mapping[str, Aspect], keys: Mapping[str, str]) -> list[str]:
-    """Return the names and values of aspects that a template never mentions.
+    """Return the names, values and descriptions of aspects that a template never mentions.
 
     Args:
         template: the template, with the text about the aspects.
@@ -70,5 +70,8 @@ def unmentioned(template: str, aspects: Mapping[str, Aspect], keys: Mapping[str,
         return f" {words} " in f" {known} "
 
     missing = [name for name in aspects if not (says(name) or says(keys[name]))]
-    missing += [text for aspect in aspects.values() for text in _ends(aspect) if not says(text)]
+    for name, aspect in aspects.items():
+        missing += [text for text in (*_ends(aspect), *(aspect.choices or {}).values()) if not says(text)]
+        missing += [f"the description of {name}"] if aspect.description and not says(aspect.description) else []
+        missing += [f"the level {text} of {name}" for text, said in aspect.levels.items() if not says(said)]
     return list(dict.fromkeys(missing))

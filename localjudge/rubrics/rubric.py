@@ -55,7 +55,7 @@ from localjudge.rubrics.aspect import Aspect, RubricPart
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text, unmentioned
 from localjudge.rubrics.guard import guarded, unfenced
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
-from localjudge.rubrics.template import PLACEHOLDER, Template
+from localjudge.rubrics.template import BARE, PLACEHOLDER, Template
 
 DEFAULT_RUBRIC = "just-eval"
 
@@ -128,7 +128,11 @@ class Rubric(RubricPart):
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
-            message = first["msg"].removeprefix("Value error, ")
+            known = {
+                "extra_forbidden": "unknown key; remove it or correct its name",
+                "missing": "is missing; add it",
+            }
+            message = known.get(first["type"], first["msg"].removeprefix("Value error, "))
             raise RubricError(f"rubric {where}: {place + ': ' if place else ''}{message}") from None
 
     @model_validator(mode="before")
@@ -159,7 +163,8 @@ class Rubric(RubricPart):
             ]
             if without and scale is None:
                 raise ValueError(
-                    f"scale: {without[0]!r} has no values; give a scale for all aspects, or its own"
+                    f"aspects.{without[0]}: has no values; give it a scale, choices or boolean = true, or give "
+                    "a scale for all aspects"
                 )
             own = {name: each | {"scale": scale} for name, each in aspects.items() if name in without}
             document["aspects"] = aspects | own
@@ -211,8 +216,21 @@ class Rubric(RubricPart):
         return PLACEHOLDER.sub(lambda found: own.get(found[1], found[0]), text)
 
     @cached_property
-    def unmentioned(self) -> list[str]:
-        """The names and values of aspects that the template never mentions; the judge cannot know them."""
+    def problems(self) -> list[str]:
+        """What looks wrong in the prompt, in words."""
+        found = []
+        if missing := self._unmentioned():
+            found.append(
+                f"the template never mentions {', '.join(missing)}, so the judge cannot know what is asked; "
+                "add {$aspects} and {$answer_format} to the template"
+            )
+        if bare := BARE.findall(self.prompt.text):
+            found.append(
+                f"{{{bare[0]}}} in the template is no placeholder; write {{${bare[0]}}} for the column"
+            )
+        return found
+
+    def _unmentioned(self) -> list[str]:
         found = unmentioned(self._filled(self.prompt.text), self.aspects, self.aspect_keys)
         # In a form, the value of an only aspect needs no name.
         nameless = [*self.aspects] if self.answer.form is not None and len(self.aspects) == 1 else []

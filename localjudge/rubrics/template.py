@@ -13,6 +13,8 @@ from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS
 from localjudge.rubrics.example import Example
 
 PLACEHOLDER = re.compile(r"\{\$([^{}]*)\}")
+BARE = re.compile(r"(?<![\w{$}])\{([A-Za-z_][\w.]*)\}(?![\w{}])")
+"""A name in braces without a dollar sign, which is sent as it stands."""
 _FIELD = re.compile(r"[^\W\d][\w-]*(\.[\w-]+)*")
 
 

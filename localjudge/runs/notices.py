@@ -44,11 +44,8 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
         )
     if changed := manifest.model.changed_since_verified:
         found.append(f"changed model: its files differ from the verified files ({in_words(changed)})")
-    if manifest.settings.engine != IMPORTED and (missing := manifest.rubric.unmentioned):
-        found.append(
-            f"prompt: the template never mentions {', '.join(missing)}, so the judge cannot know of it; add "
-            "{$aspects} and {$answer_format} to the template"
-        )
+    if manifest.settings.engine != IMPORTED:
+        found += [f"prompt: {problem}" for problem in manifest.rubric.problems]
     if not complete:
         start = manifest.last_start
         planned = start.rows if manifest.shard else start.input_rows

@@ -1,4 +1,4 @@
-"""The texts of judged rows (instruction, reference and candidate), read again from the inputs of a run.
+"""The texts of judged rows, read again from the inputs of a run.
 
 The lines of a run do not contain the texts of their rows. A row is identified by the digest of its texts, so
 the texts that are found are exactly those that were judged; a row that has changed is not found.
@@ -7,7 +7,7 @@ the texts that are found are exactly those that were judged; a row that has chan
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -20,11 +20,12 @@ from localjudge.system.line_store import LineStore
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The texts of one row."""
+    """The texts of one row; `fields` has those of further columns that the rubric uses."""
 
     instruction: str
     reference: str | None
     candidate: str
+    fields: Mapping[str, str]
 
 
 class Texts(AbstractContextManager["Texts"]):
@@ -49,7 +50,8 @@ class Texts(AbstractContextManager["Texts"]):
             if digest in wanted:
                 wanted.remove(digest)
                 self._places[digest] = len(self._stored)
-                self._stored.append(json.dumps([row.instruction, row.reference, row.candidate]).encode())
+                texts = [row.instruction, row.reference, row.candidate, dict(row.fields)]
+                self._stored.append(json.dumps(texts).encode())
             if not wanted:
                 break
 
