@@ -144,7 +144,7 @@ def test_every_value_can_be_written_and_is_read_back(data: st.DataObject) -> Non
     rubric = data.draw(rubrics())
     layout = rubric.answer_layout
     table, vocabulary = table_of(rubric, decodes_opening=True)
-    texts = {text.name: 'Say "no"\t\n{}<' for text in layout.texts}
+    texts = {text.name: '"No"\t\\{}<🙂' for text in layout.texts}
     for number in range(max(len(field.values) for field in layout.values)):
         written = {field.name: [*field.values][number % len(field.values)] for field in layout.values}
         answer = layout.write(texts | written)
