@@ -14,6 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from small_tokenizers import CHAT_TEMPLATES, TOKENIZER_NAMES, tokenizer_with
 from test_grammar import byte_by_byte, encoders, spell, vocabulary_of
+from test_transformers import THINKING_CHAT, save_random_model
 from test_typed_answers import aspects, longest_answer
 
 from localjudge import Judge, JudgeConfig, RowSource, Rubric, UsageError, load_run, score_run
@@ -22,7 +23,9 @@ from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, RubricError
+from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
+from localjudge.prompts.prompt import Prompt
 
 PROMETHEUS = "Feedback: {rationale} [RESULT] {score}"
 LINES = "{rationale}\nScore: {score}"
@@ -144,7 +147,7 @@ def test_every_value_can_be_written_and_is_read_back(data: st.DataObject) -> Non
     rubric = data.draw(rubrics())
     layout = rubric.answer_layout
     table, vocabulary = table_of(rubric, decodes_opening=True)
-    texts = {text.name: 'Say "no"\t\n{}<' for text in layout.texts}
+    texts = {text.name: '"No"\t\\{}<🙂' for text in layout.texts}
     for number in range(max(len(field.values) for field in layout.values)):
         written = {field.name: [*field.values][number % len(field.values)] for field in layout.values}
         answer = layout.write(texts | written)
@@ -367,6 +370,18 @@ def test_a_judge_with_a_form_judges_every_row(small: Path, engine: str, temperat
             rubric, rubric.answer_layout.write(outcome.texts | {"score": str(outcome.scores["score"])})
         )
         assert sum(outcome.probabilities["score"]) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize("form", [PROMETHEUS, LINES, "{score}"])
+def test_a_model_that_thinks_writes_the_whole_form_after_its_thoughts(tmp_path: Path, form: str) -> None:
+    folder = save_random_model(tmp_path, Model.find().path / "tokenizer.json", chat=THINKING_CHAT)
+    rubric = rubric_of(form)
+    judge = Judge(folder, rubric=rubric, max_rationale_tokens=9, thinking_budget=4, keep_thoughts=True)
+    (finished,) = judge.engine.complete([Prompt(1, judge.prompts.encode("a question"), 1)])
+    thoughts, answer = judge.decoding.table.split(finished[0].tokens)
+    assert len(thoughts) <= 4
+    assert_whole(rubric, judge.model.vocabulary.decode(answer))
+    assert all(outcome.status == "judged" for outcome in judge.score(ROWS))
 
 
 def test_texts_of_a_form_are_columns_of_a_run(small: Path, tmp_path: Path, cli: Cli) -> None:

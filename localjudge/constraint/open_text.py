@@ -36,8 +36,8 @@ _CHARACTERS = f"x{string.printable}".encode()
 _RAW = r"[^\x00-\x08\x0b-\x1f\x7f-\x9f]"
 
 _Transitions = Mapping[int, Mapping[int, int]]
-_Index = tuple[_Transitions, int, set[int]]
-"""{state: {token: state after it}}, the state in which it begins, and the states in which it may end."""
+_Index = tuple[_Transitions, int]
+"""{state: {token: state after it}}, and the state in which it begins."""
 
 
 class TextCompiler:
@@ -71,9 +71,9 @@ class TextCompiler:
         expression = _expression(field, closing.text)
         if expression not in self._indexes:
             self._indexes[expression] = self._index(expression, field, closing.text)
-        transitions, begin, ends = self._indexes[expression]
+        transitions, begin = self._indexes[expression]
         other = (bytes([each]) for each in _CHARACTERS if each not in closing.text)
-        characters = field.lead.encode() + next((each for each in other if each in tokens_of), b"x") * 2
+        characters = field.lead.encode() + next((each for each in other if each in tokens_of), b"x")
         inside = _walk(transitions, tokens_of, begin, characters).get(len(characters), -1)
         if inside < 0:
             raise cannot_spell(characters)
@@ -90,7 +90,7 @@ class TextCompiler:
             tokens, reached = np.array([*transitions[name].items()], np.int64).T
             names, which = np.unique(reached, return_inverse=True)
             states.rows[state][tokens] = np.array([after.get(each, -1) for each in names.tolist()])[which]
-            if name in ends:
+            if name == inside and not closing.text:
                 follows = states.rows[closing.state(0)]
                 states.rows[state] = np.where(follows >= 0, follows, states.rows[state])
         within = {place: number[name] for place, name in closes.items() if name in number}
@@ -114,7 +114,7 @@ class TextCompiler:
             for place, name in _walk(transitions, tokens_of, begin, empty).items():
                 for token in tokens_of.get(empty[place:], ()):
                     transitions[name].pop(token, None)
-        return transitions, begin, set() if closing else set(index.get_final_states())
+        return transitions, begin
 
     def _add_sentence_end(self, text: Sequence[int], within: Mapping[int, int], closing: bytes) -> list[int]:
         """Add the states after a sentence: copies of states of the text, reached by other tokens. Return them.
@@ -157,7 +157,9 @@ def _expression(field: FreeText, closing: bytes) -> str:
         quoted: str = build_regex_from_schema(json.dumps(field.schema), whitespace_pattern="")
         return quoted[1:-1] + closes
     if not closing:
-        return f"{re.escape(field.lead)}{_RAW}+"
+        # Outlines loses tokens with which a text goes on after its possible end. So the expression ends with a
+        # character that a text cannot hold.
+        return rf"{re.escape(field.lead)}{_RAW}+\x00"
     # The first alternative and the shortest text are preferred: no text goes on after the literal text, and an
     # empty text has states of its own, in which it is refused.
     return f"{re.escape(field.lead)}(?:{closes}|{_RAW}+?{closes})"

@@ -98,6 +98,26 @@ def engine(open_engine: OpenEngine, model: Model, decoding: Decoding) -> VllmEng
     return open_engine(model, decoding, max_num_seqs=16, logprobs_mode="processed_logprobs")
 
 
+@pytest.mark.parametrize("form", ["Feedback: {rationale} [RESULT] {score}", "{score}\n{rationale}"])
+def test_answers_in_a_form_are_whole_and_ended_by_the_model(
+    open_engine: OpenEngine, model: Model, form: str
+) -> None:
+    rubric = Rubric.model_validate(
+        {
+            "name": "form",
+            "aspects": {"score": {"scale": {"lowest": 1, "highest": 10}}},
+            "answer": {"form": form},
+            "prompt": {"template": "{$candidate} {$answer_format}"},
+        }
+    )
+    table = token_table(rubric.answer_layout, model.vocabulary, model.prompts.spell)
+    engine = open_engine(model, Decoding(table, 12, closing_margin=3), Mixed, max_num_seqs=16)
+    for tag, completion in complete(engine, prompts(80)).items():
+        assert_whole(model, rubric, completion, engine.limit(tag))
+        assert table.is_complete(table.states(completion.tokens)[-1])
+        assert completion.tokens[-1] in model.vocabulary.ends
+
+
 def test_every_answer_is_whole_though_rows_are_preempted(starved: Mixed, model: Model, rubric: Rubric) -> None:
     assert starved.info.details["runner"] == "V1"
     assert starved.in_flight > 64
