@@ -112,6 +112,13 @@ def test_what_the_template_uses_of_the_conversation_is_in_the_digest_and_the_gro
     assert (one.digest, one.group) == (other.digest, other.group)
 
 
+def test_a_column_without_a_name_is_no_conversation() -> None:
+    assert row_of({"": "x", "instruction": "Q", "candidate": "A"}, "instruction", "candidate").columns == {
+        "": "x"
+    }
+    assert problem_of({"": "x"}, *ANSWER).startswith("no candidate; ")
+
+
 def test_messages_that_no_field_needs_stay_a_column_of_the_row() -> None:
     record = {"instruction": "Q", "candidate": "A", "messages": "unread"}
     assert row_of(record, "instruction", "candidate").columns == {"messages": "unread"}
