@@ -96,7 +96,11 @@ class _Renderer:
             message | {"content": _split_at(contents).sub(lambda found: contents[found[0]], message["content"])}
             for message in self.messages
         ]
-        text = render(self.tokenizer, messages, add_generation_prompt=True, thinking=self.thinking)
+        try:
+            text = render(self.tokenizer, messages, add_generation_prompt=True, thinking=self.thinking)
+        except ModelError as error:
+            with_turns = " (with the rubric's system prompt or examples)" if self.contents else ""
+            raise ModelError(f"{error}{with_turns}") from None
         return text + FINAL_CHANNEL if text.endswith(HARMONY) else text
 
     def takes_system(self) -> bool:
