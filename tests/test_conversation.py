@@ -219,6 +219,13 @@ def test_a_run_judges_conversations_and_finds_their_texts_again(cli: Cli, tmp_pa
     assert (len(again), again[1], problems) == (2, WHOLE, [])
 
 
+def test_the_included_rubric_judges_all_turns() -> None:
+    rubric = Rubric.load("conversation")
+    text = rubric.text(row_of({"messages": TURNS}, *rubric.fields))
+    assert f"```\n{WHOLE}\n```" in text
+    assert rubric.unmentioned == []
+
+
 def test_a_template_needs_a_candidate_or_a_conversation(tmp_path: Path) -> None:
     file = tmp_path / "talk.toml"
     file.write_text(RUBRIC.replace("{$conversation}", "{$instruction}"))
