@@ -112,6 +112,13 @@ def test_what_the_template_uses_of_the_conversation_is_in_the_digest_and_the_gro
     assert (one.digest, one.group) == (other.digest, other.group)
 
 
+def test_a_column_without_a_name_is_no_conversation() -> None:
+    assert row_of({"": "x", "instruction": "Q", "candidate": "A"}, "instruction", "candidate").columns == {
+        "": "x"
+    }
+    assert problem_of({"": "x"}, *ANSWER).startswith("no candidate; ")
+
+
 def test_messages_that_no_field_needs_stay_a_column_of_the_row() -> None:
     record = {"instruction": "Q", "candidate": "A", "messages": "unread"}
     assert row_of(record, "instruction", "candidate").columns == {"messages": "unread"}
@@ -210,6 +217,13 @@ def test_a_run_judges_conversations_and_finds_their_texts_again(cli: Cli, tmp_pa
     problems: list[str] = []
     again = [row.candidate for row in rows_again(read_manifest(run), [], problems)]
     assert (len(again), again[1], problems) == (2, WHOLE, [])
+
+
+def test_the_included_rubric_judges_all_turns() -> None:
+    rubric = Rubric.load("conversation")
+    text = rubric.text(row_of({"messages": TURNS}, *rubric.fields))
+    assert f"```\n{WHOLE}\n```" in text
+    assert rubric.unmentioned == []
 
 
 def test_a_template_needs_a_candidate_or_a_conversation(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ the stand-ins, and what it writes between them goes around every row.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -47,9 +47,7 @@ class RenderedTurns:
 
     def filled(self, text: str) -> str:
         """Return a part of the text with contents instead of stand-ins."""
-        return (
-            _split_at(self.contents).sub(lambda found: self.contents[found[0]], text) if self.contents else text
-        )
+        return _replaced(text, self.contents)
 
 
 def render_turns(tokenizer: Any, turns: Sequence[Turn], *, thinking: bool) -> RenderedTurns:
@@ -92,11 +90,12 @@ class _Renderer:
 
     def render(self, contents: Mapping[str, str]) -> str:
         """Return the template's text with some contents instead of their stand-ins."""
-        messages = [
-            message | {"content": _split_at(contents).sub(lambda found: contents[found[0]], message["content"])}
-            for message in self.messages
-        ]
-        text = render(self.tokenizer, messages, add_generation_prompt=True, thinking=self.thinking)
+        messages = [message | {"content": _replaced(message["content"], contents)} for message in self.messages]
+        try:
+            text = render(self.tokenizer, messages, add_generation_prompt=True, thinking=self.thinking)
+        except ModelError as error:
+            with_turns = " (with the rubric's system prompt or examples)" if self.contents else ""
+            raise ModelError(f"{error}{with_turns}") from None
         return text + FINAL_CHANNEL if text.endswith(HARMONY) else text
 
     def takes_system(self) -> bool:
@@ -130,6 +129,10 @@ def _split_at(stand_ins: Mapping[str, str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, stand_ins)))
 
 
+def _replaced(text: str, contents: Mapping[str, str]) -> str:
+    return _split_at(contents).sub(lambda found: contents[found[0]], text) if contents else text
+
+
 def _renders(text: str, contents: Mapping[str, str], rendered: str) -> bool:
     """Return whether a rendered text is the text with these contents.
 
@@ -144,8 +147,9 @@ def _renders(text: str, contents: Mapping[str, str], rendered: str) -> bool:
     return re.fullmatch(expected, rendered) is not None
 
 
-def _trimmed(content: str) -> tuple[str, ...]:
-    return content, content.strip(), content.lstrip(), content.rstrip()
+def _trimmed(content: str) -> Iterable[str]:
+    """Return the different forms of a content; equal ones would multiply the ways to match a text."""
+    return dict.fromkeys([content, content.strip(), content.lstrip(), content.rstrip()])
 
 
 def _without_template(messages: list[dict[str, str]]) -> str:

@@ -42,33 +42,38 @@ def with_conversation(
     """
     fields = (MESSAGES, "candidate", "instruction", CONVERSATION)
     own = {field: name for field in fields for name in reversed(names(field)) if name in record}
-    whole, answer = judges_conversation(used), record.get(own.get("candidate", ""))
-    if record.get(own.get(MESSAGES, "")) is None:
-        if not whole or "candidate" in own or CONVERSATION not in own:
-            return record
-        found = {"candidate": record[own[CONVERSATION]]}
-        given = own[CONVERSATION]  # a conversation that is text already
+    values = {field: record[name] for field, name in own.items()}
+    whole, answer = judges_conversation(used), values.get("candidate")
+    missing = {"candidate", *used} & set(fields) - own.keys()
+    if values.get(MESSAGES) is not None and (whole or missing) and isinstance(answer, str | None):
+        given, found = own[MESSAGES], _fields(values[MESSAGES], answer, whole=whole)
+        if isinstance(found, str):
+            return f"{given!r}, the conversation: {found}"
+        wanted = missing | ({"instruction"} - own.keys()) | ({"candidate"} if whole else set())
+        found = {field: text for field, text in found.items() if field in wanted}
+    elif whole and CONVERSATION in own and "candidate" not in own:
+        given, found = own[CONVERSATION], {"candidate": values[CONVERSATION]}  # it is text already
     else:
-        missing = {"candidate", *used} & set(fields) - own.keys()
-        if not (whole or missing) or not isinstance(answer, str | None):
-            return record
-        given = own[MESSAGES]
-        turns = _turns(record[given])
-        if isinstance(turns, str):
-            return f"{given!r}, the conversation: {turns}"
-        turns += [] if answer is None else [Turn("assistant", answer)]
-        if not whole and turns[-1].role != "assistant":
-            said = f"the last turn is the {turns[-1].role}'s"
-            return f"{given!r}, the conversation: {said}; it must be the assistant's, which is judged"
-        before = turns if whole else turns[:-1]
-        questions = [turn.text for turn in before if turn.role == "user"]
-        found = {"candidate": _written(turns) if whole else turns[-1].text}
-        if questions and "instruction" not in own:
-            found["instruction"] = "\n\n".join(questions) if whole else questions[-1]
-        if not whole and CONVERSATION in missing:
-            found[CONVERSATION] = _written(before)
+        return record
     rest = {name: value for name, value in record.items() if name != given}
     return rest | {own.get(field, names(field)[0]): text for field, text in found.items()}
+
+
+def _fields(messages: Any, answer: str | None, *, whole: bool) -> dict[str, str] | str:
+    """Return the fields in messages and in the answer to them, if that has a column; or the problem."""
+    turns = _turns(messages)
+    if isinstance(turns, str):
+        return turns
+    turns += [] if answer is None else [Turn("assistant", answer)]
+    if whole:
+        asked = [turn.text for turn in turns if turn.role == "user"]
+        return {"candidate": _written(turns), "instruction": "\n\n".join(asked)}
+    *before, last = turns
+    if last.role != "assistant":
+        return f"the last turn is the {last.role}'s; it must be the assistant's, which is judged"
+    asked = [turn.text for turn in before if turn.role == "user"]
+    found = {"candidate": last.text, CONVERSATION: _written(before)}
+    return found | ({"instruction": asked[-1]} if asked else {})
 
 
 def _written(turns: Iterable[Turn]) -> str:
