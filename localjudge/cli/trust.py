@@ -47,7 +47,11 @@ SomeLabelFiles = Annotated[
 ]
 LabelColumns = Annotated[
     list[str] | None,
-    typer.Option("--map", metavar="THEIRS=OURS", help="The aspect that a label column holds."),
+    typer.Option(
+        "--map",
+        metavar="THEIRS=OURS",
+        help="The aspect that a label column holds, or the share of a label: correct=grade=correct.",
+    ),
 ]
 MovedInputs = Annotated[
     list[str] | None,
