@@ -2,7 +2,7 @@
 
 // ---- tables ---------------------------------------------------------------------------------------------
 
-const breakable = (name) => name.split(/(?<==)/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
+const breakable = (name) => name.split(/(?<=[=_])/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
 function cell(value, { kind, bounds }) {
   if (kind === "text") return make("th", { scope: "row" }, value);
   if (kind === "word") return make("td", { class: "word" }, value ?? "–");

@@ -75,7 +75,6 @@ def head(
             }
             for name, aspect in rubric.aspects.items()
         ],
-        "ordered": sum(aspect.numbers is not None for aspect in rubric.aspects.values()),
         "rationale": any(manifest.rubric.columns.texts for manifest in judgements.manifests),
         "series": [
             {"label": series.label, "colour": charts.series_colour(index)}
