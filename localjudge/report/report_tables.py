@@ -37,7 +37,7 @@ def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[s
     failed = np.bincount(failures, minlength=len(index_of)).tolist()
     systems = [system for ranking in rankings for system in ranking.systems]
     known = _mean_columns(judgements.rubric)
-    names = [name for name in rankings[0].columns if name in known]  # with a calibration, only those calibrated
+    names = [name for name in known if name in rankings[0].columns]  # with a calibration, only those calibrated
     whole = _whole(judgements.rubric, names)
     columns = [known[name] for name in dict.fromkeys([whole, *names] if whole else names)]
     held = whole is not None and any(system.length_held for system in systems)
