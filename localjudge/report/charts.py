@@ -15,7 +15,7 @@ import numpy as np
 
 from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.report.judgements import NO_SCORE, Judgements, overall_ends
-from localjudge.report.shown_values import is_share, value_colours, value_texts
+from localjudge.report.shown_values import mean_is_share, value_colours, value_texts
 from localjudge.rubrics.score_column import ScoreColumn
 
 SERIES_COLOURS = (
@@ -60,7 +60,7 @@ def means(judgements: Judgements, column: ScoreColumn, found: Mapping[str, Estim
         column.lowest + step * math.floor((min(lows) - column.lowest) / step),
         column.highest - step * math.floor((column.highest - max(highs)) / step),
     ]
-    share = is_share(column)
+    share = mean_is_share(column)
     form, axis = (".0%", {"tickCount": 4, "format": "%"}) if share else (".2f", {"tickCount": 4})
     x = {
         "type": "quantitative",
@@ -145,7 +145,7 @@ def length_against_score(judgements: Judgements) -> Spec:
     """
     columns, ends = judgements.columns, overall_ends(judgements.rubric)
     ordered = [column for column in judgements.rubric.score_columns if column.weight]
-    share = len(ordered) == 1 and is_share(ordered[0])
+    share = len(ordered) == 1 and mean_is_share(ordered[0])
     overall = columns.overall
     known = np.flatnonzero((columns.length >= 0) & ~np.isnan(overall))
     chosen = np.sort(np.random.default_rng(0).permutation(known)[:MOST_POINTS])

@@ -14,7 +14,7 @@ from localjudge.analysis.ranking import OVERALL, Ranking
 from localjudge.audit.findings import Audit
 from localjudge.errors import UsageError
 from localjudge.report.judgements import FAILED, Judgements, overall_ends
-from localjudge.report.shown_values import is_share, scale_text
+from localjudge.report.shown_values import mean_is_share, scale_text
 from localjudge.rubrics.rubric import Rubric
 
 _STATISTICS = {
@@ -88,7 +88,7 @@ def _mean_columns(rubric: Rubric) -> dict[str, dict[str, Any]]:
     columns = {
         column.name: {
             "name": column.name,
-            "kind": "share" if is_share(column) else "estimate",
+            "kind": "share" if mean_is_share(column) else "estimate",
             "bounds": [column.lowest, column.highest],
             "note": scale_text(column),
         }
