@@ -18,7 +18,7 @@ from localjudge.analysis.scores import Scores, run_names
 from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.report_tables import agreement_tables, audit_tables, systems_table
-from localjudge.report.shown_values import mean_is_share, kind, legend, value_colours, value_texts
+from localjudge.report.shown_values import kind, legend, mean_is_share, value_colours, value_texts
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
