@@ -223,7 +223,7 @@ def test_the_included_rubric_judges_all_turns() -> None:
     rubric = Rubric.load("conversation")
     text = rubric.text(row_of({"messages": TURNS}, *rubric.fields))
     assert f"```\n{WHOLE}\n```" in text
-    assert rubric.unmentioned == []
+    assert rubric.problems == []
 
 
 def test_a_template_needs_a_candidate_or_a_conversation(tmp_path: Path) -> None:

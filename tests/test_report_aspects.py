@@ -59,6 +59,7 @@ def score(folder: Path, model: Path, rubric: str, place: str) -> Path:
     lines = [json.loads(line) for line in write_rows(folder / "rows.jsonl", 12).read_text().splitlines()]
     for number, line in enumerate(lines):
         line["instruction"] = f"Question {number // 2 % 3}?"
+        del line["reference"]
     (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     judge = Judge(model, engine="dry-run", rubric=folder / "rubric.toml", max_rationale_tokens=8)
     rows = [str(folder / "rows.jsonl")]
@@ -295,4 +296,5 @@ def test_a_page_of_labels_only_offers_no_overall_score_and_shows_no_empty_part(
         assert opened.texts(".marks .mean") == []
         assert opened.texts(".scores thead th") == ["aspect", "score", "probabilities"]
         assert opened.texts("#detail h5") == ["Candidate"]
+        assert opened.texts("#detail .reference") == []
         assert "rationale cut" not in opened.texts("#by-state option")

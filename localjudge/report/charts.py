@@ -15,7 +15,7 @@ import numpy as np
 
 from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.report.judgements import NO_SCORE, Judgements, overall_ends
-from localjudge.report.shown_values import is_share, value_colours, value_texts
+from localjudge.report.shown_values import mean_is_share, value_colours, value_texts
 from localjudge.rubrics.score_column import ScoreColumn
 
 SERIES_COLOURS = (
@@ -60,7 +60,7 @@ def means(judgements: Judgements, column: ScoreColumn, found: Mapping[str, Estim
         column.lowest + step * math.floor((min(lows) - column.lowest) / step),
         column.highest - step * math.floor((column.highest - max(highs)) / step),
     ]
-    share = is_share(column)
+    share = mean_is_share(column)
     form, axis = (".0%", {"tickCount": 4, "format": "%"}) if share else (".2f", {"tickCount": 4})
     x = {
         "type": "quantitative",
@@ -144,6 +144,8 @@ def length_against_score(judgements: Judgements) -> Spec:
     length.
     """
     columns, ends = judgements.columns, overall_ends(judgements.rubric)
+    ordered = [column for column in judgements.rubric.score_columns if column.weight]
+    share = len(ordered) == 1 and mean_is_share(ordered[0])
     overall = columns.overall
     known = np.flatnonzero((columns.length >= 0) & ~np.isnan(overall))
     chosen = np.sort(np.random.default_rng(0).permutation(known)[:MOST_POINTS])
@@ -177,12 +179,9 @@ def length_against_score(judgements: Judgements) -> Spec:
     y = {
         "field": "overall",
         "type": "quantitative",
-        "title": "mean over the aspects",
-        "scale": {
-            "domain": ends,
-            "nice": False,
-        },
-        "axis": {"tickCount": 5},
+        "title": ordered[0].name if len(ordered) == 1 else "overall",
+        "scale": {"domain": ends, "nice": False},
+        "axis": {"tickCount": 5} | ({"format": "%"} if share else {}),
     }
     return {
         "description": "Overall score against the candidate's length",
@@ -197,7 +196,9 @@ def length_against_score(judgements: Judgements) -> Spec:
                     "y": y,
                     "color": _series_colours(judgements),
                     "opacity": _opacity(0.55),
-                    "tooltip": tooltip(system="label", characters="length", mean=("overall", ".2f")),
+                    "tooltip": tooltip(
+                        system="label", characters="length", mean=("overall", ".0%" if share else ".2f")
+                    ),
                 },
             },
             {

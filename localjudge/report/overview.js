@@ -2,11 +2,11 @@
 
 // ---- tables ---------------------------------------------------------------------------------------------
 
-const breakable = (name) => name.split(/(?<==)/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
+const breakable = (name) => name.split(/(?<=[=_])/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
 function cell(value, { kind, bounds }) {
   if (kind === "text") return make("th", { scope: "row" }, value);
   if (kind === "word") return make("td", { class: "word" }, value ?? "–");
-  if (value === null || kind === "number") return make("td", {}, value === null ? "–" : String(value));
+  if (value === null || typeof value !== "object") return make("td", {}, value === null ? "–" : String(value));
   const shown = kind === "share" ? percent : fixed;
   const node = make("td", { class: "figure" }, make("span", { class: "mean" }, shown(value.value)));
   if (value.low !== null && value.low !== undefined) {

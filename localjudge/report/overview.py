@@ -18,7 +18,7 @@ from localjudge.analysis.scores import Scores, run_names
 from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.report_tables import agreement_tables, audit_tables, systems_table
-from localjudge.report.shown_values import is_share, kind, legend, value_colours, value_texts
+from localjudge.report.shown_values import kind, legend, mean_is_share, value_colours, value_texts
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
@@ -75,7 +75,6 @@ def head(
             }
             for name, aspect in rubric.aspects.items()
         ],
-        "ordered": sum(aspect.numbers is not None for aspect in rubric.aspects.values()),
         "rationale": any(manifest.rubric.columns.texts for manifest in judgements.manifests),
         "series": [
             {"label": series.label, "colour": charts.series_colour(index)}
@@ -137,17 +136,17 @@ def _length_lead(rankings: Sequence[Ranking]) -> str:
 
 def _means_heading(rubric: Rubric) -> str:
     """Return the heading of the charts of means, some or all of which can be shares."""
-    shares = [is_share(column) for column in rubric.score_columns]
+    shares = [mean_is_share(column) for column in rubric.score_columns]
     return "Shares" if all(shares) else "Means and shares" if any(shares) else "Means"
 
 
 def _systems_lead(rubric: Rubric, rankings: Sequence[Ranking]) -> str:
     every = {ranking.of for ranking in rankings}
     of = rankings[0].of if every in ({"expected"}, {"calibrated"}) else ""
-    named = f"{of} scores" if of and not all(map(is_share, rubric.score_columns)) else "scores"
+    named = f"{of} scores" if of and not all(map(mean_is_share, rubric.score_columns)) else "scores"
     ends = {(column.lowest, column.highest) for column in rubric.score_columns if column.weight}
     lead = f"{_means_heading(rubric)} of the {named} with 95 % intervals from resampling instructions."
-    if of and any(map(is_share, rubric.score_columns)):
+    if of and any(map(mean_is_share, rubric.score_columns)):
         lead += " A share is the mean probability of the score."
     if len(ends) > 1:
         lead += " Overall is the mean of the ordered aspects, each brought to the scale from 0 to 1."

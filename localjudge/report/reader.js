@@ -23,7 +23,7 @@ function line(place) {
       const score = ofAspect(scores, aspect, row);
       marks.append(chip(aspect, score, `${name}: ${values[score]}`));
     });
-    if (head.ordered) marks.append(make("span", { class: "mean" }, fixed(overall[row])));
+    if (ordered.length) marks.append(make("span", { class: "mean" }, overallText(overall[row])));
   }
   const node = make("div", {
     role: "option", id: "line-" + place, class: "line", "aria-selected": String(place === state.at),
@@ -90,7 +90,9 @@ function probabilities({ kind, values }, score, weights) {
 }
 function scoreTable(each, limit) {
   const means = aspects.map((_, aspect) => ofAspect(expected, aspect, each.row));
-  const withMeans = means.some((mean) => !Number.isNaN(mean)), [first] = aspects;
+  const [first] = aspects;
+  // The expected score of a boolean is among its probabilities.
+  const withMeans = aspects.some(({ kind }, aspect) => kind !== "boolean" && !Number.isNaN(means[aspect]));
   const same = aspects.every(({ kind, values }) => kind === "scale" && values.join() === first.values.join());
   const headings = make("tr", {}, make("th", { scope: "col", class: "word" }, "aspect"),
     make("th", { scope: "col", class: "word" }, "score"), withMeans ? make("th", { scope: "col" }, "expected") : null,
@@ -100,7 +102,7 @@ function scoreTable(each, limit) {
   aspects.forEach((aspect, place) => {
     const score = ofAspect(scores, place, each.row), weights = each.probabilities?.[aspect.name];
     const own = each.rationales?.[aspect.name];
-    body.append(make("tr", { class: own ? "reasoned" : "" }, make("th", { scope: "row" }, aspect.name),
+    body.append(make("tr", { class: own ? "reasoned" : "" }, make("th", { scope: "row" }, ...breakable(aspect.name)),
       make("td", { class: "word" }, chip(place, score)),
       withMeans ? make("td", {}, meanOf(place, means[place])) : null,
       each.probabilities ? make("td", { class: "word" }, weights ? probabilities(aspect, score, weights) : "–") : null));
@@ -115,7 +117,7 @@ function card(each, limit) {
   if (failed) parts.push(make("p", { class: "notice" }, "Failed: " + each.error));
   else {
     parts.push(scoreTable(each, limit));
-    if (each.rationale !== null) parts.push(make("h5", {}, "Rationale"), prose(each.rationale, limit));
+    if (each.rationale) parts.push(make("h5", {}, "Rationale"), prose(each.rationale, limit));
     if (flags[each.row] & RATIONALE_CUT) {
       parts.push(make("p", { class: "muted" }, `${each.rationales ? "A" : "The"} rationale was cut at its limit.`));
     }
@@ -133,13 +135,13 @@ function card(each, limit) {
   return make("section", { class: "card", "aria-label": head.series[series[each.row]].label }, ...parts);
 }
 function body(shown, limit) {
+  const { instruction, reference } = shown[0], several = shown.length > 1;
   return [
-    make("h3", {}, "Instruction"), prose(shown[0].instruction, limit),
-    make("div", { class: shown.length > 1 ? "cards pair" : "cards" },
-      make("section", { class: "card reference", "aria-label": "Reference" }, make("h4", {}, "Reference"),
-        shown[0].reference === null && shown[0].instruction !== null
-          ? make("p", { class: "muted" }, "This row has no reference.")
-          : prose(shown[0].reference, shown.length > 1 ? limit / 3 : limit)),
+    make("h3", {}, "Instruction"), prose(instruction, limit),
+    make("div", { class: several ? "cards pair" : "cards" },
+      reference === null && instruction !== null ? null
+        : make("section", { class: "card reference", "aria-label": "Reference" }, make("h4", {}, "Reference"),
+          prose(reference, several ? limit / 3 : limit)),
       ...shown.map((each) => card(each, limit))),
   ];
 }

@@ -14,7 +14,7 @@ from localjudge.analysis.ranking import OVERALL, Ranking
 from localjudge.audit.findings import Audit
 from localjudge.errors import UsageError
 from localjudge.report.judgements import FAILED, Judgements, overall_ends
-from localjudge.report.shown_values import is_share, scale_text
+from localjudge.report.shown_values import mean_is_share, scale_text
 from localjudge.rubrics.rubric import Rubric
 
 _STATISTICS = {
@@ -37,24 +37,30 @@ def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[s
     failed = np.bincount(failures, minlength=len(index_of)).tolist()
     systems = [system for ranking in rankings for system in ranking.systems]
     known = _mean_columns(judgements.rubric)
-    names = [name for name in rankings[0].columns if name in known]  # with a calibration, only those calibrated
+    names = [name for name in known if name in rankings[0].columns]  # with a calibration, only those calibrated
     whole = _whole(judgements.rubric, names)
     columns = [known[name] for name in dict.fromkeys([whole, *names] if whole else names)]
     held = whole is not None and any(system.length_held for system in systems)
-    human = whole is not None and any(system.human for system in systems)
+    human = [
+        name
+        for name in ([whole] if whole else names)
+        if any(_estimate((system.human or {}).get(name)) for system in systems)
+    ]
     rows = []
     for system in systems:
         row: list[Any] = [system.name, *(_estimate(system.means[column["name"]]) for column in columns)]
+        if held and whole is not None:
+            row.append(_estimate((system.length_held or {}).get(whole)))
+        row += [_estimate((system.human or {}).get(name)) for name in human]
         if whole is not None:
             best, worst = system.ranks[whole]
-            row += [_estimate((system.length_held or {}).get(whole))] * held
-            row += [_estimate((system.human or {}).get(whole))] * human
             row.append(str(best) if best == worst else f"{best} to {worst}")
         row.append(system.rows)
         rows.append(row + [failed[index_of[system.name]]] * any(failed))
+    if held and whole is not None:
+        columns.append(known[whole] | {"name": "mean at equal length"})
+    columns += [known[name] | {"name": f"human, {name}"} for name in human]
     if whole is not None:
-        columns += [known[whole] | {"name": "mean at equal length"}] * held
-        columns += [known[whole] | {"name": f"human, {whole}"}] * human
         columns.append({"name": "rank", "kind": "number"})
     columns = [{"name": "system", "kind": "text"}, *columns, {"name": "rows", "kind": "number"}]
     columns += [{"name": "failed", "kind": "number"}] * any(failed)
@@ -66,7 +72,7 @@ def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[s
             for group in ranking.groups[name]:
                 alike.setdefault(group, []).append(name)
     notes = [
-        f"No significant difference ({', '.join(of)}): {', '.join(group)}."
+        f"No significant difference ({', '.join(dict.fromkeys(of))}): {', '.join(group)}."
         for group, of in alike.items()
         if len(group) > 1
     ]
@@ -88,7 +94,7 @@ def _mean_columns(rubric: Rubric) -> dict[str, dict[str, Any]]:
     columns = {
         column.name: {
             "name": column.name,
-            "kind": "share" if is_share(column) else "estimate",
+            "kind": "share" if mean_is_share(column) else "estimate",
             "bounds": [column.lowest, column.highest],
             "note": scale_text(column),
         }

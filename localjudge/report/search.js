@@ -4,13 +4,13 @@ const MOST_OFFERED = 21;      // scores of a scale that the filter offers
 const state = { rows: [], at: -1, beside: -1, turn: 0, shown: 0, chosen: new Map() };
 const ORDERS = [
   ["Instruction", null, false],
-  ...(head.ordered > 1 ? [["Overall score", overall, true]] : []),
+  ...(ordered.length > 1 ? [["Overall score", overall, true]] : []),
   ...aspects.map(({ name, kind, lowest }, aspect) => [name, (row) => {
     const mean = ofAspect(expected, aspect, row), score = ofAspect(scores, aspect, row);
     return score < 0 ? NaN : Number.isNaN(mean) ? lowest + score : mean;
   }, kind !== "labels"]),
   ...(leastConfidence.every(Number.isNaN) ? [] : [["Lowest confidence", leastConfidence, false]]),
-  ...(head.ordered ? [["Difference between systems", spread, true]] : []),
+  ...(ordered.length ? [["Difference between systems", spread, true]] : []),
   ["Length", (row) => (length[row] < 0 ? NaN : length[row]), true],
 ];
 const STATES = [
@@ -52,7 +52,7 @@ function scoreTest() {
     : (score) => score === bound;
   return (row) => ofAspect(scores, +aspect, row) >= 0 && compare(ofAspect(scores, +aspect, row));
 }
-function ordered(rows) {
+function sorted(rows) {
   const [, key] = ORDERS[$("by-order").selectedIndex];
   const descending = $("direction").getAttribute("aria-pressed") === "true";
   if (!key) return descending ? rows.toReversed?.() ?? [...rows].reverse() : rows;
@@ -70,7 +70,7 @@ async function refresh() {
   for (let row = 0; row < N; row++) {
     if ((inSeries === "" || series[row] === +inSeries) && ofState(row) && ofScore(row)) rows.push(row);
   }
-  if (!words.length) return settle(ordered(rows), before, "");
+  if (!words.length) return settle(sorted(rows), before, "");
   const found = [];
   let looked = 0, painted = performance.now();
   for (let place = 0; place < rows.length;) {
@@ -90,7 +90,7 @@ async function refresh() {
       painted = performance.now();
     }
   }
-  return settle(ordered(found), before, "");
+  return settle(sorted(found), before, "");
 }
 function settle(rows, before, more) {
   state.rows = rows;

@@ -25,7 +25,7 @@ def kind(aspect: Aspect) -> Literal["scale", "ordered", "boolean", "labels"]:
     return "ordered" if aspect.ordered else "labels"
 
 
-def is_share(column: ScoreColumn) -> bool:
+def mean_is_share(column: ScoreColumn) -> bool:
     """Return whether the mean of a column is a share of judgements: of a label, or of yes."""
     return column.name != column.aspect or all(isinstance(value, bool) for value in column.numbers)
 
@@ -55,7 +55,7 @@ def legend(aspect: Aspect) -> list[tuple[str, str]]:
 
 def scale_text(column: ScoreColumn) -> str:
     """Return what the mean of a column is on: its scale, or that it is a share."""
-    if is_share(column):
+    if mean_is_share(column):
         return "share" if column.name != column.aspect else "share of yes"
     ends = [(number, shown(value)) for value, number in column.numbers.items()]
     low, high = (
