@@ -220,7 +220,7 @@ def test_an_example_is_a_turn_by_the_template_and_the_answer_as_the_judge_must_w
         ('candidate = "5"', "", "example 2: no candidate; its columns are instruction; name one"),
         ('candidate = "5"', 'candidate = "5"\nrefrence = "4"', "example 2: 'refrence' is no field of the"),
         ('candidate = "5"', "candidate = 5", "example 2: 'candidate', the candidate, is of type int"),
-        ("[prompt.examples.answer]", "[prompt.examples.reply]", "prompt.examples.1.answer: Field required"),
+        ("[prompt.examples.answer]", "[prompt.examples.reply]", "prompt.examples.1.answer: is missing"),
         ("{$aspects}", "{$candidate}", "system: {$candidate} is not the same for all rows; only {$aspects}"),
     ],
 )  # fmt: skip

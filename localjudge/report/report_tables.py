@@ -21,9 +21,11 @@ _STATISTICS = {
     "pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall", "kappa": "kappa", "exact": "exact",
     "within_one": "within one", "mae": "mean abs. error", "bias": "bias",
 }  # fmt: skip
+_NOMINAL_STATISTICS = {"accuracy": "accuracy", "kappa": "kappa", "brier": "Brier score"}
 _COMPARED = {
     "integer": "score", "expected": "expected score", "calibrated": "calibrated score",
     "length": "length only", "overlap": "word overlap only", "people": "inter-annotator agreement",
+    "judge": "score", "most frequent": "most frequent label",
 }  # fmt: skip
 
 
@@ -144,18 +146,47 @@ def agreement_tables(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, A
     ]
     details = [("compared with the labels", "text"), ("rows", "number")]
     details += [(heading, "estimate") for heading in _STATISTICS.values()]
+    tables = [_table("Spearman's correlation with the labels", columns, brief)] * bool(brief)
+    tables += [_table("All statistics", details, every, folded=True)] * bool(every)
     return {
         "leads": [
-            "The agreement of the judge's scores with the labels, compared with two trivial baselines (length "
-            "only, word overlap only) and with the inter-annotator agreement, which no judge is likely to "
-            "exceed by much.",
+            "The agreement of the judge's scores with the labels, compared with trivial baselines (such as "
+            "length only, word overlap only) and with the inter-annotator agreement, which no judge is likely "
+            "to exceed by much.",
             *dict.fromkeys(note for _, agreement in agreements for note in agreement.notes),
         ],
-        "tables": [
-            _table("Spearman's correlation with the labels", columns, brief),
-            _table("All statistics", details, every, folded=True),
-        ],
+        "tables": _nominal_tables(agreements) + tables,
     }
+
+
+def _nominal_tables(agreements: Sequence[tuple[str, Agreement]]) -> list[dict[str, Any]]:
+    """Return the table of the aspects without an order, and a confusion matrix for each of them."""
+    several = len(agreements) > 1
+    read = [
+        (f"{run}, {aspect}" if several else aspect, found)
+        for run, agreement in agreements
+        for aspect, found in agreement.nominal.items()
+    ]
+    rows, matrices = [], []
+    for aspect, found in read:
+        compared = {_COMPARED.get(name, name): comparison for name, comparison in found.comparisons.items()}
+        if found.rest:
+            compared[_COMPARED["people"]] = found.rest
+        for name, each in compared.items():
+            figures = [_estimate(getattr(each, statistic)) for statistic in _NOMINAL_STATISTICS]
+            rows.append([f"{aspect}: {name}", *figures, found.rows])
+        counts = [
+            [label, *counts, _estimate(recall)]
+            for label, counts, recall in zip(found.labels, found.confusion, found.recall, strict=True)
+        ]
+        counts.append(["precision", *map(_estimate, found.precision), None])
+        columns = [("human \\ judge", "text"), *((label, "number") for label in found.labels)]
+        matrices.append(_table(f"{aspect}: human and judge", [*columns, ("recall", "estimate")], counts))
+    if not rows:
+        return []
+    headings = [(heading, "estimate") for heading in _NOMINAL_STATISTICS.values()]
+    columns = [("compared with the labels", "text"), *headings, ("rows", "number")]
+    return [_table("Agreement on labels", columns, rows), *matrices]
 
 
 def audit_tables(file: Path | None) -> dict[str, Any] | None:

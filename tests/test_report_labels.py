@@ -1,0 +1,27 @@
+"""Tests of a report with human labels of an aspect without an order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from conftest import Cli
+from report_page import head
+from test_nominal import GRADES, label_file, make_run, some_grades
+
+
+def test_the_agreement_on_labels_has_a_table_and_a_confusion_matrix(tmp_path: Path, cli: Cli) -> None:
+    human, judged, _ = some_grades(60)
+    run = make_run(tmp_path / "run", [{"grade": one} for one in judged])
+    labels = label_file(tmp_path / "labels.jsonl", "grade", human)
+    out = tmp_path / "report.html"
+    ended = cli("report", run, "--labels", labels, "--out", out)
+    assert ended.code == 0, ended.err
+    tables = {table["caption"]: table for table in head(out)["agreement"]["tables"]}
+    assert list(tables) == ["Agreement on labels", "grade: human and judge"]
+    assert tables["Agreement on labels"]["rows"][0][0] == "grade: score"
+    columns = [column["name"] for column in head(out)["table"]["columns"]]
+    assert [f"human, grade={label}" in columns for label in GRADES] == [True] * 3
+    counts = {row[0]: row[1:4] for row in tables["grade: human and judge"]["rows"]}
+    for label in GRADES:
+        pairs = [(label, other) for other in GRADES]
+        assert counts[label] == [list(zip(human, judged, strict=True)).count(pair) for pair in pairs]
