@@ -496,3 +496,20 @@ def test_shown_rows_align_labels_and_name_their_probabilities(tmp_path: Path, cl
     by_share = cli("show", run, "--sort", "grade=correct", "--descending").out.splitlines()[1:]
     order = sorted(range(10), key=lambda row: -shares[row][0])
     assert [line.split()[0] for line in by_share] == [f"r{row}" for row in order]
+
+
+def test_an_aspect_without_probabilities_does_not_hide_those_of_the_others(tmp_path: Path) -> None:
+    human, judged, shares = some_grades()
+    scores = [{"grade": one, "polite": True, "tone": "warm", "depth": 3} for one in judged]
+    run = make_run(tmp_path / "run", scores, mixed_rubric(), probabilities=[{"grade": one} for one in shares])
+    read = read_scores([run])
+    assert read.best == "expected"
+    assert sorted(read.unmeasured) == ["depth", "polite", "tone"]
+    assert read.column("grade=correct", "expected").tolist() == [each[0] for each in shares]
+    assert read.column("depth", "expected").tolist() == [3] * 80
+    found = compared(run, label_file(tmp_path / "labels.jsonl", "grade", human)).nominal["grade"]
+    assert found.comparisons["judge"].brier.value is not None
+    depth = compared(run, label_file(tmp_path / "depth.jsonl", "depth", [3, 4] * 40)).aspects["depth"]
+    assert "expected" not in depth.comparisons
+    ranking = rank(read, resamples=FEW)
+    assert "polite, tone, depth: some judgements have no expected scores" in " ".join(ranking.notes)
