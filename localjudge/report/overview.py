@@ -30,6 +30,7 @@ _STATISTICS = {
 _COMPARED = {
     "integer": "score", "expected": "expected score", "calibrated": "calibrated score",
     "length": "length only", "overlap": "word overlap only", "people": "inter-annotator agreement",
+    "judge": "label", "most frequent": "most frequent label",
 }  # fmt: skip
 
 
@@ -244,10 +245,32 @@ def _agreement_tables(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, 
             *dict.fromkeys(note for _, agreement in agreements for note in agreement.notes),
         ],
         "tables": [
-            _table("Spearman's correlation with the labels", columns, brief),
-            _table("All statistics", details, every, folded=True),
+            *_nominal_tables(agreements),
+            *[
+                _table("Spearman's correlation with the labels", columns, brief),
+                _table("All statistics", details, every, folded=True),
+            ]
+            * bool(read),
         ],
     }
+
+
+def _nominal_tables(agreements: Sequence[tuple[str, Agreement]]) -> list[dict[str, Any]]:
+    """Return the agreement on aspects without an order, and the confusion matrix of each."""
+    tables, compared = [], []
+    for run, agreement in agreements:
+        for aspect, found in agreement.nominal.items():
+            name = f"{run}, {aspect}" if len(agreements) > 1 else aspect
+            people = {"people": found.rest} if found.rest else {}
+            for kind, each in {**found.comparisons, **people}.items():
+                figures = [_estimate(each.accuracy), _estimate(each.kappa), _estimate(each.brier)]
+                compared.append([f"{name}: {_COMPARED[kind]}", found.rows, *figures])
+            columns = [("human label", "text"), *((f"judge: {label}", "number") for label in found.labels)]
+            counts = [[label, *row] for label, row in zip(found.labels, found.confusion, strict=True)]
+            tables.append(_table(f"{name}: number of human labels and the judge's", columns, counts))
+    columns = [("compared with the labels", "text"), ("rows", "number")]
+    columns += [(heading, "estimate") for heading in ("accuracy", "kappa", "Brier score")]
+    return [_table("Agreement on labels", columns, compared), *tables] if tables else []
 
 
 def _audit_tables(file: Path | None) -> dict[str, Any] | None:
