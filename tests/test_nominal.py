@@ -13,6 +13,7 @@ import pytest
 from conftest import Cli, read_lines
 from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, cohen_kappa_score, precision_recall_fscore_support
+from test_report import data
 
 from localjudge import Judgement, Row, Rubric, UsageError
 from localjudge.analysis import resampled_statistics
@@ -28,6 +29,7 @@ from localjudge.analysis.ranking import rank
 from localjudge.analysis.run_writer import write_run
 from localjudge.analysis.scores import read_scores
 from localjudge.records import row_key, settings_digest
+from localjudge.report.run_report import write_report
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings
 
@@ -496,3 +498,33 @@ def test_shown_rows_align_labels_and_name_their_probabilities(tmp_path: Path, cl
     by_share = cli("show", run, "--sort", "grade=correct", "--descending").out.splitlines()[1:]
     order = sorted(range(10), key=lambda row: -shares[row][0])
     assert [line.split()[0] for line in by_share] == [f"r{row}" for row in order]
+
+
+def test_an_aspect_without_probabilities_does_not_hide_those_of_the_others(tmp_path: Path) -> None:
+    human, judged, shares = some_grades()
+    scores = [{"grade": one, "polite": True, "tone": "warm", "depth": 3} for one in judged]
+    run = make_run(tmp_path / "run", scores, mixed_rubric(), probabilities=[{"grade": one} for one in shares])
+    read = read_scores([run])
+    assert read.best == "expected"
+    assert sorted(read.unmeasured) == ["depth", "polite", "tone"]
+    assert read.column("grade=correct", "expected").tolist() == [each[0] for each in shares]
+    assert read.column("depth", "expected").tolist() == [3] * 80
+    found = compared(run, label_file(tmp_path / "labels.jsonl", "grade", human)).nominal["grade"]
+    assert found.comparisons["judge"].brier.value is not None
+    depth = compared(run, label_file(tmp_path / "depth.jsonl", "depth", [3, 4] * 40)).aspects["depth"]
+    assert "expected" not in depth.comparisons
+    ranking = rank(read, resamples=FEW)
+    assert "polite, tone, depth: some judgements have no expected scores" in " ".join(ranking.notes)
+
+
+def test_a_report_has_the_agreement_on_labels_and_their_confusion_matrix(tmp_path: Path) -> None:
+    human, judged, _ = some_grades()
+    run = make_run(tmp_path / "run", [{"grade": one} for one in judged])
+    labels = label_file(tmp_path / "labels.jsonl", "grade", human)
+    write_report([run], tmp_path / "report.html", labels=[str(labels)], resamples=100)
+    head = json.loads(data(tmp_path / "report.html", "head"))
+    compared, counts = head["agreement"]["tables"]
+    kappa = cohen_kappa_score(human, judged)
+    assert [row[0] for row in compared["rows"]][:2] == ["grade: label", "grade: most frequent label"]
+    assert compared["rows"][0][3]["value"] == pytest.approx(kappa, **EXACT)
+    assert sum(sum(row[1:]) for row in counts["rows"]) == 80

@@ -96,7 +96,7 @@ def agree(
                 f"{lowest} to {highest}; only the correlations are defined"
             )
         columns = {"integer": scores.column(aspect, "integer")}
-        if scores.expected is not None:
+        if scores.expected is not None and aspect not in scores.unmeasured:
             columns["expected"] = scores.column(aspect, "expected")
         if calibrated and aspect in calibrated.aspects:
             columns["calibrated"] = calibrated.column(aspect, "expected")

@@ -81,7 +81,8 @@ def agree_on_labels(
     labels = tuple(map(str, scores.nominal[aspect]))
     pairs = _Pairs.of(marks, scores.group, len(labels), resamples, seed)
     judged = scores.shares(aspect, "integer").argmax(axis=1).astype(np.float64)[marks.row]
-    probabilities = None if scores.expected is None else scores.shares(aspect, "expected")[marks.row]
+    is_measured = scores.expected is not None and f"{aspect}={labels[0]}" not in scores.unmeasured
+    probabilities = scores.shares(aspect, "expected")[marks.row] if is_measured else None
     comparisons = {"judge": pairs.compare(judged, probabilities)}
     frequencies = np.bincount(pairs.human.astype(int), minlength=len(labels)) / len(pairs.human)
     comparisons["most frequent"] = pairs.compare(

@@ -146,6 +146,9 @@ def rank(
         )
     if OVERALL in values and ends[OVERALL] == (0, 1):
         notes.append("overall is the mean of the ordered aspects, each on a scale from 0 to 1")
+    if of == "expected" and not scores.calibrated and (integers := scores.unmeasured & set(columns)):
+        names = ", ".join(name for name in values if name in integers)
+        notes.append(f"{names}: some judgements have no expected scores, so the integers are compared")
     if scores.failed:
         notes.append(f"{scores.failed} failed rows are excluded")
     if scores.uneven:

@@ -35,7 +35,8 @@ class Scores:
 
     `group` is the number of the row's instruction, from 0; equal instructions (with equal references) share a
     number across systems and runs. Intervals resample these groups. `expected` is None unless every row has
-    expected scores. `failed` is the number of rows without scores. `notices` has the notices of the runs.
+    expected scores of some column; the other columns, which are named in `unmeasured`, have the integers there.
+    `failed` is the number of rows without scores. `notices` has the notices of the runs.
     `calibrated` is True if `expected` has calibrated scores.
     """
 
@@ -51,6 +52,7 @@ class Scores:
     integer: Integers  # [n, A]
     expected: Floats | None  # [n, A]
     failed: int
+    unmeasured: frozenset[str] = frozenset()
     notices: tuple[str, ...] = ()
     calibrated: bool = False
 
@@ -90,7 +92,7 @@ class Scores:
 
     @property
     def best(self) -> Of:
-        """The kind of score to prefer: expected scores if all rows have them, otherwise integers."""
+        """The kind of score to prefer: expected scores if all rows have them in some column, else integers."""
         return "integer" if self.expected is None else "expected"
 
     def column(self, aspect: str, of: Of) -> Floats:
@@ -207,7 +209,6 @@ class _Reading:
         self._names: dict[str, int] = {}
         self._numbers: dict[str | None, int] = {}
         self._integer, self._expected = array("i"), array("d")
-        self._all_expected = True
         self._failed = 0
 
     def add(self, outcome: Outcome, run: int, unnamed: str) -> None:
@@ -222,7 +223,6 @@ class _Reading:
         self._integer.extend(column.number(outcome) for column in self._columns)
         for column in self._columns:
             expected = column.expected(outcome)
-            self._all_expected = self._all_expected and expected is not None
             self._expected.append(np.nan if expected is None else expected)
 
     def scores(self, folders: Sequence[Path], manifests: Sequence[RunManifest], rubric: Rubric) -> Scores:
@@ -231,7 +231,9 @@ class _Reading:
         place = np.empty(len(order), dtype=np.int32)
         for number, name in enumerate(order):
             place[self._names[name]] = number
-        expected = np.array(self._expected, dtype=np.float64).reshape(shape) if self._all_expected else None
+        integer = np.array(self._integer, dtype=np.int32).reshape(shape)
+        expected = np.array(self._expected, dtype=np.float64).reshape(shape)
+        measured = np.logical_and.reduce(np.isfinite(expected), axis=0)
         return Scores(
             columns=self._columns,
             folders=tuple(folders),
@@ -242,8 +244,11 @@ class _Reading:
             systems=tuple(order),
             system=place[np.array(self._systems, dtype=np.int32)],
             group=np.array(self._groups, dtype=np.int32),
-            integer=np.array(self._integer, dtype=np.int32).reshape(shape),
-            expected=expected,
+            integer=integer,
+            expected=np.where(measured, expected, integer) if measured.any() else None,
+            unmeasured=frozenset(
+                column.name for column, known in zip(self._columns, measured.tolist(), strict=True) if not known
+            ),
             failed=self._failed,
         )
 

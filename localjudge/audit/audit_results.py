@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +51,8 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
                 outcomes.setdefault(name, {})[sampled_row(outcome)] = outcome
     every = [outcome for by_row in outcomes.values() for outcome in by_row.values()]
     judged = [each for each in every if isinstance(each, Judgement)]
-    has_expected = all(column.expected(each) is not None for each in judged for column in columns)
-    of = "expected" if has_expected else "integer"
-    reader = _AuditReader(columns, of, _groups(sample), seed)
+    measured = {column.name for column in columns if all(column.expected(each) is not None for each in judged)}
+    reader = _AuditReader(columns, measured, _groups(sample), seed)
     original = reader.scores(outcomes[ORIGINAL])
     if not original:
         reasons = [each.error for each in outcomes[ORIGINAL].values() if isinstance(each, Failure)]
@@ -70,7 +69,7 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
         rows=len(sample.rows),
         instructions=len(set(reader.groups.tolist())),
         seed=seed,
-        of=of,
+        of="expected" if measured else "integer",
         ranges={column.name: column.highest - column.lowest for column in columns},
         checks=checks,
         aspects=aspects,
@@ -82,8 +81,10 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
 class _AuditReader:
     """Reads the checks of one judge."""
 
-    def __init__(self, columns: Sequence[ScoreColumn], of: str, groups: NDArray[np.int32], seed: int) -> None:
-        self._columns, self._of, self._seed = columns, of, seed
+    def __init__(
+        self, columns: Sequence[ScoreColumn], measured: Collection[str], groups: NDArray[np.int32], seed: int
+    ) -> None:
+        self._columns, self._measured, self._seed = columns, measured, seed
         self._aspects = [column.name for column in columns]
         self.groups = groups
 
@@ -96,7 +97,7 @@ class _AuditReader:
         return found
 
     def _score(self, judgement: Judgement, column: ScoreColumn) -> float:
-        expected = column.expected(judgement) if self._of == "expected" else None
+        expected = column.expected(judgement) if column.name in self._measured else None
         return float(column.number(judgement) if expected is None else expected)
 
     def check(

@@ -109,7 +109,8 @@ class Audit(_AuditRecord):
 
     `ranges` has the difference between the highest and the lowest score of each aspect, and `halo` Pearson's
     correlation over the original rows for each pair of aspects, in the rubric's order; None if one of the
-    scores is constant, and for shares of labels of one aspect. `of` is the kind of scores that were compared.
+    scores is constant, and for shares of labels of one aspect. `of` is the kind of scores that were compared:
+    "expected" if an aspect has expected scores in every row; the others have integers.
     """
 
     format: Literal[3] = 3

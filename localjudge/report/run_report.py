@@ -59,7 +59,8 @@ def write_report(
 
     curves = Calibration.load(calibration) if calibration else None
     with Judgements(runs, inputs) as judgements:
-        ours = parse_mapping(mapping, tuple(judgements.rubric.aspects))
+        rubric = judgements.rubric
+        ours = parse_mapping(mapping, [*rubric.aspects, *(column.name for column in rubric.score_columns)])
         rankings, agreements = [], []
         for of_one_judge in _by_judge(runs):
             # Texts and labels are matched by the systems' original names, so the names are replaced last.
