@@ -113,12 +113,6 @@ def test_without_a_chat_template_the_turns_stand_before_the_text(name: str) -> N
         ("{{ messages[0].content }}{{ messages[-1].content }}", EXAMPLE, "or an example in exactly one place"),
         ("{% for m in messages %}{{ m.content | upper }}{% endfor %}", [SYSTEM], "in exactly one place"),
         (
-            "{% for m in messages %}{{ m.content.replace('final', '') }}{% endfor %}",
-            [*[Turn(turn.role, f"{turn.text}{number}") for number in range(15) for turn in EXAMPLE[:2]],
-             Turn("user", "The final one"), EXAMPLE[1]],
-            "changes the content of the system prompt or of an example",
-        ),
-        (
             "{% for m in messages %}{{ m.content if m.role == 'user' else m.content.replace('/no_think', '') }}"
             "{% endfor %}",
             [Turn("system", "Judge. /no_think")],
