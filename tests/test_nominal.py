@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli, read_lines
+from report_page import data
 from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, cohen_kappa_score, precision_recall_fscore_support
-from test_report import data
 
 from localjudge import Judgement, Row, Rubric, UsageError
 from localjudge.analysis import resampled_statistics
