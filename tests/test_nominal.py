@@ -265,16 +265,14 @@ def test_a_column_can_hold_the_share_of_one_label(tmp_path: Path) -> None:
     assert comparison.within_one == UNDEFINED  # 0 and 1 never differ by more
 
 
-def test_weighted_statistics_of_labels_are_those_of_the_repeated_rows() -> None:
+def test_weighted_kappa_of_labels_is_that_of_the_repeated_rows() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 3, (2, 40)).astype(float)
     weights = rng.multinomial(40, np.full(40, 1 / 40), size=20).astype(float)
     kappas = resampled_statistics.nominal_kappa(x, y, weights)
-    hits = resampled_statistics.precision((x == 1).astype(float), (y == 1).astype(float), weights)
-    for drawn, kappa, hit in zip(weights, kappas, hits, strict=True):
+    for drawn, kappa in zip(weights, kappas, strict=True):
         again = np.repeat(x, drawn.astype(int)), np.repeat(y, drawn.astype(int))
         assert kappa == pytest.approx(cohen_kappa_score(*again), **EXACT)
-        assert hit == pytest.approx(np.mean(again[1][again[0] == 1] == 1), **EXACT)
 
 
 def test_values_of_a_rubric_are_imported_with_their_types(tmp_path: Path, cli: Cli) -> None:
