@@ -526,3 +526,22 @@ def test_a_report_has_the_agreement_on_labels_and_their_confusion_matrix(tmp_pat
     assert [row[0] for row in compared["rows"]][:2] == ["grade: label", "grade: most frequent label"]
     assert compared["rows"][0][3]["value"] == pytest.approx(kappa, **EXACT)
     assert sum(sum(row[1:]) for row in counts["rows"]) == 80
+
+
+def test_a_label_column_of_another_name_is_mapped_to_an_aspect_or_to_one_label(
+    tmp_path: Path, cli: Cli
+) -> None:
+    human, judged, _ = some_grades(20)
+    run = make_run(tmp_path / "run", [{"grade": one} for one in judged])
+    whole = label_file(tmp_path / "whole.jsonl", "verdict", [one.upper() for one in human])
+    share = label_file(tmp_path / "share.jsonl", "right", [int(one == "correct") for one in human])
+    given = ("agree", run, "--resamples", FEW, "--json")
+    found = json.loads(cli(*given, "--labels", whole, "--map", "verdict=grade").out)
+    assert (list(found["aspects"]), list(found["nominal"])) == ([], ["grade"])
+    found = json.loads(cli(*given, "--labels", share, "--map", "right=grade=correct").out)
+    assert (list(found["aspects"]), list(found["nominal"])) == (["grade=correct"], [])
+    end = cli(*given, "--labels", share, "--map", "right=grade=wrong")
+    assert (end.code, "OURS is one of grade, grade=correct, grade=incorrect" in end.err) == (2, True)
+    end = cli(*given, "--labels", share, "--map", "right=grade")
+    assert (end.code, end.err.count("\n")) == (2, 1)
+    assert "share.jsonl:1: 'right' holds" in end.err
