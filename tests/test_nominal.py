@@ -265,16 +265,14 @@ def test_a_column_can_hold_the_share_of_one_label(tmp_path: Path) -> None:
     assert comparison.within_one == UNDEFINED  # 0 and 1 never differ by more
 
 
-def test_weighted_statistics_of_labels_are_those_of_the_repeated_rows() -> None:
+def test_weighted_kappa_of_labels_is_that_of_the_repeated_rows() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 3, (2, 40)).astype(float)
     weights = rng.multinomial(40, np.full(40, 1 / 40), size=20).astype(float)
     kappas = resampled_statistics.nominal_kappa(x, y, weights)
-    hits = resampled_statistics.precision((x == 1).astype(float), (y == 1).astype(float), weights)
-    for drawn, kappa, hit in zip(weights, kappas, hits, strict=True):
+    for drawn, kappa in zip(weights, kappas, strict=True):
         again = np.repeat(x, drawn.astype(int)), np.repeat(y, drawn.astype(int))
         assert kappa == pytest.approx(cohen_kappa_score(*again), **EXACT)
-        assert hit == pytest.approx(np.mean(again[1][again[0] == 1] == 1), **EXACT)
 
 
 def test_values_of_a_rubric_are_imported_with_their_types(tmp_path: Path, cli: Cli) -> None:
@@ -528,3 +526,22 @@ def test_a_report_has_the_agreement_on_labels_and_their_confusion_matrix(tmp_pat
     assert [row[0] for row in compared["rows"]][:2] == ["grade: label", "grade: most frequent label"]
     assert compared["rows"][0][3]["value"] == pytest.approx(kappa, **EXACT)
     assert sum(sum(row[1:]) for row in counts["rows"]) == 80
+
+
+def test_a_label_column_of_another_name_is_mapped_to_an_aspect_or_to_one_label(
+    tmp_path: Path, cli: Cli
+) -> None:
+    human, judged, _ = some_grades(20)
+    run = make_run(tmp_path / "run", [{"grade": one} for one in judged])
+    whole = label_file(tmp_path / "whole.jsonl", "verdict", [one.upper() for one in human])
+    share = label_file(tmp_path / "share.jsonl", "right", [int(one == "correct") for one in human])
+    given = ("agree", run, "--resamples", FEW, "--json")
+    found = json.loads(cli(*given, "--labels", whole, "--map", "verdict=grade").out)
+    assert (list(found["aspects"]), list(found["nominal"])) == ([], ["grade"])
+    found = json.loads(cli(*given, "--labels", share, "--map", "right=grade=correct").out)
+    assert (list(found["aspects"]), list(found["nominal"])) == (["grade=correct"], [])
+    end = cli(*given, "--labels", share, "--map", "right=grade=wrong")
+    assert (end.code, "OURS is one of grade, grade=correct, grade=incorrect" in end.err) == (2, True)
+    end = cli(*given, "--labels", share, "--map", "right=grade")
+    assert (end.code, end.err.count("\n")) == (2, 1)
+    assert "share.jsonl:1: 'right' holds" in end.err

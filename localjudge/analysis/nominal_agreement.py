@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localjudge.analysis import resampled_statistics
 from localjudge.analysis.comparison import ComparedLabels, ComparisonStatistics
@@ -165,15 +166,11 @@ class _Pairs:
         return counts
 
     def precision_and_recall(self, given: Floats) -> tuple[tuple[Estimate, ...], tuple[Estimate, ...]]:
-        """Return the precision and the recall of each label."""
-        counts = self.confusion(given)
-        found: tuple[list[Estimate], list[Estimate]] = ([], [])
-        for label in range(self.labels):
-            ours, theirs = (given == label).astype(np.float64), (self.human == label).astype(np.float64)
-            for each, x, y in ((found[0], ours, theirs), (found[1], theirs, ours)):
-                value = float(counts[label, label] / x.sum()) if x.any() else None
-                each.append(self._statistics.resampled(value, resampled_statistics.precision, x, y, self.group))
-        return tuple(found[0]), tuple(found[1])
+        """Return the precision and the recall of each label: the accuracy where the judge or people give it."""
+        right = (given == self.human).astype(np.float64)
+        precision = tuple(self._mean(right, 1.0, given == label) for label in range(self.labels))
+        recall = tuple(self._mean(right, 1.0, self.human == label) for label in range(self.labels))
+        return precision, recall
 
     def predict(self, column: Floats) -> Floats:
         """Return the probabilities of the labels [m, labels] by a decision tree that knows one column, [m].
@@ -195,6 +192,8 @@ class _Pairs:
     def _statistics(self) -> ComparisonStatistics:
         return ComparisonStatistics(self.groups, self.resamples, self.seed, 0, self.labels - 1)
 
-    def _mean(self, values: Floats, highest: float) -> Estimate:
-        estimates = averages(values[:, None], self.group, self.groups)
+    def _mean(self, values: Floats, highest: float, chosen: NDArray[np.bool_] | None = None) -> Estimate:
+        """Return the mean of the values of all pairs, or of the chosen ones, [m]."""
+        kept = np.ones(len(values), dtype=np.bool_) if chosen is None else chosen
+        estimates = averages(values[kept, None], self.group[kept], self.groups)
         return studentise(estimates, 0.0, highest, resamples=self.resamples, seed=self.seed).estimates()[0]

@@ -81,13 +81,6 @@ def nominal_kappa(x: Floats, y: Floats, weights: Floats) -> Floats:
         return np.where(1 - chance > _SMALLEST, (agreed - chance) / (1 - chance), np.nan)
 
 
-def precision(x: Floats, y: Floats, weights: Floats) -> Floats:
-    """Return the share of rows with y = 1 among those with x = 1; both columns are 0 or 1."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        result: Floats = (weights @ (x * y)) / (weights @ x)
-    return result
-
-
 def mean(values: Floats, weights: Floats) -> Floats:
     """Return the mean of a column."""
     result: Floats = (weights @ values) / weights.sum(axis=1)

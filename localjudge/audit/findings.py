@@ -148,7 +148,9 @@ class Audit(_AuditRecord):
             "no change.",
         ]
         if len(ranges) > 1:
-            paragraphs.append("The shift of aspects with different scales is a share of the scale's range.")
+            paragraphs.append(
+                "The shift of a check over aspects with different scales is a share of the scale's range."
+            )
         if self.mean_halo is not None:
             paragraphs.append(
                 f"The mean correlation between two aspects is {self.mean_halo:.2f}. Near 1, the scores "
