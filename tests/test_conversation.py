@@ -219,6 +219,17 @@ def test_a_run_judges_conversations_and_finds_their_texts_again(cli: Cli, tmp_pa
     assert (len(again), again[1], problems) == (2, WHOLE, [])
 
 
+def test_a_run_warns_of_turns_that_its_rubric_does_not_show(cli: Cli, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(json.dumps({"messages": TURNS}))
+    warns = {}
+    for rubric in ("no-reference", "conversation"):
+        end = cli("score", rows, "--rubric", rubric, "--engine", "dry-run", "--out", tmp_path / rubric)
+        assert end.code == 0
+        warns[rubric] = "no {$conversation}: the judge reads only the last turn of a conversation" in end.err
+    assert warns == {"no-reference": True, "conversation": False}
+
+
 def test_the_included_rubric_judges_all_turns() -> None:
     rubric = Rubric.load("conversation")
     text = rubric.text(row_of({"messages": TURNS}, *rubric.fields))

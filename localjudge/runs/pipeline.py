@@ -21,6 +21,7 @@ from localjudge.judge import Judge
 from localjudge.models.model_manifest import in_words
 from localjudge.records import Failure, Outcome, Row
 from localjudge.rows.columns import USED_FIELDS, Columns
+from localjudge.rows.conversation import CONVERSATION
 from localjudge.rows.inputs import check_inputs, columns_found, find_inputs, given_rows, read_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.cost import CostEstimate
@@ -260,6 +261,11 @@ def _introduce(judge: Judge, source: RowSource, folder: Path, told: RunObserver)
     if taken := [f"{name}={'|'.join(found)}" for name, found in source.found.items() if [name] != list(found)]:
         inputs += f", {' '.join(taken)}"
     told.say(f"model {judge.model.name} · rubric {by} · {inputs} → {folder}")
+    if CONVERSATION in source.found and CONVERSATION not in judge.rubric.fields:
+        told.warn(
+            f"the rubric {judge.rubric.name} has no {{${CONVERSATION}}}: the judge reads only the last turn of "
+            "a conversation, and the last turn of the user before it as the instruction"
+        )
     if judge.notice:
         told.warn(judge.notice)
     if judge.model_changes:
