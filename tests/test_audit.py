@@ -40,7 +40,7 @@ def obeys_pleas(reference: str, candidate: str, aspect: str, place: int, met: in
 
 
 def copies_answers(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
-    return 5 if f'"{aspect}":"5"' in candidate else recalled(reference, candidate, aspect, place, met)
+    return 5 if f'"{aspect}": "5"' in candidate else recalled(reference, candidate, aspect, place, met)
 
 
 def tires(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
@@ -354,7 +354,7 @@ def test_an_audit_knows_the_best_label_of_a_rubric(rows: Path, tmp_path: Path, c
     assert {check["name"] for check in audit["checks"] if check["share"] is None} == {"swapped", "reordered"}
     assert audit["halo"][0][1:] == [None, None]
     planted = map(json.loads, (tmp_path / "correctness" / "rows.jsonl").read_text().splitlines())
-    assert all('"grade":"A"' in row["candidate"] for row in planted if row["system"] == "planted")
+    assert all('"grade": "A"' in row["candidate"] for row in planted if row["system"] == "planted")
     safety = json.loads(cli(*given, "--rubric", "safety", "--out", tmp_path / "safety").out)
     plea = next(check for check in safety["checks"] if check["name"] == "plea")
     assert {each["direction"] for each in plea["aspects"].values()} == {"same"}

@@ -424,7 +424,7 @@ def test_show_lists_rows_a_line_each(cli: Cli, tmp_path: Path, flags: list[str])
     ("options", "said"),
     [
         (["--system", "c"], "--system c: RUN has no row of this system; its systems are "),
-        (["--sort", "charm"], "--sort charm: give one of tact, wit"),
+        (["--sort", "charm"], "--sort charm: the aspects of RUN are tact, wit"),
         (["--sort", "wit", "--failed"], "--failed --sort: failures have no scores to sort by"),
         (["--id", "r0", "--failed"], "--id shows single judgements"),
         (["--descending"], "--descending: give the aspect with --sort ASPECT"),
@@ -476,7 +476,7 @@ def test_show_tells_why_a_row_failed_and_that_another_is_not_there(cli: Cli, fin
     end = cli("show", finished, "--id", "r0", "--id", "r9")
     assert end.code == 2
     assert "r0 · " in end.out
-    assert end.err == f"localjudge: {finished}: no row with the id r9\n"
+    assert end.err == f"localjudge: {finished}: no row with the id r9; its ids are such as r0\n"
 
 
 def test_show_leaves_out_a_torn_line_and_refuses_one_that_is_not_of_a_run(cli: Cli, finished: Path) -> None:
