@@ -417,7 +417,7 @@ def test_a_rubric_with_a_form_is_checked(small: Path, tmp_path: Path, cli: Cli) 
     assert cli("prompt", write_rows(tmp_path / "rows.jsonl", 2), "--rubric", file).code == 0
     end = cli("rubrics", "check", written(tmp_path / "two.toml", "{grade} {score}"), "--model", small)
     assert end.code == 1, "nothing says which value is which"
-    assert "the template never mentions score, grade;" in end.out
+    assert "the template never mentions score, grade, so" in end.out
     template = "{$candidate} {$aspects}\\n{$answer_format}"
     file = written(tmp_path / "two.toml", "{grade} {score}", template=template)
     assert cli("rubrics", "check", file, "--model", small).code == 0

@@ -25,7 +25,7 @@ _NOMINAL_STATISTICS = {"accuracy": "accuracy", "kappa": "kappa", "brier": "Brier
 _COMPARED = {
     "integer": "score", "expected": "expected score", "calibrated": "calibrated score",
     "length": "length only", "overlap": "word overlap only", "people": "inter-annotator agreement",
-    "judge": "score", "most frequent": "most frequent label",
+    "judge": "label", "most frequent": "most frequent label",
 }  # fmt: skip
 
 
