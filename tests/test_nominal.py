@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli, read_lines
-from report_page import data
 from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, cohen_kappa_score, precision_recall_fscore_support
 
@@ -29,7 +28,6 @@ from localjudge.analysis.ranking import rank
 from localjudge.analysis.run_writer import write_run
 from localjudge.analysis.scores import read_scores
 from localjudge.records import row_key, settings_digest
-from localjudge.report.run_report import write_report
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings
 
@@ -513,19 +511,6 @@ def test_an_aspect_without_probabilities_does_not_hide_those_of_the_others(tmp_p
     assert "expected" not in depth.comparisons
     ranking = rank(read, resamples=FEW)
     assert "polite, tone, depth: some judgements have no expected scores" in " ".join(ranking.notes)
-
-
-def test_a_report_has_the_agreement_on_labels_and_their_confusion_matrix(tmp_path: Path) -> None:
-    human, judged, _ = some_grades()
-    run = make_run(tmp_path / "run", [{"grade": one} for one in judged])
-    labels = label_file(tmp_path / "labels.jsonl", "grade", human)
-    write_report([run], tmp_path / "report.html", labels=[str(labels)], resamples=100)
-    head = json.loads(data(tmp_path / "report.html", "head"))
-    compared, counts = head["agreement"]["tables"]
-    kappa = cohen_kappa_score(human, judged)
-    assert [row[0] for row in compared["rows"]][:2] == ["grade: label", "grade: most frequent label"]
-    assert compared["rows"][0][3]["value"] == pytest.approx(kappa, **EXACT)
-    assert sum(sum(row[1:]) for row in counts["rows"]) == 80
 
 
 def test_a_label_column_of_another_name_is_mapped_to_an_aspect_or_to_one_label(

@@ -18,7 +18,7 @@ def test_the_agreement_on_labels_has_a_table_and_a_confusion_matrix(tmp_path: Pa
     assert ended.code == 0, ended.err
     tables = {table["caption"]: table for table in head(out)["agreement"]["tables"]}
     assert list(tables) == ["Agreement on labels", "grade: human and judge"]
-    assert tables["Agreement on labels"]["rows"][0][0] == "grade: score"
+    assert tables["Agreement on labels"]["rows"][0][0] == "grade: label"
     columns = [column["name"] for column in head(out)["table"]["columns"]]
     assert [f"human, grade={label}" in columns for label in GRADES] == [True] * 3
     counts = {row[0]: row[1:4] for row in tables["grade: human and judge"]["rows"]}
