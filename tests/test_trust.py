@@ -832,7 +832,7 @@ def test_a_report_of_calibrated_scores_covers_the_calibrated_aspects_and_says_so
     packed = re.search(r'id="data-head">([^<]*)<', page.read_text())
     assert packed
     head = json.loads(gzip.decompress(base64.b64decode(packed[1])))
-    assert "Means of the calibrated scores" in head["table"]["lead"]
+    assert "Means of the calibrated scores" in head["leads"]["systems"]
     assert [column["name"] for column in head["table"]["columns"]][:4] == ["system", "overall", "wit", "tact"]
 
 
