@@ -207,7 +207,9 @@ def written(table: TokenTable, vocabulary: Vocabulary, state: int, values: Any) 
     while paths:
         at, text = paths.pop()
         for token in np.flatnonzero(table.next_state[at] >= 0).tolist():
-            more = text + vocabulary.pieces.get(token, b"\xff")
+            piece = vocabulary.pieces.get(token, b"\xff")
+            # In a form, a space may be a part of a value's first token.
+            more = text + piece if text else piece.lstrip(b" ")
             if any(value.encode().startswith(more) for value in values) and len(more) <= longest:
                 found += [value for value in values if value.encode() == more]
                 paths.append((int(table.next_state[at, token]), more))
