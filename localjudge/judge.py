@@ -15,13 +15,15 @@ from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.engines.cluster import Cluster
 from localjudge.engines.protocol import Completion, Decoding, TableEngine
 from localjudge.engines.selection import engine_options, open_engine
-from localjudge.errors import ModelError, SettingError
+from localjudge.errors import ModelError, SettingError, UsageError
 from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
+from localjudge.pair_outcome import PairOutcome, joined
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.prompts.task_feed import Task, TaskFeed
 from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_key, settings_digest
 from localjudge.rows.inputs import given_rows
+from localjudge.rows.pairs import Pairing
 from localjudge.system.cache import cache_folder
 
 
@@ -220,6 +222,23 @@ class Judge:
         """
         read = numbered(given_rows(rows, self.rubric.fields))
         return (outcome for outcomes in self.outcomes(self.task_builder.tasks(read)) for outcome in outcomes)
+
+    def compare(self, rows: Iterable[Any], pairing: Pairing | None = None) -> Iterator[PairOutcome]:
+        """Yield one outcome for each pair as soon as all its orders are finished, not in the pairs' order.
+
+        Args:
+            rows: as for `score`; a dict has `candidate_a` and `candidate_b`.
+            pairing: how the pairs are made of the rows; by default each row is a pair, judged in both orders.
+
+        Raises:
+            UsageError: the rubric does not compare responses, or as for `score`.
+        """
+        if not self.rubric.compares:
+            raise UsageError(f"the rubric {self.rubric.name} judges one response; compare with pairwise")
+        pairing = pairing or Pairing()
+        read = numbered(pairing.rows(given_rows(rows, pairing.used(self.rubric.fields))))
+        outcomes = (outcome for found in self.outcomes(self.task_builder.tasks(read)) for outcome in found)
+        return joined(outcomes, self.rubric.aspects, pairing.orders)
 
     def outcomes(self, tasks: Iterable[Task | Failure]) -> Iterator[list[Outcome]]:
         """Yield the outcomes of the tasks, in lists of outcomes that finished together."""

@@ -30,10 +30,12 @@ class AnswerColumns:
     Attributes:
         aspects: the type of the value of each aspect.
         texts: the names of the answer's texts.
+        pairs: whether two responses are compared: a line then names both systems, and their order.
     """
 
     aspects: Mapping[str, type[bool] | type[int] | type[str]]
     texts: tuple[str, ...] = (RATIONALE,)
+    pairs: bool = False
 
 
 def rationale_of(aspect: str) -> str:
@@ -53,6 +55,7 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
     line: dict[str, Any] = {
         "id": outcome.id,
         "system": outcome.system,
+        **({"opponent": outcome.opponent, "swapped": outcome.swapped} if columns.pairs else {}),
         "status": outcome.status,
         "error": outcome.error if isinstance(outcome, Failure) else None,
     }
@@ -97,6 +100,10 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         "columns": line["columns"],
         "prompt_tokens": line["prompt_tokens"],
     }
+    if columns.pairs:
+        if not line.keys() >= PAIR_COLUMNS:
+            raise ValueError("columns are missing")
+        common |= {name: line[name] for name in PAIR_COLUMNS}
     if line["status"] == "failed":
         return Failure.model_validate({**common, "error": line["error"]})
     if line["status"] != "judged":
@@ -153,11 +160,13 @@ def from_bytes(piece: bytes, columns: AnswerColumns) -> Outcome:
 
 COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), AnswerColumns({}, ())))
 """Columns that every line has, for any rubric."""
+PAIR_COLUMNS = frozenset({"opponent", "swapped"})
+"""Columns that every line of a comparison has besides."""
 
 
 def is_reserved(name: str) -> bool:
     """Return whether an aspect with this name would conflict with another column."""
-    taken = COMMON_COLUMNS | {RATIONALE, MODEL, NOTICE, *TEXTS}
+    taken = COMMON_COLUMNS | PAIR_COLUMNS | {RATIONALE, MODEL, NOTICE, *TEXTS}
     return name in taken or name.endswith((_EXPECTED, _PROBABILITIES, _RATIONALE))
 
 
@@ -203,9 +212,10 @@ def arrow_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> 
 
     number, real, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
     types = dict.fromkeys(names or column_names(columns), text) | {
-        "rationale_cut": pyarrow.bool_(), "candidate_cut": number, "prompt_tokens": number,
-        "output_tokens": number, "row": number,
+        "rationale_cut": pyarrow.bool_(), "candidate_cut": number,
+        "prompt_tokens": number, "output_tokens": number, "row": number,
     }  # fmt: skip
+    types |= {"swapped": pyarrow.bool_()} if columns.pairs else {}
     kinds = {bool: pyarrow.bool_(), int: number, str: text}
     for aspect, kind in columns.aspects.items():
         types |= {

@@ -32,16 +32,18 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One or more responses to an instruction, judged together. `Row.of` makes a row of a single response.
+    """One response to an instruction, or two to compare. `Row.of` makes a row of a single response.
 
-    `fields` has the texts of further columns that the rubric's template uses, by their names in the template.
-    `source` is its place in the input ("answers.jsonl:17"); `columns` holds the other columns of the input.
-    `number` counts the rows of the whole input from 1; None if it is not known.
+    `swapped` is True if the two responses stand in the reverse of their order in the input. `fields` has the
+    texts of further columns that the rubric's template uses, by their names in the template. `source` is the
+    row's place in the input ("answers.jsonl:17"); `columns` holds the other columns of the input. `number`
+    counts the rows of the whole input from 1; None if it is not known.
     """
 
     instruction: str
     responses: tuple[Response, ...]
     reference: str | None = None
+    swapped: bool = False
     fields: Mapping[str, str] = field(default_factory=dict)
     id: str = ""
     source: str = ""
@@ -61,6 +63,11 @@ class Row:
         return cls(instruction=instruction, responses=(Response(candidate, system),), **others)
 
     @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of the responses."""
+        return tuple(response.text for response in self.responses)
+
+    @property
     def candidate(self) -> str:
         """The text of the first response."""
         return self.responses[0].text
@@ -70,9 +77,23 @@ class Row:
         """The system that wrote the first response."""
         return self.responses[0].system
 
+    @property
+    def opponent(self) -> str | None:
+        """The system that wrote the second response; None if there is no second one."""
+        return self.responses[1].system if len(self.responses) > 1 else None
+
     def with_candidate(self, text: str) -> Self:
         """Return the row with another text of the first response."""
         return replace(self, responses=(replace(self.responses[0], text=text), *self.responses[1:]))
+
+    def cut(self, length: int) -> Self:
+        """Return the row with at most this many characters of each response."""
+        responses = tuple(replace(response, text=response.text[:length]) for response in self.responses)
+        return replace(self, responses=responses)
+
+    def reversed(self) -> Self:
+        """Return the row with its responses in the other order."""
+        return replace(self, responses=self.responses[::-1], swapped=not self.swapped)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -80,6 +101,8 @@ class Row:
         return {
             "id": self.id,
             "system": self.system,
+            "opponent": self.opponent,
+            "swapped": self.swapped,
             "group": self.group,
             "digest": self.digest.hex(),
             "row": self.number,
@@ -104,7 +127,7 @@ class Row:
 
     @property
     def _texts(self) -> list[str | None]:
-        return [self.instruction, self.reference, *(response.text for response in self.responses)]
+        return [self.instruction, self.reference, *self.texts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +154,8 @@ def _text_digest(texts: list[str | tuple[str, str] | None], size: int) -> bytes:
 class _Outcome(BaseModel):
     """Fields that judgements and failures share.
 
+    Of a pair, `system` wrote the response that the judge reads first and `opponent` the other one; `swapped` is
+    True if they stand in the reverse of their order in the input.
     An unreadable row has no `group` and no `digest`. `row` is the row's number in the whole input, from 1; None
     if it is not known.
     """
@@ -139,6 +164,8 @@ class _Outcome(BaseModel):
 
     id: str
     system: str | None = None
+    opponent: str | None = None
+    swapped: bool = False
     key: str
     group: str | None = None
     digest: str | None = None
@@ -152,6 +179,8 @@ class _Outcome(BaseModel):
         return {
             "id": self.id,
             "system": self.system,
+            "opponent": self.opponent,
+            "swapped": self.swapped,
             "group": self.group,
             "digest": self.digest,
             "row": self.row,
@@ -164,6 +193,8 @@ class _Outcome(BaseModel):
         own: dict[str, Any] = {
             "id": row.id,
             "system": row.system,
+            "opponent": row.opponent,
+            "swapped": row.swapped,
             "row": row.number if isinstance(row, Row) else row.row,
             "source": row.source,
             "columns": dict(row.columns),
@@ -178,13 +209,14 @@ class _Outcome(BaseModel):
 class Judgement(_Outcome):
     """A row that was judged.
 
-    `scores` has the value of each aspect: a number of its scale, a boolean or a label. `probabilities` has the
-    model's own probability of each value of an aspect, in the rubric's order (they sum to 1), and `expected`
-    the mean number of an ordered aspect; an aspect is missing from both if its values do not begin with
-    different tokens, because the distribution then cannot be measured. `texts` has the rationale, or one for
-    each aspect, by the names of their columns. `rationale_cut` is True if the token limit, and not the model,
-    ended a rationale. `candidate_cut` is the number of characters of the candidate that were left out to fit
-    the model's context. `thoughts` is the text of a reasoning model before its answer, if the run keeps it.
+    `scores` has the value of each aspect: a number of its scale, a boolean or a label. A preference calls the
+    response that the judge reads first A. `probabilities` has the model's own probability of each value of an
+    aspect, in the rubric's order (they sum to 1), and `expected` the mean number of an ordered aspect; an
+    aspect is missing from both if its values do not begin with different tokens, because the distribution then
+    cannot be measured. `texts` has the rationale, or one for each aspect, by the names of their columns.
+    `rationale_cut` is True if the token limit, and not the model, ended a rationale. `candidate_cut` is the
+    number of characters of the responses that were left out to fit the model's context. `thoughts` is the text
+    of a reasoning model before its answer, if the run keeps it.
     """
 
     texts: dict[str, str]

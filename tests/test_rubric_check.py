@@ -102,7 +102,10 @@ def test_a_rationale_for_each_aspect_has_a_column_of_its_own(cli: Cli, model: Pa
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"aspects": {"a": {}}}, "aspects.a: has no values; give it a scale, choices or boolean = true"),
+        (
+            {"aspects": {"a": {}}},
+            "aspects.a: has no values; give it a scale, choices, a preference or boolean = true",
+        ),
         ({"aspects": {"a": {"boolean": True, "choices": ["x", "y"]}}}, "aspects.a: give one of scale, choices"),
         ({"aspects": {"a": {"choices": ["x"]}}}, "aspects.a: choices: give two or more labels"),
         (

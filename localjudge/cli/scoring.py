@@ -35,6 +35,34 @@ from localjudge.cli.options import (
 from localjudge.errors import UsageError
 from localjudge.rows.record import MAX_ROW_BYTES
 
+Pairs = Annotated[
+    str | None,
+    typer.Option(
+        "--pairs",
+        metavar="all|FILE",
+        help="Compare the responses of all pairs of systems, or of the pairs in a file (system_a, system_b).",
+    ),
+]
+Baseline = Annotated[
+    str | None,
+    typer.Option("--baseline", metavar="SYSTEM", help="Compare the responses of each system with this one's."),
+]
+PairsPerInstruction = Annotated[
+    int | None,
+    typer.Option(
+        "--pairs-per-instruction",
+        min=1,
+        metavar="N",
+        help="Compare at most N pairs of each instruction, so that all systems are compared equally often.",
+    ),
+]
+Orders = Annotated[
+    str,
+    typer.Option(
+        "--orders", metavar="one|both", help="Judge each pair in its own order, or in the reverse, too."
+    ),
+]
+
 
 @with_options
 def score(
@@ -45,6 +73,10 @@ def score(
         str | None,
         typer.Option(metavar="filename", help="Use each file's name as the system of its rows."),
     ] = None,
+    pairs: Pairs = None,
+    baseline: Baseline = None,
+    pairs_per_instruction: PairsPerInstruction = None,
+    orders: Orders = "both",
     limit: Limit = None,
     seed: Annotated[int, typer.Option(metavar="S", help="The seed of the sampling.")] = 0,
     keep_thoughts: Annotated[bool, typer.Option("--keep-thoughts", help="Keep the model's thoughts.")] = False,
@@ -59,6 +91,7 @@ def score(
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
     from localjudge.cli.progress import Progress
     from localjudge.rows.inputs import FILENAME
+    from localjudge.rows.pairs import Pairing
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.notices import headed
     from localjudge.runs.pipeline import RowSource, score_run
@@ -71,12 +104,14 @@ def score(
             raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
         columns["system"] = FILENAME
     part = Shard.parse(shard, os.environ)
+    used = config.rubric.fields
     source = RowSource.of_files(
         inputs,
         columns,
-        used=config.rubric.fields,
+        used=used,
         max_row_bytes=judge.max_row_bytes,
         limit=limit,
+        pairing=Pairing.parse(used, orders, pairs, baseline, pairs_per_instruction, seed),
     )
     check_out(out)
     progress = Progress()

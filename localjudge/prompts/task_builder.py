@@ -26,7 +26,7 @@ class TaskBuilder:
         context: largest number of tokens of a prompt and its answer; None if there is no limit.
         answer_tokens: largest number of tokens of an answer, including its thoughts.
         cuts_candidates: whether a candidate loses its end if the row does not fit the context; otherwise the
-            row fails.
+            row fails. Of two candidates, both are cut to the same length.
     """
 
     rubric: Rubric
@@ -90,7 +90,8 @@ class TaskBuilder:
             reason = f"{does_not_fit}, even with one character of its candidate"
             return _failed(row, RowError(reason), overflows=True)
         tokens, kept = shortened
-        return Task(row, tokens, candidate_cut=len(row.candidate) - kept, overflows=True)
+        cut = sum(max(0, len(text) - kept) for text in row.texts)
+        return Task(row, tokens, candidate_cut=cut, overflows=True)
 
     def _longest_that_fits(self, row: Row, excess: int) -> tuple[list[int], int] | None:
         """Search for the longest beginning of the candidate, of one character or more, that fits the context.
@@ -105,11 +106,11 @@ class TaskBuilder:
         Returns:
             the prompt's token ids and the number of characters that are kept; None if no beginning fits.
         """
-        fits, too_long = 0, len(row.candidate)
+        fits, too_long = 0, max(map(len, row.texts))
         found: list[int] | None = None
         unused, length, halve = 0, 1, False
         while length < too_long:
-            (tokens,) = self.encoder.encode_all([self.rubric.text(row.with_candidate(row.candidate[:length]))])
+            (tokens,) = self.encoder.encode_all([self.rubric.text(row.cut(length))])
             # A tokenizer may be unable to read the text if it ends here.
             over = excess if isinstance(tokens, RowError) else self.excess(len(tokens))
             if isinstance(tokens, RowError) or over > 0:

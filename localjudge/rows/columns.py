@@ -10,6 +10,7 @@ from typing import Any, cast
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Response, Row
 from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation, with_conversation
+from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS, compares_responses
 from localjudge.rows.record import Record
 
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
@@ -34,8 +35,28 @@ USED_FIELDS = ("instruction", "reference", "candidate")
 Columns = Mapping[str, str]
 
 
-def _names_of(field: str, columns: Columns) -> tuple[str, ...]:
-    return (columns[field],) if field in columns else COLUMN_NAMES.get(field, (field,))
+def column_names(used: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
+    """Return the column names recognized for each field of a row.
+
+    Args:
+        used: the fields that the rubric's template uses.
+    """
+    if not compares_responses(used):
+        return COLUMN_NAMES
+    shared = {field: names for field, names in COLUMN_NAMES.items() if field not in ("candidate", "system")}
+    shared |= {"instruction": (*shared["instruction"], "input"), "id": (*shared["id"], "pair_id")}
+    return {**shared, **PAIR_COLUMN_NAMES}
+
+
+def names_of(field: str, columns: Columns, used: Iterable[str]) -> tuple[str, ...]:
+    """Return the possible columns of a field: its custom name, or the usual ones."""
+    return (columns[field],) if field in columns else column_names(used).get(field, (field,))
+
+
+def responses_of(used: Iterable[str]) -> dict[str, str]:
+    """Return the field of each response that is judged, and the field of its system."""
+    pair = compares_responses(used)
+    return dict(zip(PAIR, SYSTEMS, strict=True)) if pair else {"candidate": "system"}
 
 
 _DEEPEST = 100
@@ -53,7 +74,7 @@ def parse_columns(assignments: Iterable[str], used: Iterable[str] = ()) -> dict[
         UsageError: the field is unknown, or the text is not an assignment.
     """
     columns: dict[str, str] = {}
-    fields = dict.fromkeys([*COLUMN_NAMES, MESSAGES, *used])
+    fields = dict.fromkeys([*column_names(used), MESSAGES, *used])
     for assignment in assignments:
         field, equals, name = assignment.partition("=")
         if not equals or not name or field not in fields:
@@ -64,19 +85,20 @@ def parse_columns(assignments: Iterable[str], used: Iterable[str] = ()) -> dict[
     return columns
 
 
-def columns_taken(record: Mapping[str, Any], columns: Columns) -> dict[str, str] | str:
+def columns_taken(record: Mapping[str, Any], columns: Columns, used: Sequence[str]) -> dict[str, str] | str:
     """Return the column of each field that the record has, or the reason why it is not known.
 
     Args:
         record: columns by name.
         columns: the column of each field whose column has a custom name.
+        used: the fields that the rubric's template uses.
     """
     taken: dict[str, str] = {}
-    for field in COLUMN_NAMES:
-        candidates = [name for name in _names_of(field, columns) if name in record or field in columns]
+    for field in column_names(used):
+        candidates = [name for name in names_of(field, columns, used) if name in record or field in columns]
         if field in candidates:
             candidates = [field]
-        if len(candidates) > 1 and field in ("instruction", "reference", "candidate"):
+        if len(candidates) > 1 and field in ("instruction", "reference", *responses_of(used)):
             return (
                 f"{' and '.join(map(repr, candidates))} are both possible columns for the {field}; "
                 f"choose one with --column {field}={candidates[0]}"
@@ -104,23 +126,24 @@ def as_row(
         return record
     if isinstance(record, str):
         return unreadable(source, record)
+    judged, swapped = responses_of(used), False
     others: tuple[Response, ...] = ()
     if isinstance(record, Row):
-        source, others = record.source or source, record.responses[1:]
-        record = {**record.columns, **record.fields, **{name: getattr(record, name) for name in COLUMN_NAMES}}
+        source, swapped, others = record.source or source, record.swapped, record.responses[len(judged) :]
+        record = _record_of(record, judged)
     if _is_deeper(record, _DEEPEST):
         return unreadable(source, f"its values are nested more than {_DEEPEST} deep")
-    told = with_conversation(record, lambda field: _names_of(field, columns or {}), used)
+    told = with_conversation(record, lambda field: names_of(field, columns or {}, used), used)
     if isinstance(told, str):
         return unreadable(source, told, record)
     record = told
-    taken = columns_taken(record, columns or {})
+    taken = columns_taken(record, columns or {}, used)
     if isinstance(taken, str):
         return unreadable(source, taken, record)
     texts: dict[str, Any] = {field: record.get(column) for field, column in taken.items()}
     # In a table, NaN means that there is no value.
     texts = {field: None if isinstance(text, float) and text != text else text for field, text in texts.items()}
-    for field in ("id", "system"):
+    for field in ("id", *judged.values()):
         if isinstance(texts.get(field), int | float):
             try:
                 texts[field] = str(texts[field])
@@ -128,9 +151,9 @@ def as_row(
                 return unreadable(source, f"{taken[field]!r}, the {field}, is too large a number: {error}")
     if "instruction" not in used and taken.get("instruction") not in record:
         texts["instruction"], taken["instruction"] = "", ""
-    problem = _invalid_text(texts, taken, record) or _invalid_response(others)
-    judged = CONVERSATION if judges_conversation(used) else "candidate"
-    others_used = [name for name in used if name not in (*COLUMN_NAMES, judged)]
+    problem = _invalid_text(texts, taken, record, judged) or _invalid_response(others)
+    whole = [CONVERSATION] * judges_conversation(used)
+    others_used = [name for name in used if name not in (*column_names(used), *whole)]
     fields = {name: _field_text(record, (columns or {}).get(name, name)) for name in others_used}
     for name, text in fields.items():
         if problem is None and text is None:
@@ -139,23 +162,33 @@ def as_row(
             problem = f"the {name} has {bad}"
     identity = texts.get("id") or None
     identity = identity if isinstance(identity, str) else None
+    systems = [texts.get(field) for field in judged.values()]
     if problem:
-        return unreadable(source, problem, record, identity, texts.get("system"))
+        return unreadable(source, problem, record, identity, *systems)
     try:
         read = {*taken.values(), *((columns or {}).get(name, name) for name in others_used)}
         rest = _writable({column: value for column, value in record.items() if column not in read})
     except (TypeError, ValueError, RecursionError) as error:
         problem = f"its columns cannot be written as JSON: {error}"
-        return unreadable(source, problem, None, identity, texts.get("system"))
+        return unreadable(source, problem, None, identity, *systems)
     return Row(
         instruction=texts["instruction"],
-        responses=(Response(texts["candidate"], texts.get("system")), *others),
+        responses=(*(Response(texts[text], texts.get(system)) for text, system in judged.items()), *others),
         reference=texts.get("reference"),
+        swapped=swapped,
         fields={name: text or "" for name, text in fields.items()},
         id=identity or source,
         source=source,
         columns=rest,
     )
+
+
+def _record_of(row: Row, judged: Mapping[str, str]) -> dict[str, Any]:
+    """Return the columns of a row by the names of their fields, with a field for each response."""
+    given = {name: getattr(row, name) for name in ("instruction", "reference", "id")}
+    for (text, system), response in zip(judged.items(), row.responses, strict=False):
+        given |= {text: response.text, system: response.system}
+    return {**row.columns, **row.fields, **given}
 
 
 def _field_text(record: Mapping[str, Any], column: str) -> str | None:
@@ -194,14 +227,16 @@ def _writable(columns: Mapping[str, Any]) -> dict[str, Any]:
     return cast(dict[str, Any], json.loads(text, parse_constant=lambda _: None))
 
 
-def _invalid_text(texts: Mapping[str, Any], taken: Mapping[str, str], record: Mapping[str, Any]) -> str | None:
+def _invalid_text(
+    texts: Mapping[str, Any], taken: Mapping[str, str], record: Mapping[str, Any], judged: Iterable[str]
+) -> str | None:
     """Return the reason why these texts are not a row; None if they are."""
-    for field in ("instruction", "candidate"):
+    required = ("instruction", *judged)
+    for field in required:
         if field not in texts or (taken[field] and taken[field] not in record):
             return f"no {field}; its columns are {_known(record)}; name one with --column {field}=COLUMN"
     for field, text in texts.items():
-        optional = field not in ("instruction", "candidate")
-        if text is None and optional:
+        if text is None and field not in required:
             continue
         if not isinstance(text, str):
             what = "null" if text is None else f"of type {type(text).__name__}"
@@ -235,7 +270,12 @@ def _lone_surrogate(text: str) -> str | None:
 
 
 def unreadable(
-    source: str, problem: str, record: Any = None, identity: str | None = None, system: Any = None
+    source: str,
+    problem: str,
+    record: Any = None,
+    identity: str | None = None,
+    system: Any = None,
+    opponent: Any = None,
 ) -> Failure:
     """Return the failure of a row that cannot be read; its key depends on its place and content."""
     try:
@@ -245,7 +285,8 @@ def unreadable(
     key = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     if identity is None or _lone_surrogate(identity):
         identity = source
-    if not isinstance(system, str) or _lone_surrogate(system):
-        system = None
+    names = [
+        name if isinstance(name, str) and not _lone_surrogate(name) else None for name in (system, opponent)
+    ]
     error = f"{source}: {problem}".encode("utf-8", "replace").decode()
-    return Failure(id=identity, system=system, key=key, source=source, error=error)
+    return Failure(id=identity, system=names[0], opponent=names[1], key=key, source=source, error=error)

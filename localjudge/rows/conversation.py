@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast, get_args
 
 from localjudge.records import Role, Turn
+from localjudge.rows.pair_columns import compares_responses
 
 MESSAGES, CONVERSATION = "messages", "conversation"
 """The column with the turns, and the field of a template with their text."""
@@ -34,12 +35,15 @@ def with_conversation(
     The last turn is the candidate if no other column has it. The turns before it are the conversation, and the
     last one of the user among them is the instruction. If the whole conversation is the candidate, everything
     that the user says is the instruction, so that conversations with the same user turns belong together.
+    A template that compares two responses uses no messages.
 
     Args:
         record: columns by name.
         names: returns the possible columns of a field, the usual one first.
         used: the fields that the rubric's template uses.
     """
+    if compares_responses(used):
+        return record
     fields = (MESSAGES, "candidate", "instruction", CONVERSATION)
     own = {field: name for field in fields for name in reversed(names(field)) if name in record}
     values = {field: record[name] for field, name in own.items()}

@@ -18,16 +18,18 @@ from typing import Any, BinaryIO, cast
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import (
-    COLUMN_NAMES,
     USED_FIELDS,
     Columns,
-    _names_of,
     as_row,
+    column_names,
     columns_taken,
+    names_of,
+    responses_of,
     unreadable,
 )
 from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation, with_conversation
 from localjudge.rows.formats import JSON_LINES, Records, check_file, read_file, read_text
+from localjudge.rows.pair_columns import compares_responses
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rows.table_records import table_records
 
@@ -90,11 +92,11 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
         UsageError: a file lacks columns (the message names all of them), or no file has a row.
     """
     files = list(files)
-    fields = dict.fromkeys([*COLUMN_NAMES, MESSAGES, *used])
+    fields = dict.fromkeys([*column_names(used), MESSAGES, *used])
     wanted = {
-        field: (*_names_of(field, columns), *_names_in_messages(field, columns, used))
+        field: (*names_of(field, columns, used), *_names_in_messages(field, columns, used))
         for field in fields
-        if field in ("candidate", *used) or field in columns
+        if field in (*responses_of(used), *used) or field in columns
     }
     empty = []
     for name in files:
@@ -111,7 +113,7 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
         if not records:
             empty.append(name)
         elif known and missing:
-            raise UsageError(_lacks(name, missing, list(known), columns))
+            raise UsageError(_lacks(name, missing, list(known), columns, used))
     if files and len(empty) == len(files):
         raise UsageError(f"{', '.join(empty)}: holds no rows; give a file with at least one")
     return empty
@@ -119,10 +121,10 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
 
 def _names_in_messages(field: str, columns: Columns, used: Sequence[str]) -> tuple[str, ...]:
     """Return further columns that can have the text of a field: those with a conversation."""
-    if field not in ("candidate", "instruction", CONVERSATION):
+    if compares_responses(used) or field not in ("candidate", "instruction", CONVERSATION):
         return ()
     names = (CONVERSATION, "candidate") if judges_conversation(used) and field != "instruction" else ()
-    return tuple(name for each in (MESSAGES, *names) for name in _names_of(each, columns))
+    return tuple(name for each in (MESSAGES, *names) for name in names_of(each, columns, used))
 
 
 def _has(known: Iterable[str], names: Iterable[str]) -> bool:
@@ -144,8 +146,8 @@ def columns_found(files: Iterable[str], columns: Columns, used: Sequence[str]) -
         for _, record in islice(read_records(name), 1):
             if not isinstance(record, Mapping):
                 continue
-            told = with_conversation(record, lambda field: _names_of(field, columns), used)
-            taken = {} if isinstance(told, str) else columns_taken(told, columns)
+            told = with_conversation(record, lambda field: names_of(field, columns, used), used)
+            taken = {} if isinstance(told, str) else columns_taken(told, columns, used)
             for field, column in taken.items() if isinstance(taken, dict) else ():
                 found.setdefault(field, {})[column] = None
             for column in record if isinstance(told, Mapping) else ():
@@ -154,12 +156,14 @@ def columns_found(files: Iterable[str], columns: Columns, used: Sequence[str]) -
     return {field: list(names) for field, names in found.items()}
 
 
-def _lacks(name: str, missing: Sequence[str], known: Sequence[str], columns: Columns) -> str:
+def _lacks(
+    name: str, missing: Sequence[str], known: Sequence[str], columns: Columns, used: Sequence[str]
+) -> str:
     lacking = [
         f"no column {columns[field]!r} for the {field}"
         if field in columns
         else f"no {field}"
-        if field in COLUMN_NAMES
+        if field in column_names(used)
         else f"no {field}, which the prompt uses as {{${field}}}"
         for field in missing
     ]

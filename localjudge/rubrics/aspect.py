@@ -12,6 +12,9 @@ best = "correct"                                # without an order: the best lab
 
 [aspects.polite]
 boolean = true                                  # the judge writes yes or no
+
+[aspects.better]                                # of two responses, A is the one that the judge reads first
+preference = { A = "A", C = "tie", B = "B" }    # from A is better to B is better
 """
 
 from __future__ import annotations
@@ -62,6 +65,9 @@ class Aspect(RubricPart):
         description: what the aspect is, for the prompt.
         scale: whole numbers.
         choices: labels by the text that the judge writes for each, in their order.
+        preference: labels by the text that the judge writes for each, from "A is better" to "B is better"; A is
+            the response that the judge reads first. Labels at the same distance from both ends are each other's
+            mirror image; with an odd number of labels, the middle one is a tie.
         boolean: whether the values are no and yes; a judgement has False and True.
         ordered: whether choices are ordered, from the worst to the best.
         best: the best label of choices without an order; None if none is best. An audit expects that a worse
@@ -73,39 +79,30 @@ class Aspect(RubricPart):
     description: str = ""
     scale: Scale | None = None
     choices: dict[str, str] | None = None
+    preference: dict[str, str] | None = None
     boolean: bool = False
     ordered: bool = False
     best: str | None = None
     levels: dict[str, str] = Field(default_factory=dict)
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False, strict=False)
 
-    @field_validator("choices", mode="before")
+    @field_validator("choices", "preference", mode="before")
     @classmethod
-    def _name_codes(cls, choices: Any) -> Any:
+    def _name_codes(cls, labels: Any) -> Any:
         """A list of labels: the judge writes the labels."""
-        return {label: label for label in choices} if isinstance(choices, list) else choices
+        return {label: label for label in labels} if isinstance(labels, list) else labels
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.scale is not None) + (self.choices is not None) + self.boolean != 1:
-            raise ValueError("give one of scale, choices and boolean")
+        kinds = (self.scale, self.choices, self.preference)
+        if sum(kind is not None for kind in kinds) + self.boolean != 1:
+            raise ValueError("give one of scale, choices, preference and boolean")
         if self.ordered and self.choices is None:
-            raise ValueError("ordered: belongs to choices; a scale is always ordered")
+            raise ValueError("ordered: belongs to choices; other aspects are always ordered")
         if self.best is not None and (self.ordered or self.best not in (self.choices or {}).values()):
             raise ValueError(f"best: {self.best!r} is no label of choices without an order")
-        for code, label in (self.choices or {}).items():
-            for text in (code, label):
-                if not PLAIN_TEXT.fullmatch(text) or text != text.strip() or len(text) > _LONGEST_CODE:
-                    raise ValueError(
-                        f"choices: {text!r} must be text of 1 to {_LONGEST_CODE} characters, without quotes, "
-                        "backslashes and surrounding spaces"
-                    )
-        if self.choices is not None:
-            labels = Counter(label.casefold() for label in self.choices.values())
-            if twice := [label for label, count in labels.items() if count > 1]:
-                raise ValueError(f"choices: the label {twice[0]!r} occurs twice; remove one")
-            if len(labels) < 2:
-                raise ValueError("choices: give two or more labels")
+        if self.labels is not None:
+            _check_labels("choices" if self.preference is None else "preference", self.labels)
         for text in self.levels:
             if text not in self.values:
                 raise ValueError(f"levels: {text!r} is none of the values {', '.join(list(self.values)[:12])}")
@@ -116,12 +113,22 @@ class Aspect(RubricPart):
         """The value in a judgement for each text that the judge can write, in their order."""
         if self.scale is not None:
             return {str(value): value for value in range(self.scale.lowest, self.scale.highest + 1)}
-        return self.choices or {"no": False, "yes": True}
+        return self.labels or {"no": False, "yes": True}
+
+    @property
+    def labels(self) -> Mapping[str, str] | None:
+        """The labels of choices or of a preference, by the text that the judge writes; None for the others."""
+        return self.preference if self.choices is None else self.choices
 
     @property
     def numbers(self) -> Mapping[Value, int] | None:
         """The number of each value: its own, 0 and 1 for no and yes, or from 1 for ordered choices; None if the
-        choices have no order."""
+        choices have no order. The numbers of a preference are above 0 where A is better, 0 for a tie, and below
+        0 where B is better."""
+        if self.preference is not None:
+            labels, half = [*self.preference.values()], len(self.preference) // 2
+            steps = [step for step in range(half, -half - 1, -1) if step or len(labels) % 2]
+            return dict(zip(labels, steps, strict=True))
         if self.choices is None:
             return {value: int(value) for value in self.values.values()}
         return (
@@ -135,3 +142,17 @@ class Aspect(RubricPart):
 
     def __str__(self) -> str:
         return str(self.scale) if self.scale is not None else " / ".join(map(shown, self.values.values()))
+
+
+def _check_labels(kind: str, labels: Mapping[str, str]) -> None:
+    for text in (text for pair in labels.items() for text in pair):
+        if not PLAIN_TEXT.fullmatch(text) or text != text.strip() or len(text) > _LONGEST_CODE:
+            raise ValueError(
+                f"{kind}: {text!r} must be text of 1 to {_LONGEST_CODE} characters, without quotes, "
+                "backslashes and surrounding spaces"
+            )
+    counts = Counter(label.casefold() for label in labels.values())
+    if twice := [label for label, count in counts.items() if count > 1]:
+        raise ValueError(f"{kind}: the label {twice[0]!r} occurs twice; remove one")
+    if len(labels) < 2:
+        raise ValueError(f"{kind}: give two or more labels")

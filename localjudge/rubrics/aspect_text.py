@@ -23,7 +23,7 @@ def aspects_text(aspects: Mapping[str, Aspect]) -> str:
 def _described(name: str, aspect: Aspect) -> Iterator[str]:
     yield f"- {name} ({_values(aspect)}){': ' + aspect.description if aspect.description else ''}"
     for text, value in aspect.values.items():
-        meanings = [str(value)] * (aspect.choices is not None and text != value)
+        meanings = [str(value)] * (aspect.labels is not None and text != value)
         meanings += [aspect.levels[text]] if text in aspect.levels else []
         if meanings:
             yield f"  - {text}: {': '.join(meanings)}"
@@ -71,7 +71,7 @@ def unmentioned(template: str, aspects: Mapping[str, Aspect], keys: Mapping[str,
 
     missing = [name for name in aspects if not (says(name) or says(keys[name]))]
     for name, aspect in aspects.items():
-        missing += [text for text in (*_ends(aspect), *(aspect.choices or {}).values()) if not says(text)]
+        missing += [text for text in (*_ends(aspect), *(aspect.labels or {}).values()) if not says(text)]
         missing += [f"the description of {name}"] if aspect.description and not says(aspect.description) else []
         missing += [f"the level {text} of {name}" for text, said in aspect.levels.items() if not says(said)]
     return list(dict.fromkeys(missing))

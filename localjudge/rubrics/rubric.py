@@ -29,7 +29,8 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
     [[prompt.examples]]         # turns before the row's, any number: `localjudge.rubrics.example`
 
 A rubric whose template has no `{$reference}` needs no reference. A template with `{$conversation}` and without
-`{$candidate}` judges whole conversations.
+`{$candidate}` judges whole conversations. A template with `{$candidate_a}` and `{$candidate_b}` compares two
+responses; each of its aspects is a preference.
 """
 
 from __future__ import annotations
@@ -49,9 +50,11 @@ from localjudge.errors import RubricError
 from localjudge.outcome_columns import AnswerColumns, is_reserved
 from localjudge.records import Row, RowError, Turn
 from localjudge.rows.conversation import CONVERSATION, judges_conversation
+from localjudge.rows.pair_columns import PAIR, compares_responses
 from localjudge.rubrics.answer import Answer, AnswerLayout
-from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys, refuse_duplicates
+from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
 from localjudge.rubrics.aspect import Aspect, RubricPart
+from localjudge.rubrics.aspect_table import with_aspects
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text, unmentioned
 from localjudge.rubrics.guard import guarded, unfenced
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
@@ -137,38 +140,8 @@ class Rubric(RubricPart):
 
     @model_validator(mode="before")
     @classmethod
-    def _complete_aspects(cls, document: Any) -> Any:
-        """Names of aspects are short for tables, and `scale` is for the aspects without values of their own."""
-        if not isinstance(document, dict):
-            return document
-        document, aspects = dict(document), document.get("aspects")
-        scale = document.pop("scale", None)
-        if isinstance(aspects, list | tuple):
-            pairs = [
-                (each, {}) if isinstance(each, str) else (each["name"], each)
-                for each in aspects
-                if isinstance(each, str) or (isinstance(each, dict) and isinstance(each.get("name"), str))
-            ]
-            if len(pairs) < len(aspects):
-                raise ValueError("aspects: give names, or a table with a name for each")
-            refuse_duplicates("aspects", (name for name, _ in pairs))
-            aspects = {
-                name: {key: value for key, value in each.items() if key != "name"} for name, each in pairs
-            }
-        if isinstance(aspects, dict):
-            without = [
-                name
-                for name, each in aspects.items()
-                if isinstance(each, dict) and not each.keys() & {"scale", "choices", "boolean"}
-            ]
-            if without and scale is None:
-                raise ValueError(
-                    f"aspects.{without[0]}: has no values; give it a scale, choices or boolean = true, or give "
-                    "a scale for all aspects"
-                )
-            own = {name: each | {"scale": scale} for name, each in aspects.items() if name in without}
-            document["aspects"] = aspects | own
-        return document
+    def _complete(cls, document: Any) -> Any:
+        return with_aspects(document) if isinstance(document, dict) else document
 
     @field_serializer("aspects")
     def _in_order(self, aspects: dict[str, Aspect], info: SerializationInfo) -> list[dict[str, Any]]:
@@ -192,6 +165,12 @@ class Rubric(RubricPart):
                 raise ValueError(f"aspects: {aspect!r} is not a column name; use a-z, 0-9, _, a letter first")
             if is_reserved(aspect):
                 raise ValueError(f"aspects: {aspect!r} is the name of another column; choose another")
+        for name, each in self.aspects.items():
+            if (each.preference is not None) is not self.compares:
+                raise ValueError(
+                    f"aspects: {name} is {'no' if self.compares else 'a'} preference; the template shows "
+                    f"{'two responses' if self.compares else 'one response'}"
+                )
         self.answer.check(self.aspects)
         own = [aspects_text(self.aspects), answer_format(self.answer_layout, self.aspects)]
         if any(PLACEHOLDER.search(text) for text in own):
@@ -261,6 +240,11 @@ class Rubric(RubricPart):
         return tuple(turns)
 
     @property
+    def compares(self) -> bool:
+        """Whether it compares two responses, with a preference for each aspect."""
+        return compares_responses(PLACEHOLDER.findall(self.prompt.template))
+
+    @property
     def needs_reference(self) -> bool:
         return "{$reference}" in self.prompt.template
 
@@ -284,6 +268,8 @@ class Rubric(RubricPart):
         for aspect in decisive["aspects"]:
             for name in ("weight", "best"):
                 aspect.pop(name, None)
+            if aspect.get("preference") is None:  # rubrics of one response keep the digest that they had
+                aspect.pop("preference", None)
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -305,15 +291,17 @@ class Rubric(RubricPart):
     def columns(self) -> AnswerColumns:
         """The columns of a judgement that belong to this rubric."""
         texts = tuple(text.name for text in self.answer_layout.texts)
-        return AnswerColumns({name: aspect.kind for name, aspect in self.aspects.items()}, texts)
+        types = {name: aspect.kind for name, aspect in self.aspects.items()}
+        return AnswerColumns(types, texts, pairs=self.compares)
 
     def refusal(self, row: Row) -> RowError | None:
         """Return why this rubric cannot judge a row; None if it can."""
-        if len(row.responses) != 1:
-            return RowError(f"{len(row.responses)} responses; the rubric {self.name} judges one")
+        if len(row.responses) != 1 + self.compares:
+            wanted = "compares two" if self.compares else "judges one"
+            return RowError(f"{len(row.responses)} responses; the rubric {self.name} {wanted}")
         if missing := [name for name in self.fields if self._field_of(row, name) is None]:
             return RowError(f"no {missing[0]}, which the rubric {self.name} needs")
-        if not row.candidate and self.prompt.empty_candidate == "fail":
+        if self.prompt.empty_candidate == "fail" and not all(response.text for response in row.responses):
             return RowError(f"an empty candidate, which the rubric {self.name} does not judge")
         return None
 
@@ -334,7 +322,8 @@ class Rubric(RubricPart):
         """Return the text of a field of the template."""
         if name == CONVERSATION and judges_conversation(self.fields):
             return row.candidate
-        known = {"instruction": row.instruction, "reference": row.reference, "candidate": row.candidate}
+        known = {"instruction": row.instruction, "reference": row.reference}
+        known |= dict(zip(PAIR if self.compares else ("candidate",), row.texts, strict=True))
         return known[name] if name in known else row.fields.get(name)
 
     def parse(self, text: str) -> Answer:

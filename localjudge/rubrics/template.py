@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from localjudge.rows.conversation import CONVERSATION
+from localjudge.rows.pair_columns import PAIR
 from localjudge.rubrics.aspect import RubricPart
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS
 from localjudge.rubrics.example import Example
@@ -41,8 +42,15 @@ class Template(RubricPart):
         for field in used:
             if not _FIELD.fullmatch(field):
                 raise ValueError(f"template: {{${field}}} is no placeholder; use {{$column}}")
-        if not {"candidate", CONVERSATION} & {*used}:
-            raise ValueError("template: placeholder {$candidate} is missing; add it, or {$conversation}")
+        if missing := [name for name in PAIR if name not in used]:
+            if len(missing) < len(PAIR):
+                raise ValueError(
+                    f"template: placeholder {{${missing[0]}}} is missing; it compares two responses"
+                )
+            if not {"candidate", CONVERSATION} & {*used}:
+                raise ValueError("template: placeholder {$candidate} is missing; add it, or {$conversation}")
+        elif "candidate" in used:
+            raise ValueError("template: {$candidate} stands beside {$candidate_a}; remove one of the two")
         for field in PLACEHOLDER.findall(self.system):
             if field not in (ASPECTS, ANSWER_FORMAT):
                 raise ValueError(

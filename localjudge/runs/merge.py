@@ -62,6 +62,8 @@ def merge(folders: Sequence[Path], out: Path) -> Summary:
         manifest = first.manifest.model_copy(update=whole)
         run.write_json(SUMMARY, summary.as_dict(manifest, complete=True, planned=first.start.input_rows))
         run.write_json(MANIFEST, manifest.as_dict())
+        if manifest.rubric.compares:
+            run.write_pairs(manifest.rubric.columns)
         run.complete = True
     return summary
 

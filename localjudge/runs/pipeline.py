@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -22,7 +21,9 @@ from localjudge.models.model_manifest import in_words
 from localjudge.records import Failure, Outcome, Row
 from localjudge.rows.columns import USED_FIELDS, Columns
 from localjudge.rows.conversation import CONVERSATION
-from localjudge.rows.inputs import check_inputs, columns_found, find_inputs, given_rows, read_rows
+from localjudge.rows.inputs import check_inputs, columns_found, find_inputs, given_rows
+from localjudge.rows.pair_columns import compares_responses
+from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.cost import CostEstimate
 from localjudge.runs.reader import SET_ASIDE, read_notices
@@ -81,6 +82,7 @@ class RowSource:
         inputs: the names of the files, for `run.json`; empty for rows of a Python program.
         columns: the column of each field whose column has a custom name.
         max_row_bytes: size limit of a row in bytes.
+        pairing: how rows of two responses are made; None for rows of one.
         empty: names of the files without rows.
         found: the columns in the files for each field.
     """
@@ -89,8 +91,14 @@ class RowSource:
     inputs: Sequence[str] = ()
     columns: Columns = field(default_factory=dict)
     max_row_bytes: int = MAX_ROW_BYTES
+    pairing: Pairing | None = None
     empty: Sequence[str] = ()
     found: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """The number of instructions that a system has no response to, after the rows are read."""
+        return self.rows.missing if isinstance(self.rows, PairedRows) else {}
 
     @classmethod
     def of_files(
@@ -101,6 +109,7 @@ class RowSource:
         used: Sequence[str],
         max_row_bytes: int = MAX_ROW_BYTES,
         limit: int | None = None,
+        pairing: Pairing | None = None,
     ) -> Self:
         """Find and check input files; only the first rows of each are read for the check.
 
@@ -109,29 +118,41 @@ class RowSource:
             columns: the column of each field whose column has a custom name.
             used: the fields that the rubric's template uses.
             max_row_bytes: size limit of a row in bytes; a larger row becomes a failure.
-            limit: largest number of rows to read; None for all.
+            limit: largest number of rows or pairs; None for all.
+            pairing: how rows of two responses are made; by default each row holds both, and both orders are
+                judged.
 
         Raises:
             UsageError: there is no such file, no file has rows, or a file lacks a column.
         """
-        columns = columns or {}
+        columns, pairing = columns or {}, pairing or _usual(used)
         files = find_inputs(names)
-        empty = check_inputs(files, columns, used)
-        rows = islice(read_rows(files, columns, max_row_bytes, used), limit)
-        return cls(rows, files, columns, max_row_bytes, empty, columns_found(files, columns, used))
+        needed = used if pairing is None else pairing.used(used)
+        empty = check_inputs(files, columns, needed)
+        rows = paired_rows(files, columns, max_row_bytes, used, pairing, limit)
+        found = columns_found(files, columns, needed)
+        return cls(rows, files, columns, max_row_bytes, pairing, empty, found)
 
     @classmethod
-    def of_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS) -> Self:
+    def of_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS, pairing: Pairing | None = None) -> Self:
         """Return a source of dicts, `Row`s, a pandas, Polars or Arrow table, or a `datasets.Dataset`.
 
         Args:
             rows: the rows.
             used: the fields that the rubric's template uses.
+            pairing: as for `of_files`.
 
         Raises:
             UsageError: the argument is a single row, or not a collection of rows.
         """
-        return cls(given_rows(rows, used))
+        pairing = pairing or _usual(used)
+        if pairing is None:
+            return cls(given_rows(rows, used))
+        return cls(pairing.rows(given_rows(rows, pairing.used(used))), pairing=pairing)
+
+
+def _usual(used: Sequence[str]) -> Pairing | None:
+    return Pairing() if compares_responses(used) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +233,16 @@ def score_run(
             _warn_of(plan, source, told)
             judge.configure_engine(plan.longest(), folder / ENGINE_LOG)
         with told.step("loading the engine"):
-            done = run.begin(judge, plan, source.inputs, source.columns, retry_failed, source.max_row_bytes)
+            done = run.begin(
+                judge,
+                plan,
+                source.inputs,
+                source.columns,
+                retry_failed,
+                source.max_row_bytes,
+                source.pairing,
+                source.missing,
+            )
         told.say(judge.engine.info.headline)
         if judge.engine.info.batch_invariant is False:
             told.warn("--deterministic: not in force, this engine or hardware has no such execution")
@@ -275,6 +305,11 @@ def _introduce(judge: Judge, source: RowSource, folder: Path, told: RunObserver)
 def _warn_of(plan: RunPlan, source: RowSource, told: RunObserver) -> None:
     if not plan.input_rows:
         raise UsageError(f"{', '.join(source.inputs) or 'rows'}: holds no rows")
+    if source.missing:
+        systems = ", ".join(f"{name} to {count}" for name, count in source.missing.items())
+        told.warn(
+            f"responses are missing, so that some pairs could not be formed: {systems} of the instructions"
+        )
     if plan.repeated_ids:
         told.warn(_repetition(plan))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.outcome_columns import arrow_schema, to_line, without_objects
+from localjudge.pair_outcome import PairOutcome, joined
 from localjudge.records import Judgement, Outcome, row_key, settings_digest
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
@@ -20,6 +21,7 @@ from localjudge.runs.run_manifest import MANIFEST, RunManifest, read_manifest
 JUDGEMENTS = "judgements.jsonl"
 SET_ASIDE = "set-aside.jsonl"
 SUMMARY = "summary.json"
+PAIRS = "pairs.jsonl"
 _ROUNDING = 1e-3
 
 
@@ -103,6 +105,19 @@ def read_outcomes(folder: Path) -> Iterator[Outcome]:
     """
     manifest = read_manifest(folder)
     return _own_outcomes(folder / JUDGEMENTS, manifest)
+
+
+def read_pairs(folder: Path) -> Iterator[PairOutcome]:
+    """Yield the outcome of each pair of which every order has a line.
+
+    Raises:
+        RunMismatchError: as for `read_outcomes`.
+        UsageError: the rubric of the run does not compare responses.
+    """
+    manifest = read_manifest(folder)
+    if not manifest.rubric.compares:
+        raise UsageError(f"{folder}: its rubric {manifest.rubric.name} judges one response, so it has no pairs")
+    return joined(read_outcomes(folder), manifest.rubric.aspects, manifest.orders)
 
 
 def _own_outcomes(file: Path, manifest: RunManifest) -> Iterator[Outcome]:

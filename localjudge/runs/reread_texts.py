@@ -13,18 +13,23 @@ from dataclasses import dataclass
 
 from localjudge.errors import UsageError
 from localjudge.records import Outcome, Row
-from localjudge.rows.inputs import STDIN, can_be_read_twice, find_inputs, read_rows
-from localjudge.runs.run_manifest import RunManifest
+from localjudge.rows.inputs import STDIN, can_be_read_twice, find_inputs
+from localjudge.rows.pairs import paired_rows
+from localjudge.runs.run_manifest import RunManifest, StartRecord
 from localjudge.system.line_store import LineStore
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The texts of one row; `fields` has those of further columns that the rubric uses."""
+    """The texts of one row; `fields` has those of further columns that the rubric uses.
+
+    `candidate` is the response that the judge reads first, and `opponent` the other one of a pair.
+    """
 
     instruction: str
     reference: str | None
     candidate: str
+    opponent: str | None
     fields: Mapping[str, str]
 
 
@@ -50,7 +55,8 @@ class Texts(AbstractContextManager["Texts"]):
             if digest in wanted:
                 wanted.remove(digest)
                 self._places[digest] = len(self._stored)
-                texts = [row.instruction, row.reference, row.candidate, dict(row.fields)]
+                opponent = row.responses[1].text if len(row.responses) > 1 else None
+                texts = [row.instruction, row.reference, row.candidate, opponent, dict(row.fields)]
                 self._stored.append(json.dumps(texts).encode())
             if not wanted:
                 break
@@ -73,22 +79,30 @@ def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str])
         problems: receives a message for each input that cannot be read.
     """
     moved = list(moved)
-    inputs = {
-        (name, tuple(sorted(start.columns.items())), start.max_row_bytes)
-        for start in manifest.starts
-        for name in (moved or start.inputs)
-    }
-    for name, columns, max_row_bytes in sorted(inputs):
-        if name == STDIN:
-            problems.append("the rows came from stdin")
-            continue
-        if not moved and not can_be_read_twice(name):
-            problems.append(f"{name}: No such file, or none that can be read twice")
-            continue
+    fields = manifest.rubric.fields
+    sources: dict[tuple[object, ...], tuple[list[str], StartRecord]] = {}
+    for start in manifest.starts:
+        names = moved or start.inputs
+        # Pairs are formed of the rows of all files.
+        together = [names] if start.pairing is not None and start.pairing.forms else [[name] for name in names]
+        for each in together:
+            how = (tuple(each), tuple(sorted(start.columns.items())), start.max_row_bytes, start.pairing)
+            sources[how] = each, start
+    for names, start in sources.values():
+        found = [file for name in names for file in _readable(name, bool(moved), problems)]
+        rows = paired_rows(found, start.columns, start.max_row_bytes, fields, start.pairing)
+        yield from (row for row in rows if isinstance(row, Row))
+
+
+def _readable(name: str, moved: bool, problems: list[str]) -> list[str]:
+    """Return the files of an input that can be read again."""
+    if name == STDIN:
+        problems.append("the rows came from stdin")
+    elif not moved and not can_be_read_twice(name):
+        problems.append(f"{name}: No such file, or none that can be read twice")
+    else:
         try:
-            found = find_inputs([name])
+            return find_inputs([name])
         except UsageError as error:
             problems.append(str(error))
-            continue
-        rows = read_rows(found, dict(columns), max_row_bytes, manifest.rubric.fields)
-        yield from (row for row in rows if isinstance(row, Row))
+    return []

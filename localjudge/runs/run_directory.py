@@ -2,6 +2,7 @@
 
     run.json           settings, rubric, model and its files' digests, engine, versions; written at the start
     judgements.jsonl   one line per row; appended as rows finish, put into the input's order at the end
+    pairs.jsonl        one line per pair, if the rubric compares two responses; written after the judgements
     set-aside.jsonl    lines of rows that are no longer in the input, kept in case the rows return
     summary.json       counts and means; written last
 
@@ -22,17 +23,18 @@ from typing import Any, Self
 from localjudge.config import JudgeConfig
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.judge import Judge
-from localjudge.outcome_columns import from_bytes, to_bytes
+from localjudge.outcome_columns import AnswerColumns, from_bytes, to_bytes, to_json
 from localjudge.prompts.prompt import StopSubmitting
 from localjudge.prompts.task_feed import Task
 from localjudge.records import Failure, Outcome, Row, settings_digest
 from localjudge.rows.columns import Columns
 from localjudge.rows.inputs import EXAMPLES, STDIN
+from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.earlier_lines import EarlierLines
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
-from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY
+from localjudge.runs.reader import JUDGEMENTS, PAIRS, SET_ASIDE, SUMMARY, read_pairs
 from localjudge.runs.run_manifest import (
     FORMAT,
     MANIFEST,
@@ -118,6 +120,8 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         columns: Columns | None = None,
         retry_failed: bool = False,
         max_row_bytes: int = MAX_ROW_BYTES,
+        pairing: Pairing | None = None,
+        missing: Mapping[str, int] | None = None,
     ) -> int:
         """Write the manifest, and find the outcomes of earlier starts.
 
@@ -128,6 +132,8 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             columns: the column of each field whose column has a custom name, for the manifest.
             retry_failed: judge failed rows again.
             max_row_bytes: the limit on the size of a row, for the manifest.
+            pairing: how rows of two responses were made, for the manifest.
+            missing: the number of instructions that each system has no response to, for the manifest.
 
         Returns:
             The number of rows of this input that already have an outcome.
@@ -155,6 +161,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             columns or {},
             engine=judge.engine.info,
             max_row_bytes=max_row_bytes,
+            **({} if pairing is None else {"pairing": pairing, "missing": dict(missing or {})}),
             input_rows=plan.input_rows,
             input_digest=plan.input_digest,
             rows=plan.rows,
@@ -169,7 +176,8 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             self._manifest = before.model_copy(update={"starts": [*before.starts, now]})
         self.write_json(MANIFEST, self._manifest.as_dict())
         # A run without a summary counts as incomplete.
-        self._ownership.remove(SUMMARY)
+        for name in (SUMMARY, PAIRS):
+            self._ownership.remove(name)
         self._begin_journal(lines)
         return self.done
 
@@ -206,6 +214,8 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             return self._so_far
         self._journal.sync()
         summary = self._put_in_order()
+        if self._judge.rubric.compares:
+            self.write_pairs(self._judge.rubric.columns)
         self.complete = True
         self._write_summary(summary)
         return summary
@@ -217,6 +227,11 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             RunBrokenError: another process has taken the run over; the file is unchanged.
         """
         return self._ownership.writing(name)
+
+    def write_pairs(self, columns: AnswerColumns) -> None:
+        """Write the outcome of each pair, from the lines in the input's order."""
+        lines = (pair.line(columns) for pair in read_pairs(self.folder))
+        self._write_lines(PAIRS, (to_json(line, line).encode() + b"\n" for line in lines))
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a file of the run."""

@@ -28,6 +28,7 @@ from pydantic import (
 from localjudge.config import SHARED_SETTINGS, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
+from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
 
@@ -93,6 +94,8 @@ class StartRecord(_ManifestPart):
         inputs: absolute paths of the input files; empty for rows of a program.
         columns: the column of each field whose column has a custom name.
         max_row_bytes: the limit on the size of a row.
+        pairing: how rows of two responses were made; None for rows of one.
+        missing: for each system of formed pairs, the number of instructions that it has no response to.
         input_rows: number of rows in the whole input.
         input_digest: digest of the whole input's rows, in their order.
         rows: number of rows in this shard.
@@ -105,6 +108,8 @@ class StartRecord(_ManifestPart):
     inputs: list[str]
     columns: dict[str, str]
     max_row_bytes: PositiveInt = MAX_ROW_BYTES
+    pairing: Pairing | None = None
+    missing: dict[str, int] = Field(default_factory=dict)
     localjudge: str
     outlines_core: str
     python: str
@@ -184,6 +189,12 @@ class RunManifest(_ManifestPart):
     @property
     def last_start(self) -> StartRecord:
         return self.starts[-1]
+
+    @property
+    def orders(self) -> int:
+        """The number of orders in which each pair is judged; 1 for rows of one response."""
+        pairing = self.last_start.pairing
+        return 1 if pairing is None else pairing.orders
 
     def config_of(self, start: StartRecord) -> JudgeConfig | None:
         """Return the settings of a start; None if it had no judge."""

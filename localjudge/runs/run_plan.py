@@ -13,18 +13,16 @@ import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.judge import Judge
-from localjudge.records import Failure, Response, Row, numbered, row_key
+from localjudge.records import Failure, Row, numbered, row_key
+from localjudge.rows.row_store import RowStore
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.task_stream import TaskStream
-from localjudge.system.line_store import LineStore
 
 # The largest rows are encoded to find the longest prompt: as many as have this many bytes together.
 _BYTES_MEASURED = 1_000_000
@@ -69,11 +67,11 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         self._groups, self._digests, self._ids = array("Q"), bytearray(), array("Q")
         self._unreadable, self._bounds = bytearray(), array("q")
         with ExitStack() as stack:
-            self._lines = stack.enter_context(LineStore.scratch(scratch))
+            self._stored = stack.enter_context(RowStore(scratch))
             for row in self._part(rows, report):
-                self._lines.append(_dump(row))
+                self._stored.append(row)
             self._open = stack.pop_all()
-        self.rows = len(self._lines)
+        self.rows = len(self._stored)
         groups, digests = np.asarray(self._groups), np.frombuffer(self._digests, "S16")
         _, self._member, self._copies = np.unique(digests, return_inverse=True, return_counts=True)
         self.groups, self.different = len(np.unique(groups)), len(self._copies)
@@ -95,7 +93,7 @@ class RunPlan(AbstractContextManager["RunPlan"]):
 
     def row(self, place: int) -> Row | Failure:
         """Return the row at this place, with its number in the whole input."""
-        return _load(self._lines[place])
+        return self._stored[place]
 
     def key(self, place: int, settings: bytes) -> str:
         """Return the key of the row at this place.
@@ -164,14 +162,14 @@ class RunPlan(AbstractContextManager["RunPlan"]):
     @property
     def scratch_bytes(self) -> int:
         """Size of the rows in the scratch file in bytes."""
-        return self._lines.size
+        return self._stored.size
 
     def _part(self, rows: Iterable[Row | Failure], report: Callable[[int], None]) -> Iterator[Row | Failure]:
         for row in numbered(rows):
             self.input_rows += 1
             report(self.input_rows)
             digest, group = _digest(row), _group(row)
-            identity = json.dumps([row.id, row.system]).encode()
+            identity = json.dumps(_identity(row)).encode()
             self._input_digest.update(identity + digest)
             if self.shard.holds(group):
                 self._groups.append(group)
@@ -208,18 +206,12 @@ def _digest(row: Row | Failure) -> bytes:
     return row.digest
 
 
+def _identity(row: Row | Failure) -> list[str | bool | None]:
+    """Return what tells rows of one input apart, besides their content."""
+    of_pair = [] if row.opponent is None and not row.swapped else [row.opponent, row.swapped]
+    return [row.id, row.system, *of_pair]
+
+
 def _group(row: Row | Failure) -> int:
     """Return a digest of a row's instruction and reference, 64 bits."""
     return int.from_bytes(_digest(row)[:8]) if isinstance(row, Failure) else int(row.group, 16)
-
-
-def _dump(row: Row | Failure) -> bytes:
-    """Return a row as a JSON document."""
-    return json.dumps({"failure": row.model_dump()} if isinstance(row, Failure) else asdict(row)).encode()
-
-
-def _load(dumped: bytes) -> Row | Failure:
-    row: dict[str, Any] = json.loads(dumped)
-    if "failure" in row:
-        return Failure(**row["failure"])
-    return Row(**row | {"responses": tuple(Response(**each) for each in row["responses"])})

@@ -1,0 +1,186 @@
+"""The outcome of a pair: the judgements of both orders joined, with the judge's preference for each aspect.
+
+A judge tends to prefer a place, often the first. So the two responses of a pair are judged in both orders, and
+the distributions of both are averaged before a winner is named (arXiv 2503.03064).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+from localjudge.outcome_columns import AnswerColumns
+from localjudge.records import Failure, Judgement, Outcome
+from localjudge.rubrics.aspect import Aspect
+
+Winner = Literal["a", "b", "tie"]
+PREFERENCE, AGREE, ORDERS = "_preference", "_orders_agree", ("_ab", "_ba")
+"""Suffixes of an aspect's columns in a line of `pairs.jsonl`."""
+_EQUAL = 1e-6
+"""Largest difference of two probabilities that counts as none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Odds:
+    """The probabilities that the input's first response is better, that neither is, and that the second is."""
+
+    a: float
+    tie: float
+    b: float
+
+    @classmethod
+    def of(cls, judgement: Judgement, name: str, aspect: Aspect) -> Self:
+        """Return the odds of one order; without probabilities, the judgement's label has all of them."""
+        assert aspect.numbers is not None  # a preference has an order
+        shares = judgement.probabilities.get(name)
+        if shares is None:
+            shares = [float(label == judgement.scores[name]) for label in aspect.numbers]
+        first = tie = second = 0.0
+        for share, step in zip(shares, aspect.numbers.values(), strict=True):
+            first += share if step > 0 else 0
+            tie += share if step == 0 else 0
+            second += share if step < 0 else 0
+        return cls(second, tie, first) if judgement.swapped else cls(first, tie, second)
+
+    @classmethod
+    def mean(cls, orders: list[Self]) -> Self:
+        """Return the mean of the odds of several orders."""
+        return cls(*(sum(getattr(each, side) for each in orders) / len(orders) for side in ("a", "tie", "b")))
+
+    @property
+    def preference(self) -> float:
+        """The probability that the first is better; a tie counts half."""
+        return self.a + self.tie / 2
+
+    @property
+    def winner(self) -> Winner:
+        """The most probable result; a tie if two are equally probable."""
+        most = max(self.a, self.tie, self.b)
+        found: list[Winner] = [name for name in ("a", "tie", "b") if most - getattr(self, name) <= _EQUAL]
+        return found[0] if len(found) == 1 else "tie"
+
+
+@dataclass(frozen=True, slots=True)
+class Preference:
+    """The judge's preference between two responses in one aspect.
+
+    Attributes:
+        value: the probability that the input's first response is better, averaged over the orders that were
+            judged; a tie counts half.
+        winner: the most probable result of the averaged distribution.
+        agree: whether the labels of both orders name the same winner; None if one order was judged.
+        shown_first: for each order, the probability that the response that was shown first is better.
+    """
+
+    value: float
+    winner: Winner
+    agree: bool | None
+    shown_first: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PairOutcome:
+    """A pair that was judged, or a pair that could not be judged in every order.
+
+    Attributes:
+        orders: the outcome of each order: the input's own, and the reverse if it was judged.
+        preferences: the preference in each aspect; empty if an order failed.
+    """
+
+    orders: tuple[Outcome, ...]
+    preferences: Mapping[str, Preference]
+
+    @classmethod
+    def of(cls, orders: Iterable[Outcome], aspects: Mapping[str, Aspect]) -> Self:
+        """Join the outcomes of a pair's orders."""
+        orders = tuple(sorted(orders, key=lambda each: each.swapped))
+        judged = [each for each in orders if isinstance(each, Judgement)]
+        if len(judged) < len(orders):
+            return cls(orders, {})
+        return cls(orders, {name: _preference(judged, name, aspect) for name, aspect in aspects.items()})
+
+    @property
+    def id(self) -> str:
+        return self.orders[0].id
+
+    @property
+    def systems(self) -> tuple[str | None, str | None]:
+        """The systems that wrote the input's first and second response."""
+        first = self.orders[0]
+        return (first.opponent, first.system) if first.swapped else (first.system, first.opponent)
+
+    @property
+    def error(self) -> str | None:
+        """Why the pair could not be judged; None if it was."""
+        errors = [each.error for each in self.orders if isinstance(each, Failure)]
+        return "; ".join(dict.fromkeys(errors)) or None
+
+    def line(self, columns: AnswerColumns) -> dict[str, Any]:
+        """Return the pair as one flat JSON object; judged and failed pairs have the same columns.
+
+        The columns of the input's own order end with `_ab`, and those of the reverse with `_ba`; there, too, A
+        is the response that was shown first.
+
+        Args:
+            columns: the columns of its rubric.
+        """
+        first, (system_a, system_b) = self.orders[0], self.systems
+        line: dict[str, Any] = {
+            "id": self.id,
+            "system_a": system_a,
+            "system_b": system_b,
+            "status": "failed" if self.error else "judged",
+            "error": self.error,
+        }
+        for aspect in columns.aspects:
+            known = self.preferences.get(aspect)
+            line[aspect] = known and known.winner
+            line[aspect + PREFERENCE] = known and known.value
+            line[aspect + AGREE] = known and known.agree
+        for swapped, suffix in zip((False, True), ORDERS, strict=True):
+            own = next((each for each in self.orders if each.swapped is swapped), None)
+            judged = own if isinstance(own, Judgement) else None
+            line |= {aspect + suffix: judged and judged.scores[aspect] for aspect in columns.aspects}
+            line |= {text + suffix: judged and judged.texts[text] for text in columns.texts}
+            line["key" + suffix] = own and own.key
+        return line | {"group": first.group, "source": first.source, "columns": first.columns}
+
+
+def _preference(orders: list[Judgement], name: str, aspect: Aspect) -> Preference:
+    odds = [Odds.of(each, name, aspect) for each in orders]
+    mean = Odds.mean(odds)
+    assert aspect.numbers is not None  # a preference has an order
+    signs = {
+        (number > 0) - (number < 0)
+        for each in orders
+        for number in [aspect.numbers[each.scores[name]] * (-1 if each.swapped else 1)]
+    }
+    return Preference(
+        value=round(mean.preference, 6),
+        winner=mean.winner,
+        agree=len(signs) == 1 if len(orders) > 1 else None,
+        shown_first=tuple(
+            round(1 - each.preference if order.swapped else each.preference, 6)
+            for order, each in zip(orders, odds, strict=True)
+        ),
+    )
+
+
+def joined(outcomes: Iterable[Outcome], aspects: Mapping[str, Aspect], orders: int) -> Iterator[PairOutcome]:
+    """Yield the outcome of each pair as soon as the outcomes of all its orders are there.
+
+    Args:
+        outcomes: the outcomes of rows with numbers; the orders of a pair have consecutive numbers.
+        aspects: the aspects of the rubric.
+        orders: the number of orders of each pair, 1 or 2.
+    """
+    waiting: dict[int, Outcome] = {}
+    for outcome in outcomes:
+        assert outcome.row is not None  # lines of a run and rows of `Judge.compare` have numbers
+        pair = (outcome.row - 1) // orders
+        other = waiting.pop(pair, None)
+        if orders == 1 or other is not None:
+            yield PairOutcome.of([outcome] if other is None else [other, outcome], aspects)
+        else:
+            waiting[pair] = outcome

@@ -1,0 +1,296 @@
+"""Pairs of responses: from rows that hold two, or from the rows of several systems, and in both orders."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, islice
+from random import Random
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from localjudge.errors import UsageError
+from localjudge.records import Failure, Row
+from localjudge.rows.columns import Columns, unreadable
+from localjudge.rows.inputs import find_inputs, read_records, read_rows
+from localjudge.rows.pair_columns import PAIR, SYSTEMS, compares_responses
+from localjudge.rows.row_store import RowStore
+
+ALL = "all"
+
+
+class Pairing(BaseModel):
+    """How the rows of an input become rows of two responses.
+
+    Attributes:
+        orders: the number of orders in which each pair is judged: its own, or its own and the reverse.
+        systems: the pairs of systems that are compared; None for all pairs. Each is in the order of the first
+            presentation.
+        baseline: a system that is compared with each other one.
+        forms: whether pairs are formed from rows of one response each; otherwise each row holds two.
+        per_instruction: the largest number of pairs for each instruction; None for all.
+        seed: seed of the choice of these pairs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    orders: Literal[1, 2] = 2
+    forms: bool = False
+    systems: tuple[tuple[str, str], ...] | None = None
+    baseline: str | None = None
+    per_instruction: int | None = Field(default=None, ge=1)
+    seed: int = 0
+
+    @classmethod
+    def parse(
+        cls,
+        used: Sequence[str],
+        orders: str,
+        pairs: str | None,
+        baseline: str | None,
+        per_instruction: int | None,
+        seed: int,
+    ) -> Self | None:
+        """Return the pairing that the options ask for; None for a template of one response.
+
+        Args:
+            used: the fields that the rubric's template uses.
+            orders: "one" or "both".
+            pairs: "all", or a file with the columns system_a and system_b; None without it.
+            baseline: a system that is compared with each other one; None without it.
+            per_instruction: the largest number of pairs for each instruction; None for all.
+            seed: seed of the choice of these pairs.
+
+        Raises:
+            UsageError: the options contradict each other or the template.
+        """
+        given = {"--pairs": pairs, "--baseline": baseline, "--pairs-per-instruction": per_instruction}
+        named = [option for option, value in given.items() if value is not None]
+        if not compares_responses(used):
+            if named or orders != "both":
+                option = (named or ["--orders"])[0]
+                raise UsageError(f"{option}: is for rubrics that compare two responses, such as pairwise")
+            return None
+        if orders not in ("one", "both"):
+            raise UsageError(f"--orders {orders}: give one or both")
+        if pairs is not None and baseline is not None:
+            raise UsageError("--baseline: is one of the pairs that --pairs can list; give only one of the two")
+        if per_instruction is not None and pairs is None and baseline is None:
+            raise UsageError("--pairs-per-instruction: chooses from pairs of systems; give --pairs all as well")
+        return cls(
+            orders=1 if orders == "one" else 2,
+            forms=pairs is not None or baseline is not None,
+            systems=None if pairs in (None, ALL) else _listed(str(pairs)),
+            baseline=baseline,
+            per_instruction=per_instruction,
+            seed=seed,
+        )
+
+    def used(self, used: Sequence[str]) -> list[str]:
+        """Return the fields that each row of the input needs.
+
+        Args:
+            used: the fields that the rubric's template uses.
+        """
+        if not self.forms:
+            return list(used)
+        return ["candidate", *(field for field in used if field not in PAIR)]
+
+    def rows(self, rows: Iterable[Row | Failure], limit: int | None = None) -> PairedRows:
+        """Return the rows to judge; the orders of a pair follow each other.
+
+        Args:
+            rows: the rows of the input.
+            limit: the largest number of pairs; None for all.
+        """
+        return PairedRows(self, rows, limit)
+
+
+def paired_rows(
+    inputs: Iterable[str],
+    columns: Columns,
+    max_row_bytes: int,
+    used: Sequence[str],
+    pairing: Pairing | None,
+    limit: int | None = None,
+) -> Iterable[Row | Failure]:
+    """Return the rows to judge of files: their own rows, or the rows of their pairs.
+
+    Args:
+        inputs: the result of `find_inputs`.
+        columns: the column of each field whose column has a custom name.
+        max_row_bytes: size limit of a row in bytes; a larger row is a failure.
+        used: the fields that the rubric's template uses.
+        pairing: how rows of two responses are made; None for rows of one.
+        limit: the largest number of rows or pairs; None for all.
+    """
+    if pairing is None:
+        return islice(read_rows(inputs, columns, max_row_bytes, used), limit)
+    return pairing.rows(read_rows(inputs, columns, max_row_bytes, pairing.used(used)), limit)
+
+
+class PairedRows:
+    """The rows of pairs, as an iterable that can be read once.
+
+    Attributes:
+        missing: for each system, the number of instructions that it has no response to, after the last row.
+    """
+
+    def __init__(self, pairing: Pairing, rows: Iterable[Row | Failure], limit: int | None) -> None:
+        self._pairing, self._rows, self._limit = pairing, rows, limit
+        self.missing: dict[str, int] = {}
+
+    def __iter__(self) -> Iterator[Row | Failure]:
+        pairs = self._formed() if self._pairing.forms else self._rows
+        for pair in islice(pairs, self._limit):
+            yield pair
+            if self._pairing.orders == 2:
+                yield (pair.reversed() if isinstance(pair, Row) else pair.model_copy(update={"swapped": True}))
+
+    def _formed(self) -> Iterator[Row | Failure]:
+        """Yield a row of two responses for each pair, instruction by instruction, and the unreadable rows."""
+        groups: dict[str, list[int]] = defaultdict(list)
+        systems: list[str] = []
+        names: dict[str, int] = {}
+        with RowStore() as stored:
+            for row in self._rows:
+                if isinstance(row, Row) and row.system is None:
+                    row = unreadable(
+                        row.source,
+                        "no system, by which pairs are formed; name its column with --column system=COLUMN",
+                        dict(row.columns),
+                        row.id,
+                    )
+                if isinstance(row, Failure):
+                    yield row
+                    continue
+                groups[row.group].append(len(stored))
+                stored.append(row)
+                names.setdefault(str(row.system), len(names))
+                systems.append(str(row.system))
+            self._check(names)
+            self.missing = {
+                name: count
+                for name in names
+                if (count := sum(all(systems[place] != name for place in places) for places in groups.values()))
+            }
+            choice = _PairChoice(self._pairing)
+            for places in groups.values():
+                for first, second in choice.of([(place, systems[place]) for place in places]):
+                    yield _pair(stored[first], stored[second])
+
+    def _check(self, names: Mapping[str, int]) -> None:
+        there = ", ".join(list(names)[:12]) or "none"
+        if self._pairing.baseline is not None and self._pairing.baseline not in names:
+            raise UsageError(
+                f"--baseline {self._pairing.baseline}: no row is of this system; there are {there}"
+            )
+        for name in (each for pair in self._pairing.systems or () for each in pair):
+            if name not in names:
+                raise UsageError(f"--pairs: no row is of the system {name!r}; there are {there}")
+        if len(names) < 2:
+            raise UsageError(
+                f"--pairs: the rows are of {len(names)} systems ({there}); give rows of two or more"
+            )
+
+
+class _PairChoice:
+    """The pairs of responses to compare for each instruction.
+
+    If their number is limited, the pairs of systems that were compared least come first, and of these the ones
+    whose systems were compared least: equal numbers for all pairs leave the smallest error in the strengths
+    while nothing is known about them. The seed decides between equals.
+    """
+
+    def __init__(self, pairing: Pairing) -> None:
+        self._pairing = pairing
+        self._random = Random(pairing.seed)
+        self._listed = None if pairing.systems is None else {frozenset(pair): pair for pair in pairing.systems}
+        self._pairs: Counter[frozenset[str]] = Counter()
+        self._systems: Counter[str] = Counter()
+
+    def of(self, responses: Sequence[tuple[int, str]]) -> list[tuple[int, int]]:
+        """Return the places of the two responses of each pair, in the order of the input.
+
+        Args:
+            responses: the place and the system of each response to one instruction.
+        """
+        found = [pair for each in combinations(responses, 2) if (pair := self._ordered(*each)) is not None]
+        most = self._pairing.per_instruction
+        if most is not None and most < len(found):
+            chosen: list[int] = []
+            rank = [self._random.random() for _ in found]
+            for _ in range(most):
+                open_places = [place for place in range(len(found)) if place not in chosen]
+                best = min(open_places, key=lambda place: (*self._compared(found[place]), rank[place]))
+                chosen.append(best)
+                self._count(found[best])
+            found = [found[place] for place in sorted(chosen)]
+        return [(first, second) for (first, _), (second, _) in found]
+
+    def _ordered(
+        self, one: tuple[int, str], other: tuple[int, str]
+    ) -> tuple[tuple[int, str], tuple[int, str]] | None:
+        """Return two responses in the order of their pair; None if they are not compared."""
+        systems = frozenset((one[1], other[1]))
+        if len(systems) == 1:
+            return None
+        if self._pairing.baseline is not None:
+            if self._pairing.baseline not in systems:
+                return None
+            return (other, one) if one[1] == self._pairing.baseline else (one, other)
+        if self._listed is not None:
+            if systems not in self._listed:
+                return None
+            return (one, other) if self._listed[systems][0] == one[1] else (other, one)
+        return one, other
+
+    def _compared(self, pair: tuple[tuple[int, str], tuple[int, str]]) -> tuple[int, int]:
+        (_, one), (_, other) = pair
+        return self._pairs[frozenset((one, other))], self._systems[one] + self._systems[other]
+
+    def _count(self, pair: tuple[tuple[int, str], tuple[int, str]]) -> None:
+        (_, one), (_, other) = pair
+        self._pairs[frozenset((one, other))] += 1
+        self._systems.update((one, other))
+
+
+def _pair(first: Row | Failure, second: Row | Failure) -> Row:
+    """Return one row with the responses of two rows of the same instruction.
+
+    Other columns keep their value if both rows have the same, and have both values otherwise.
+    """
+    assert isinstance(first, Row)
+    assert isinstance(second, Row)
+    names = dict.fromkeys([*first.columns, *second.columns])
+    both = {name: (first.columns.get(name), second.columns.get(name)) for name in names}
+    return Row(
+        instruction=first.instruction,
+        responses=(*first.responses, *second.responses),
+        reference=first.reference,
+        fields=first.fields,
+        id=f"{first.id} vs {second.id}",
+        source=f"{first.source} and {second.source}",
+        columns={name: one if one == other else [one, other] for name, (one, other) in both.items()},
+    )
+
+
+def _listed(name: str) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of systems in a file.
+
+    Raises:
+        UsageError: the file cannot be read, or a record does not name two systems.
+    """
+    pairs: dict[frozenset[str], tuple[str, str]] = {}
+    for file in find_inputs([name]):
+        for number, record in read_records(file):
+            found = [record.get(field) for field in SYSTEMS] if isinstance(record, Mapping) else [None]
+            if not all(isinstance(each, str) and each for each in found) or len(set(found)) < 2:
+                raise UsageError(
+                    f"--pairs {file}:{number}: give two systems in the columns system_a and system_b"
+                )
+            pairs.setdefault(frozenset(map(str, found)), (str(found[0]), str(found[1])))
+    if not pairs:
+        raise UsageError(f"--pairs {name}: lists no pair; give a file with the columns system_a and system_b")
+    return tuple(pairs.values())
