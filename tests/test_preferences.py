@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from conftest import Cli, write_rows
 from scipy import stats
 from scipy.optimize import minimize
 from scipy.special import expit, logit
+from scripted import Taste, scripted_comparison
 from sklearn.linear_model import LogisticRegression
 
+from localjudge import Judge, RowSource, UsageError, score_run
 from localjudge.analysis.bradley_terry import fit_at_equal_length, fit_strengths
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.jackknife import Shares, jackknifed
 from localjudge.analysis.preference_ranking import PreferenceOrder, rank_preferences
 from localjudge.analysis.preferences import Preferences
 from localjudge.analysis.resampling import Contributions
+from localjudge.analysis.run_preferences import read_preferences
 from localjudge.analysis.win_rates import direct_win_rates, system_win_rates
+from localjudge.rows.pairs import Pairing
 
-Judge = Callable[..., Any]
+Habit = Callable[..., Any]
 """Returns the probability that the first response wins, in the input's order, and shown second."""
 
 
 def preferences(
-    judge: Judge,
+    judge: Habit,
     systems: int = 3,
     instructions: int = 30,
     pairs: Sequence[tuple[int, int]] = (),
@@ -67,7 +74,7 @@ def holds(estimate: Estimate | None, value: float) -> bool:
     return estimate is not None and estimate.low <= value <= estimate.high
 
 
-def ranked(judge: Judge, **how: Any) -> PreferenceOrder:
+def ranked(judge: Habit, **how: Any) -> PreferenceOrder:
     return rank_preferences(preferences(judge, **how))
 
 
@@ -313,3 +320,145 @@ def test_the_same_share_on_all_instructions_has_no_interval() -> None:
     shares = Shares.of(np.full(20, 0.7), np.zeros(20, dtype=np.int32), 2, group, 20)
     assert [(one.low, one.high) for one in shares.estimates()] == [(None, None)] * 2
     assert shares.value == pytest.approx([0.7, np.nan], nan_ok=True)
+
+
+WORDS = {"brief": 4, "plain": 12, "wordy": 40}
+"""The systems of the runs, and the number of words in their responses to the first instruction."""
+
+
+def rows_of(instructions: int) -> list[dict[str, Any]]:
+    """Return a response of each system to each instruction."""
+    return [
+        {
+            "id": f"{system}-{n}",
+            "instruction": f"Question {n}?",
+            "candidate": f"{system} " * (words + n * (3 + number) % 7),
+            "system": system,
+        }
+        for n in range(instructions)
+        for number, (system, words) in enumerate(WORDS.items())
+    ]
+
+
+def longer_or_first(first: str, second: str) -> float:
+    return float(expit(0.8 * (np.log1p(len(first)) - np.log1p(len(second))) + 0.5))
+
+
+@pytest.fixture
+def judged(tmp_path: Path, model: Path) -> Callable[..., Path]:
+    """Return a run in which all pairs of systems were compared."""
+
+    def make(taste: Taste = longer_or_first, name: str = "run", rubric: str = "pairwise", **how: Any) -> Path:
+        judge = scripted_comparison(model, taste, rubric)
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows_of(12)))
+        pairing = Pairing(forms=True, **how)
+        score_run(
+            judge, RowSource.of_files([str(file)], used=judge.rubric.fields, pairing=pairing), tmp_path / name
+        )
+        return tmp_path / name
+
+    return make
+
+
+def test_the_pairs_of_a_run_are_read_with_both_orders_and_their_lengths(judged: Callable[..., Path]) -> None:
+    found = read_preferences([judged()]).aspects["better"]
+    assert (found.systems, found.groups, len(found.first)) == (("brief", "plain", "wordy"), 12, 36)
+    assert found.length_difference is not None
+    texts = {row["id"]: row["candidate"] for row in rows_of(12)}
+    for place, (first, second) in enumerate(zip(found.first, found.second, strict=True)):
+        names = (f"{found.systems[number]}-{found.group[place]}" for number in (first, second))
+        one, two = (texts[name] for name in names)
+        assert found.length_difference[place] == pytest.approx(np.log1p(len(one)) - np.log1p(len(two)))
+        shown = [
+            0.45 + 0.1 * chance if 0.45 < chance < 0.55 else chance  # mostly a tie
+            for chance in (longer_or_first(one, two), longer_or_first(two, one))
+        ]
+        assert found.shown_first[place] == pytest.approx(shown, abs=1e-5)
+        assert found.preference[place] == pytest.approx((shown[0] + 1 - shown[1]) / 2, abs=1e-5)
+    assert read_preferences([judged(name="one", orders=1)]).aspects["better"].agree == pytest.approx(
+        np.full(36, np.nan), nan_ok=True
+    )
+
+
+def test_rank_shows_strengths_and_what_explains_them(judged: Callable[..., Path], cli: Cli) -> None:
+    run = judged()
+    shown = cli("rank", run).out
+    assert "Preferences in better" in shown
+    assert "the system of the row against that of the column" in shown
+    assert "At equal length, better" in shown
+    assert "a response twice as long has its odds of winning multiplied by 1.68" in shown
+    assert "No significant difference in strength (better): none" in shown
+    found = json.loads(cli("rank", run, "--json").out)
+    better = found["aspects"][found["by"]]
+    assert [system["name"] for system in better["systems"]] == ["wordy", "plain", "brief"]
+    assert better["length"]["value"] == pytest.approx(0.8, abs=0.05)
+    assert better["position"]["value"] > 0.55
+    assert [pair["win_rate"]["value"] > 0.5 for pair in better["pairs"]] == [True] * 3
+
+
+def test_rank_orders_by_the_aspect_that_is_named(judged: Callable[..., Path], cli: Cli) -> None:
+    run = judged(rubric="pairwise-aspects")
+    shown = cli("rank", run).out
+    assert "safety, the first aspect, decides the order of the systems" in shown
+    assert "Win rates in all aspects" in shown
+    assert "Preferences in depth" in cli("rank", run, "--by", "depth").out
+    refused = cli("rank", run, "--by", "charm")
+    assert (refused.code, "--by charm: give one of safety, engagement" in refused.err) == (2, True)
+
+
+def test_several_runs_of_one_judge_are_ranked_together(judged: Callable[..., Path]) -> None:
+    both = [judged(name="one", systems=(("brief", "plain"),)), judged(name="two", baseline="wordy")]
+    found = rank_preferences(read_preferences(both).aspects["better"])
+    assert {(pair.first, pair.second) for pair in found.pairs if pair.pairs == 12} == {
+        ("wordy", "plain"), ("wordy", "brief"), ("plain", "brief"),
+    }  # fmt: skip
+
+
+def test_without_the_texts_the_effect_of_length_is_unknown(judged: Callable[..., Path], cli: Cli) -> None:
+    run = judged()
+    moved = run.with_suffix(".jsonl").rename(run.parent / "moved.jsonl")
+    assert "the effect of length is unknown" in cli("rank", run).out
+    assert "twice as long" in cli("rank", run, "--inputs", moved).out
+
+
+def test_pairs_that_failed_or_name_no_systems_are_counted(
+    tmp_path: Path, model: Path, cli: Cli, judged: Callable[..., Path]
+) -> None:
+    rows = [
+        {
+            "instruction": f"Question {n}?",
+            "candidate_a": "word " * (3 + n % 4),
+            "candidate_b": "word " * 5,
+            **({"system_a": "one", "system_b": "two"} if n else {}),
+        }
+        for n in range(8)
+    ]
+    (tmp_path / "pairs.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in [*rows, {"instruction": "?"}])
+    )
+    judge = scripted_comparison(model, longer_or_first)
+    source = RowSource.of_files([str(tmp_path / "pairs.jsonl")], used=judge.rubric.fields)
+    score_run(judge, source, tmp_path / "pairs")
+    shown = cli("rank", tmp_path / "pairs").out
+    assert "1 failed pairs are excluded" in shown
+    assert "1 pairs that do not name both systems are excluded" in shown
+    (tmp_path / "bare.jsonl").write_text(json.dumps(rows[0]) + "\n")
+    source = RowSource.of_files([str(tmp_path / "bare.jsonl")], used=judge.rubric.fields)
+    score_run(judge, source, tmp_path / "bare")
+    with pytest.raises(UsageError, match="bare: no pair names two systems"):
+        read_preferences([tmp_path / "bare"])
+
+
+def test_runs_of_one_response_and_of_two_are_not_ranked_together(
+    tmp_path: Path, model: Path, cli: Cli, judged: Callable[..., Path]
+) -> None:
+    compared = judged()
+    file = write_rows(tmp_path / "rows.jsonl", 4)
+    judge = Judge(model, rubric="just-eval", max_rationale_tokens=8)
+    score_run(judge, RowSource.of_files([str(file)], used=judge.rubric.fields), tmp_path / "single")
+    mixed = cli("rank", tmp_path / "single", compared)
+    assert (mixed.code, "compares two responses, and" in mixed.err) == (2, True)
+    for option in ("--scores", "--calibration"):
+        refused = cli("rank", compared, option, "expected")
+        assert (refused.code, f"{option}: is for runs that judge one response" in refused.err) == (2, True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +14,26 @@ from localjudge.analysis.interval import Estimate
 from localjudge.analysis.jackknife import jackknifed
 from localjudge.analysis.preferences import Preferences
 from localjudge.analysis.resampling import MIN_INSTRUCTIONS, RESAMPLES
+from localjudge.analysis.run_preferences import RunPreferences
 from localjudge.analysis.system_order import SIGNIFICANCE_LEVEL, SystemOrder
 from localjudge.analysis.win_rates import PositionEffect, direct_win_rates, system_win_rates
+from localjudge.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceRanking:
+    """The comparison of systems by the preferences of a judge.
+
+    `aspects` has the order of the systems in each aspect; that in the aspect `by` decides.
+    """
+
+    by: str
+    aspects: Mapping[str, PreferenceOrder]
+    notes: tuple[str, ...]
+    notices: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +100,35 @@ class PreferenceOrder:
     cycles: tuple[tuple[str, str, str], ...]
     unlimited: bool
     notes: tuple[str, ...]
+
+
+def rank_pairs(
+    runs: RunPreferences, by: str | None = None, resamples: int = RESAMPLES, seed: int = 0
+) -> PreferenceRanking:
+    """Compare the systems of a judge's runs that compare responses.
+
+    Args:
+        runs: the preferences of the runs.
+        by: the aspect that decides the order of the systems; by default the first.
+        resamples: number of draws for the adjusted p-values.
+        seed: seed of the draws.
+
+    Raises:
+        UsageError: there is no such aspect.
+    """
+    if by is not None and by not in runs.aspects:
+        raise UsageError(f"--by {by}: give one of {', '.join(runs.aspects)}")
+    decides = by or next(iter(runs.aspects))
+    orders = {name: rank_preferences(each, resamples, seed) for name, each in runs.aspects.items()}
+    notes = []
+    if by is None and len(orders) > 1:
+        notes.append(f"{decides}, the first aspect, decides the order of the systems; --by chooses another")
+    if runs.failed:
+        notes.append(f"{runs.failed} failed pairs are excluded")
+    if runs.unnamed:
+        notes.append(f"{runs.unnamed} pairs that do not name both systems are excluded")
+    notes += orders[decides].notes
+    return PreferenceRanking(decides, orders, tuple(notes), runs.notices)
 
 
 def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed: int = 0) -> PreferenceOrder:

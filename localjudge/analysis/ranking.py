@@ -13,7 +13,7 @@ from localjudge.analysis.interval import Estimate
 from localjudge.analysis.measured_texts import Measures
 from localjudge.analysis.ranked_column import Pair, RankedColumn
 from localjudge.analysis.resampling import RESAMPLES
-from localjudge.analysis.scores import Floats, Integers, Of, Scores
+from localjudge.analysis.scores import Floats, Integers, Of, Scores, check_one_judge
 from localjudge.errors import UsageError
 
 OVERALL = "overall"
@@ -93,7 +93,7 @@ def rank(
         UsageError: expected scores are requested but some row has none; there is no such column; or the runs
             have several judges.
     """
-    _one_judge(scores)
+    check_one_judge(scores.folders, scores.manifests)
     of = of or scores.best
     table = np.column_stack([scores.column(aspect, of) for aspect in scores.aspects])
     ends = {name: scores.ends(name) for name in scores.aspects}
@@ -228,15 +228,3 @@ def _mean_lengths(scores: Scores, measures: Measures | None) -> list[float | Non
         return [None] * len(scores.systems)
     of = [measures.length[measures.known & (scores.system == system)] for system in range(len(scores.systems))]
     return [float(lengths.mean()) if len(lengths) else None for lengths in of]
-
-
-def _one_judge(scores: Scores) -> None:
-    """Check that all scores are by one judge; otherwise differences between judges would count as well."""
-    first = scores.manifests[0].settings
-    for folder, manifest in zip(scores.folders[1:], scores.manifests[1:], strict=True):
-        for name in ("model", "rubric"):
-            if getattr(manifest.settings, name) != getattr(first, name):
-                raise UsageError(
-                    f"{folder}: judged with another {name} than {scores.folders[0]}; rank runs of one judge, "
-                    "or combine the judges first with localjudge jury"
-                )
