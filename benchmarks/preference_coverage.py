@@ -26,7 +26,6 @@ from scipy.stats import norm
 
 from localjudge.analysis.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
 from localjudge.analysis.interval import Estimate
-from localjudge.analysis.jackknife import jackknifed
 from localjudge.analysis.preferences import Preferences
 from localjudge.analysis.resampling import Contributions, averages, studentise
 from localjudge.analysis.scores import Integers
@@ -164,12 +163,12 @@ class Simulation:
         yield from self._differences("strength difference", strengths, self.truth, number)
         if held is not None:
             yield from self._differences("difference at equal length", held, self.held, number)
-            found = jackknifed(held.coefficient(), 1)
+            found = held.coefficient().tested(0)
             yield "length", "ours", found.low, found.high, np.array([self.coefficient])
-        own = jackknifed(strengths.strengths(), 1)
+        own = strengths.strengths().tested(0)
         yield "strength", "ours", own.low, own.high, self.truth
         if self.population == "equal":
-            p = jackknifed(strengths.differences(*pairs), 500, number).adjusted()
+            p = strengths.differences(*pairs).tested(500, number).adjusted()
             found_none = np.array([float(not (p < 0.05).any())])
             yield "no false difference", "ours", 1 - found_none, np.ones(1), np.zeros(1)
 
@@ -177,13 +176,14 @@ class Simulation:
         pairs = self.first, self.second
         true = truth[self.first] - truth[self.second]
         estimates = strengths.differences(*pairs)
-        ours = jackknifed(estimates, 1)
+        ours = estimates.tested(0)
         yield kind, "ours", ours.low, ours.high, true
-        resampled = studentise(estimates, symmetric=True, resamples=400, seed=seed)
-        yield kind, "bootstrap-t", resampled.low, resampled.high, true
         unit = np.eye(len(strengths.parameters))
         contrast = unit[:, self.first] - unit[:, self.second]
-        variance = np.einsum("pk,pk->k", strengths.covariance @ contrast, contrast)
+        shares = Contributions(estimates.value, strengths.changes @ contrast, estimates.units)
+        resampled = studentise(shares, symmetric=True, resamples=400, seed=seed)
+        yield kind, "bootstrap-t", resampled.low, resampled.high, true
+        variance = np.einsum("pk,pk->k", strengths.inverse @ contrast, contrast)
         error = norm.ppf(0.975) * np.sqrt(variance)
         yield kind, "independent", estimates.value - error, estimates.value + error, true
 

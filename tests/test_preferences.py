@@ -20,10 +20,9 @@ from sklearn.linear_model import LogisticRegression
 from localjudge import Judge, RowSource, UsageError, score_run
 from localjudge.analysis.bradley_terry import fit_at_equal_length, fit_strengths
 from localjudge.analysis.interval import Estimate
-from localjudge.analysis.jackknife import Shares, jackknifed
+from localjudge.analysis.jackknife import JackknifeEstimates, Shares
 from localjudge.analysis.preference_ranking import PreferenceOrder, rank_preferences
 from localjudge.analysis.preferences import Preferences
-from localjudge.analysis.resampling import Contributions
 from localjudge.analysis.run_preferences import read_preferences
 from localjudge.analysis.win_rates import direct_win_rates, system_win_rates
 from localjudge.rows.pairs import Pairing
@@ -136,8 +135,8 @@ def test_variances_of_strengths_are_those_of_the_cluster_estimator() -> None:
     scores = [score - np.mean(scores, axis=0) for score in scores]
     total = bread @ sum(np.outer(score, score) for score in scores) @ bread
     differences = found.differences(np.arange(3), np.full(3, 3))
-    assert (differences.shares**2).sum(axis=0) == pytest.approx(np.diag(total)[:3], rel=1e-4)
-    assert (found.coefficient().shares ** 2).sum() == pytest.approx(total[3, 3], rel=1e-4)
+    assert differences.covariance == pytest.approx(total[:3, :3], rel=1e-4)
+    assert found.coefficient().covariance[0, 0] == pytest.approx(total[3, 3], rel=1e-4)
 
 
 def test_a_win_rate_has_the_jackknife_interval_of_its_log_odds() -> None:
@@ -303,21 +302,21 @@ def test_pairs_of_one_system_count_for_the_position_only() -> None:
 
 def test_p_values_are_adjusted_for_the_number_of_pairs() -> None:
     generator = np.random.default_rng(0)
-    shares = generator.standard_normal((1000, 50))
-    error = np.sqrt((shares**2).sum(axis=0))
-    estimates = Contributions(2.5 * error, shares, np.full(50, 40.0))
-    alone = Contributions(estimates.value[:1], shares[:, :1], estimates.units[:1])
+    changes = generator.standard_normal((1000, 50))
+    covariance = changes.T @ changes
+    estimates = JackknifeEstimates(2.5 * np.sqrt(np.diag(covariance)), covariance, np.full(50, 40.0))
+    alone = JackknifeEstimates(estimates.value[:1], covariance[:1, :1], estimates.units[:1])
     single = 2 * stats.t.sf(2.5, 39)
-    assert jackknifed(alone, 20_000).adjusted()[0] == pytest.approx(single, abs=0.003)
+    assert alone.tested(20_000).adjusted()[0] == pytest.approx(single, abs=0.003)
     # 50 estimates that are nearly independent; their errors have one common estimate of the variance.
     spread = np.sqrt(stats.chi2.ppf(np.arange(0.0005, 1, 0.001), 39) / 39)
     largest = 1 - ((1 - 2 * stats.norm.sf(2.5 * spread)) ** 50).mean()
-    assert jackknifed(estimates, 20_000).adjusted().max() == pytest.approx(largest, abs=0.02)
+    assert estimates.tested(20_000).adjusted().max() == pytest.approx(largest, abs=0.02)
 
 
 def test_the_same_share_on_all_instructions_has_no_interval() -> None:
     group = np.arange(20)
-    shares = Shares.of(np.full(20, 0.7), np.zeros(20, dtype=np.int32), 2, group, 20)
+    shares = Shares.of(np.full(20, 0.7), np.zeros(20, dtype=np.int32), 2, group)
     assert [(one.low, one.high) for one in shares.estimates()] == [(None, None)] * 2
     assert shares.value == pytest.approx([0.7, np.nan], nan_ok=True)
 

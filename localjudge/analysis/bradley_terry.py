@@ -9,13 +9,12 @@ Wooldridge 1996), which is the likelihood of logistic regression if every prefer
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from localjudge.analysis.jackknife import LEAST_INFORMATION, Shares
+from localjudge.analysis.jackknife import LEAST_INFORMATION, JackknifeEstimates, Shares
 from localjudge.analysis.preferences import Preferences
-from localjudge.analysis.resampling import Contributions
 from localjudge.analysis.scores import Floats, Integers
 
 _BLOCK_SIZE = 4_000_000
@@ -27,8 +26,8 @@ class Strengths:
     """Strengths of K systems on n pairs of responses, and the coefficient of length if it is held equal.
 
     `parameters` has the strengths, whose mean is 0 in each component of the comparisons, and the coefficient.
-    `shares` has the change of each parameter without each instruction, `covariance` is the inverse of the
-    information of all instructions, and `weights` has the information of each pair.
+    `changes` has the change of each parameter without each instruction, `inverse` is the inverse of the
+    information of all pairs, and `weights` has that of each pair. The pairs are sorted by instruction.
 
     `unlimited` is True if the likelihood has no maximum, for instance because one system always wins. The fit
     then has one more instruction, the last one: the average of all others, with ties only. For two systems this
@@ -37,8 +36,8 @@ class Strengths:
 
     preferences: Preferences
     parameters: Floats  # [P]: K, or K + 1 with length held equal
-    shares: Floats  # [G, P]
-    covariance: Floats  # [P, P]
+    changes: Floats  # [G, P]
+    inverse: Floats  # [P, P]
     weights: Floats  # [n]
     unlimited: bool
 
@@ -47,7 +46,7 @@ class Strengths:
         """The strengths, [K]."""
         return self.parameters[: len(self.preferences.systems)]
 
-    def strengths(self) -> Contributions:
+    def strengths(self) -> JackknifeEstimates:
         """Return the strengths, K estimates; NaN for a system that is compared with no other."""
         component = self.preferences.components()
         alone = np.bincount(component)[component] == 1
@@ -55,14 +54,14 @@ class Strengths:
             np.where(alone, np.nan, self.value), np.eye(len(self.parameters))[:, : len(self.value)]
         )
 
-    def differences(self, first: Integers, second: Integers) -> Contributions:
+    def differences(self, first: Integers, second: Integers) -> JackknifeEstimates:
         """Return the differences of strengths: `first` minus `second`, both [pairs]; NaN if not comparable."""
         unit = np.eye(len(self.parameters))
         component = self.preferences.components()
         value = np.where(component[first] == component[second], self.value[first] - self.value[second], np.nan)
         return self._combined(value, unit[:, first] - unit[:, second])
 
-    def coefficient(self) -> Contributions:
+    def coefficient(self) -> JackknifeEstimates:
         """Return the coefficient of length, one estimate: the change of the log-odds per unit of length."""
         return self._combined(self.parameters[-1:], np.eye(len(self.parameters))[:, -1:])
 
@@ -84,24 +83,28 @@ class Strengths:
             odds, gradient = np.log(value / (1 - value)), gradient / (value * (1 - value))
         return Shares(value, met.sum(axis=1), self._combined(odds, np.nan_to_num(gradient)))
 
-    def _combined(self, value: Floats, matrix: Floats) -> Contributions:
+    def _combined(self, value: Floats, matrix: Floats) -> JackknifeEstimates:
         """Return estimates whose derivative by the parameters is `matrix` [P, k].
 
         Their `units` are the effective numbers of instructions: 1 / Σ q², if q is the share of the information
         on an estimate that comes from each instruction. An estimate that depends on a few instructions has no
         interval, however many there are in all.
         """
-        direction = self.covariance @ matrix
+        direction = self.inverse @ matrix
         total, squares = np.zeros((2, matrix.shape[1]))
-        size = max(1, _BLOCK_SIZE // max(direction.size, 1))
-        for _, information in _informations(self.preferences, self.weights, len(self.parameters), size):
-            of_each = np.einsum("gpk,pk->gk", information @ direction, direction)
+        for rows, starts in _instructions(self.preferences.group, _BLOCK_SIZE // max(matrix.shape[1], 1)):
+            here = self.preferences.take(rows)
+            change = direction[here.first] - direction[here.second]
+            if len(matrix) > len(self.value) and here.length_difference is not None:
+                change += here.length_difference[:, None] * direction[-1]
+            of_each = np.add.reduceat(self.weights[rows, None] * change**2, starts)
             total += of_each.sum(axis=0)
             squares += (of_each**2).sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             units = np.where(squares > 0, total**2 / squares, 0)
+        covariance = matrix.T @ (self.changes.T @ self.changes) @ matrix
         # Rounding does not take away an instruction.
-        return Contributions(value, self.shares @ matrix, units + 1e-6)
+        return JackknifeEstimates(value, covariance, units + self.unlimited + 1e-6)
 
 
 def fit_strengths(preferences: Preferences) -> Strengths:
@@ -132,12 +135,13 @@ def fit_at_equal_length(preferences: Preferences) -> Strengths | None:
 
 
 def _fit(preferences: Preferences, parameters: int) -> Strengths:
+    preferences = preferences.by_instruction()
     base = _mean_strengths(preferences, parameters)
     equal = _information(preferences, np.full(len(preferences.first), 0.25), parameters) + base
     found = _maximum(preferences, base, equal, 0.0)
     extra = 0.0
     if found is None:
-        extra = 1 / max(len(np.unique(preferences.group)), 1)
+        extra = 1 / preferences.groups
         found = _maximum(preferences, base, equal, extra)
         assert found is not None
     odds = _log_odds(preferences, found)
@@ -145,17 +149,18 @@ def _fit(preferences: Preferences, parameters: int) -> Strengths:
     whole = (1 + extra) * _information(preferences, weights, parameters) + base
     residual = preferences.preference - _logistic(odds)
     scores = _scores(preferences, residual, parameters)
-    shares: Floats = np.empty(scores.shape)
-    for part, information in _informations(preferences, weights, parameters, _BLOCK_SIZE // parameters**2):
+    changes: Floats = np.empty(scores.shape)
+    for rows, _ in _instructions(preferences.group, _BLOCK_SIZE // parameters**2):
+        here = slice(preferences.group[rows][0], preferences.group[rows][-1] + 1)
+        each = _information_of_each(preferences.take(rows), weights[rows], parameters)
         # Without an instruction that joins two systems alone, the matrix would be singular.
-        without = whole - (1 - 1e-6) * information
-        shares[part] = np.linalg.solve(without, scores[part][:, :, None])[:, :, 0]
+        changes[here] = np.linalg.solve(whole - (1 - 1e-6) * each, scores[here, :, None])[:, :, 0]
     if extra:
         information = extra * _information(preferences, weights, parameters)
-        shares = np.vstack([shares, np.linalg.solve(whole - information, -scores.sum(axis=0))])
-    shares -= shares.mean(axis=0)
-    covariance = np.asarray(np.linalg.inv(whole), dtype=np.float64)
-    return Strengths(preferences, found, shares, covariance, weights, bool(extra))
+        changes = np.vstack([changes, np.linalg.solve(whole - information, -scores.sum(axis=0))])
+    changes -= changes.mean(axis=0)
+    inverse = np.asarray(np.linalg.inv(whole), dtype=np.float64)
+    return Strengths(preferences, found, changes, inverse, weights, bool(extra))
 
 
 def _maximum(preferences: Preferences, base: Floats, equal: Floats, extra: float) -> Floats | None:
@@ -229,38 +234,42 @@ def _scores(preferences: Preferences, residual: Floats, parameters: int) -> Floa
 
 def _information(preferences: Preferences, weights: Floats, parameters: int) -> Floats:
     """Return the information of all pairs, [P, P]."""
-    found = np.zeros(parameters**2)
-    for row, left in _terms(preferences, parameters):
-        for column, right in _terms(preferences, parameters):
-            place = row.astype(np.int64) * parameters + column
-            found += np.bincount(place, weights * left * right, minlength=len(found))
-    return found.reshape(parameters, parameters)
+    whole = replace(preferences, group=np.zeros_like(preferences.group))
+    together: Floats = _information_of_each(whole, weights, parameters)[0]
+    return together
 
 
-def _informations(
-    preferences: Preferences, weights: Floats, parameters: int, size: int
-) -> Iterator[tuple[slice, Floats]]:
-    """Yield blocks of instructions with their information, [block, P, P].
+def _information_of_each(preferences: Preferences, weights: Floats, parameters: int) -> Floats:
+    """Return the information of each instruction from that of the first pair to that of the last, [G, P, P].
 
     Args:
-        preferences: the pairs.
+        preferences: the pairs, sorted by instruction.
         weights: the information of each pair, [n].
         parameters: P.
-        size: the largest number of instructions in a block.
     """
-    order = np.argsort(preferences.group, kind="stable")
-    size = max(size, 1)
-    for start in range(0, preferences.groups, size):
-        groups = min(size, preferences.groups - start)
-        rows = order[slice(*np.searchsorted(preferences.group[order], [start, start + groups]))]
-        here = preferences.take(rows)
-        place = (here.group - start).astype(np.int64) * parameters**2
-        found = np.zeros(groups * parameters**2)
-        for row, left in _terms(here, parameters):
-            for column, right in _terms(here, parameters):
-                cell = place + row.astype(np.int64) * parameters + column
-                found += np.bincount(cell, weights[rows] * left * right, minlength=len(found))
-        yield slice(start, start + groups), found.reshape(groups, parameters, parameters)
+    number = preferences.group - preferences.group[0]
+    found = np.zeros((int(number[-1]) + 1) * parameters**2)
+    for row, left in _terms(preferences, parameters):
+        for column, right in _terms(preferences, parameters):
+            place = (number.astype(np.int64) * parameters + row) * parameters + column
+            found += np.bincount(place, weights * left * right, minlength=len(found))
+    return found.reshape(-1, parameters, parameters)
+
+
+def _instructions(group: Integers, most: int) -> Iterator[tuple[slice, Integers]]:
+    """Yield blocks of rows with whole instructions, and where each instruction of the block begins in it.
+
+    Args:
+        group: the instruction of each row, sorted, [n].
+        most: the largest number of rows of a block; an instruction with more rows is a block of its own.
+    """
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    ends = np.append(starts[1:], len(group))
+    begin = 0
+    while begin < len(starts):
+        end = max(int(np.searchsorted(ends, starts[begin] + most, side="right")), begin + 1)
+        yield slice(int(starts[begin]), int(ends[end - 1])), starts[begin:end] - starts[begin]
+        begin = end
 
 
 def _mean_strengths(preferences: Preferences, parameters: int) -> Floats:

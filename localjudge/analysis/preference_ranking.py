@@ -11,7 +11,6 @@ import numpy as np
 
 from localjudge.analysis.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
 from localjudge.analysis.interval import Estimate
-from localjudge.analysis.jackknife import jackknifed
 from localjudge.analysis.preferences import Preferences
 from localjudge.analysis.resampling import MIN_INSTRUCTIONS, RESAMPLES
 from localjudge.analysis.run_preferences import RunPreferences
@@ -146,12 +145,12 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
     first, second = np.array(list(combinations(range(len(names)), 2))).reshape(-1, 2).T
     weaker = strengths.value[first] < strengths.value[second]
     first, second = np.where(weaker, second, first), np.where(weaker, first, second)
-    tested = jackknifed(strengths.differences(first, second), resamples, seed)
+    tested = strengths.differences(first, second).tested(resamples, seed)
     p = tested.adjusted()
     established = SystemOrder(names, first, second, tested.value, p)
     direct = direct_win_rates(between, first, second)
     against = (tested.value > 1e-9) & (direct.value < 0.5 - 1e-9)
-    against_p = jackknifed(direct.log_odds, resamples, seed).adjusted()
+    against_p = direct.log_odds.tested(resamples, seed).adjusted()
     order = sorted(range(len(names)), key=lambda s: (component[s], -strengths.value[s], names[s]))
     systems = _systems(strengths, held, position, established)
     pairs = [
@@ -175,7 +174,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         systems=tuple(systems[s] for s in order),
         pairs=tuple(pairs),
         groups=established.groups(order),
-        length=None if held is None else jackknifed(held.coefficient()).estimates()[0],
+        length=None if held is None else held.coefficient().estimates()[0],
         position=position.share,
         consistency=position.consistency,
         cycles=tuple(
@@ -195,9 +194,9 @@ def _systems(
     """Return the statistics of all systems, in the order of their indices."""
     between = strengths.preferences
     win_rates = system_win_rates(between)
-    rates, values = win_rates.estimates(), jackknifed(strengths.strengths()).estimates()
+    rates, values = win_rates.estimates(), strengths.strengths().estimates()
     held_rates = None if held is None else held.win_rates().estimates()
-    held_values = None if held is None else jackknifed(held.strengths()).estimates()
+    held_values = None if held is None else held.strengths().estimates()
     found = []
     for number, name in enumerate(between.systems):
         own = (between.first == number) | (between.second == number)

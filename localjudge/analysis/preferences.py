@@ -40,8 +40,8 @@ class Preferences:
         """The pairs of two different systems."""
         return self.take(self.first != self.second)
 
-    def take(self, chosen: NDArray[Any]) -> Preferences:
-        """Return only these pairs, given by number or mask. Instructions keep their numbers."""
+    def take(self, chosen: NDArray[Any] | slice) -> Preferences:
+        """Return only these pairs, given by number, mask or slice. Instructions keep their numbers."""
         lengths = self.length_difference
         return replace(
             self,
@@ -53,6 +53,13 @@ class Preferences:
             agree=self.agree[chosen],
             length_difference=None if lengths is None else lengths[chosen],
         )
+
+    def by_instruction(self) -> Preferences:
+        """Return the pairs sorted by instruction; the numbers of the instructions have no gaps."""
+        order = np.argsort(self.group, kind="stable")
+        sorted_pairs = self.take(order)
+        _, group = np.unique(sorted_pairs.group, return_inverse=True)
+        return replace(sorted_pairs, group=group)
 
     def components(self) -> Integers:
         """Return the number of each system's component, [systems].

@@ -19,7 +19,6 @@ def system_win_rates(preferences: Preferences) -> Shares:
         np.concatenate([preferences.first, preferences.second]),
         len(preferences.systems),
         np.tile(preferences.group, 2),
-        preferences.groups,
     )
 
 
@@ -39,7 +38,7 @@ def direct_win_rates(preferences: Preferences, first: Integers, second: Integers
     here = preferences.take(pair[preferences.first, preferences.second] >= 0)
     at = here.first, here.second
     wins = np.where(in_order[at], here.preference, 1 - here.preference)
-    return Shares.of(wins, pair[at], len(first), here.group, preferences.groups)
+    return Shares.of(wins, pair[at], len(first), here.group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class PositionEffect:
         judged = np.isfinite(wins)
 
         def share(values: Floats, part: Integers, parts: int) -> tuple[Estimate, ...]:
-            shares = Shares.of(values[judged], part[judged], parts, group[judged], here.groups)
+            shares = Shares.of(values[judged], part[judged], parts, group[judged])
             return tuple(shares.estimates())
 
         known = np.isfinite(here.agree)
@@ -78,6 +77,6 @@ class PositionEffect:
             share=share(wins, np.zeros_like(first), 1)[0],
             first=share(wins, first, len(here.systems)),
             second=share(1 - wins, second, len(here.systems)),
-            consistency=Shares.of(agree, everything, 1, here.group[known], here.groups).estimates()[0],
+            consistency=Shares.of(agree, everything, 1, here.group[known]).estimates()[0],
             has_both_orders=bool(both.any()),
         )
