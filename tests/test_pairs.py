@@ -220,6 +220,38 @@ def test_a_limited_number_of_pairs_compares_all_pairs_of_systems_equally_often(m
     assert found != formed(rows, per_instruction=most, orders=1, seed=4)
 
 
+def test_the_files_of_alpaca_eval_and_arena_hard_form_pairs_as_they_come(
+    cli: Cli, tmp_path: Path, model: Path
+) -> None:
+    for name in ("m", "n"):
+        outputs = [{"instruction": f"Q{n}?", "output": name * n, "generator": name} for n in (1, 2)]
+        (tmp_path / f"{name}-outputs.json").write_text(json.dumps(outputs))
+        write(
+            tmp_path / f"{name}-answers.jsonl",
+            (
+                {
+                    "uid": f"u{n}",
+                    "model": name,
+                    "messages": [
+                        {"role": "user", "content": f"Q{n}?"},
+                        {"role": "assistant", "content": {"answer": name * n}},
+                    ],
+                }
+                for n in (1, 2)
+            ),
+        )
+    for kind, ids in (("outputs.json", "{0}-outputs.json:{1} vs "), ("answers.jsonl", "u{1} vs u{1}")):
+        out = tmp_path / kind.split(".")[0]
+        end = cli(
+            "score", tmp_path / f"m-{kind}", tmp_path / f"n-{kind}", "--baseline", "n", "--out", out,
+            "--model", model, "--rubric", "pairwise", "--max-rationale-tokens", "4",
+        )  # fmt: skip
+        assert end.code == 0, end.err
+        pairs = list(read_pairs(out))
+        assert [pair.systems for pair in pairs] == [("m", "n")] * 2
+        assert all(ids.format("m", n) in pair.id for n, pair in enumerate(pairs, 1))
+
+
 def test_a_system_without_a_response_is_counted() -> None:
     how = Pairing(forms=True)
     rows = [row for row in system_rows(4) if row["id"] not in ("two-1", "two-3", "one-3")]
