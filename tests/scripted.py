@@ -41,7 +41,7 @@ class ScriptedEngine:
         self._rubric = judge.rubric
         self._opinion = opinion
         self._met = count()
-        self._answers: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._answers: dict[tuple[str, ...], tuple[int, ...]] = {}
 
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
         for prompt in filter(None, prompts):
@@ -56,20 +56,16 @@ class ScriptedEngine:
                 [[max(0.0, 1 - abs(mean - value)) for value in range(1, 6)] for mean in means]
             )
             scores = tuple(int(row.argmax()) + 1 for row in probabilities)
-            yield [Completion(prompt.tag, self._tokens(scores), probabilities)]
+            yield [Completion(prompt.tag, self._tokens(tuple(map(str, scores))), probabilities)]
 
-    def _tokens(self, scores: tuple[int, ...]) -> tuple[int, ...]:
+    def _tokens(self, values: tuple[str, ...]) -> tuple[int, ...]:
         """Return the tokens of an answer after its opening; each is the longest that the table allows."""
-        if scores not in self._answers:
-            given = ",".join(
-                f'"{key}":"{score}"'
-                for key, score in zip(self._rubric.aspect_keys.values(), scores, strict=True)
-            )
-            left, state, tokens = (
-                f'Seen.","scores":{{{given}}}}}'.encode(),
-                self._table.entry,
-                [],
-            )
+        if values not in self._answers:
+            layout = self._rubric.answer_layout
+            given = {text.name: "Seen." for text in layout.texts}
+            given |= dict(zip(self._rubric.aspects, values, strict=True))
+            answer = layout.write(given).removeprefix(layout.opening)
+            left, state, tokens = answer.encode(), self._table.entry, []
             while left:
                 allowed = [
                     token
@@ -81,8 +77,8 @@ class ScriptedEngine:
                     int(self._table.next_state[state, tokens[-1]]),
                     left[len(self._pieces[tokens[-1]]) :],
                 )
-            self._answers[scores] = tuple(tokens)
-        return self._answers[scores]
+            self._answers[values] = tuple(tokens)
+        return self._answers[values]
 
     def close(self) -> None:
         pass

@@ -33,7 +33,9 @@ class AspectReading(_AuditRecord):
         tested: number of rows whose score could change in this way.
         held: number of tested rows whose score changed in this way.
         no_room: number of rows whose score was too close to the end of the scale.
-        shift: mean difference between the scores of the perturbed and of the original row, over all rows.
+        shift: mean difference between the scores of the perturbed and of the original row, over all rows; where
+            the orders must agree or no place may win, between the probability that the response shown first is
+            better and one half.
     """
 
     direction: Direction
@@ -110,7 +112,8 @@ class Audit(_AuditRecord):
     `ranges` has the difference between the highest and the lowest score of each aspect, and `halo` Pearson's
     correlation over the original rows for each pair of aspects, in the rubric's order; None if one of the
     scores is constant, and for shares of labels of one aspect. `of` is the kind of scores that were compared:
-    "expected" if an aspect has expected scores in every row; the others have integers.
+    "expected" if an aspect has expected scores in every row; the others have integers. Of pairs, it is
+    "preference": the judge's probability, over both orders, that the changed response is better.
     """
 
     format: Literal[3] = 3
@@ -138,6 +141,8 @@ class Audit(_AuditRecord):
 
     def leads(self) -> list[str]:
         """Return the paragraphs above the tables."""
+        if self.of == "preference":
+            return [*self.notices, *self._leads_of_pairs(), *self._lead_of_halo()]
         ranges = set(self.ranges.values())
         smallest = f"{NOISE * max(ranges):.2g}" if len(ranges) == 1 else f"{NOISE:.1%} of a scale's range"
         paragraphs = [
@@ -151,12 +156,26 @@ class Audit(_AuditRecord):
             paragraphs.append(
                 "The shift of a check over aspects with different scales is a share of the scale's range."
             )
+        return [*paragraphs, *self._lead_of_halo()]
+
+    def _leads_of_pairs(self) -> Iterator[str]:
+        yield (
+            f"One response of each of {self.rows} pairs with {self.instructions} instructions was perturbed, "
+            f'and {self.model} judged the pairs in both orders. "Held" is the share of pairs that were judged '
+            'as expected of a sound judge; "shift" is the mean change of the preference for the perturbed '
+            f"response, with its 95 % interval. A change of {NOISE:.2g} or less counts as no change."
+        )
+        yield (
+            "The shift of position and identical is the probability that the response shown first is better, "
+            "minus one half, and that of planted the change of this probability."
+        )
+
+    def _lead_of_halo(self) -> Iterator[str]:
         if self.mean_halo is not None:
-            paragraphs.append(
+            yield (
                 f"The mean correlation between two aspects is {self.mean_halo:.2f}. Near 1, the scores "
                 "of the aspects do not measure different things (halo effect)."
             )
-        return paragraphs
 
     def tables(self) -> Iterator[RenderableType]:
         """Yield the tables for a terminal: the checks, and the halo."""
