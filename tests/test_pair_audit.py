@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -10,9 +11,9 @@ from random import Random
 
 import pytest
 from conftest import Cli
-from scripted_pairs import PairOpinion, always_first, judge_of_pairs, prefers_longer
+from scripted import ScriptedEngine
 
-from localjudge import Row, Rubric
+from localjudge import Judge, Row, Rubric
 from localjudge.audit import Audit, read_audit, run_audit, sample_rows
 from localjudge.audit.perturbations import PAIR_PERTURBATIONS
 from localjudge.audit.row_changes import DoesNotApply, Setting
@@ -21,7 +22,39 @@ from localjudge.rows.inputs import read_rows
 from localjudge.rows.pairs import Pairing
 
 NAMES = [each.name for each in PAIR_PERTURBATIONS]
+Opinion = Callable[[str, str, str], float]
+"""A function that returns the probability that the first response is better, where a tie counts half, from the
+instruction, the response shown first and the one shown second."""
+_PARTS = re.compile(
+    r"Instruction:\n```\n(.*?)\n```\n.*?Response A:\n```\n(.*)\n```\n\n"
+    r"Response B:\n```\n(.*)\n```\n\n(?=[^`]*\Z)",
+    re.DOTALL,
+)
 LOSERS = {"empty", "other", "colon", "opener", "constant"}
+
+
+def judge_of(model: Path, opinion: Opinion) -> Callable[[Rubric], Judge]:
+    """Return a function that creates a judge with this opinion from a rubric with the labels A, tie and B."""
+
+    def make(rubric: Rubric) -> Judge:
+        judge = Judge(model, rubric=rubric, max_rationale_tokens=8)
+
+        def distributions(said: str) -> list[list[float]]:
+            first = opinion(*_PARTS.search(said).groups())  # type: ignore[union-attr]
+            return [[max(0.0, 2 * first - 1), 1 - abs(2 * first - 1), max(0.0, 1 - 2 * first)]]
+
+        judge.engine = ScriptedEngine(judge, distributions)
+        return judge
+
+    return make
+
+
+def always_first(instruction: str, first: str, second: str) -> float:
+    return 1.0
+
+
+def prefers_longer(instruction: str, first: str, second: str) -> float:
+    return 0.5 + ((len(first) > len(second)) - (len(first) < len(second))) / 2
 
 
 def knows(instruction: str, first: str, second: str) -> float:
@@ -75,7 +108,7 @@ def make_pairs(file: Path, count: int = 8) -> Path:
     return file
 
 
-Try = Callable[[PairOpinion], Audit]
+Try = Callable[[Opinion], Audit]
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +116,12 @@ def audit_of(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Try:
     rubric = Rubric.load("pairwise")
 
     @cache
-    def audited(opinion: PairOpinion) -> Audit:
+    def audited(opinion: Opinion) -> Audit:
         folder = tmp_path_factory.mktemp("audit")
         file = make_pairs(folder / "pairs.jsonl")
         pairs = Pairing(orders=1).rows(read_rows([str(file)], used=rubric.fields))
         sample = sample_rows(pairs, 8, 0, rubric)
-        run_audit(sample, judge_of_pairs(model, opinion), rubric, folder / "out", 0)
+        run_audit(sample, judge_of(model, opinion), rubric, folder / "out", 0)
         return read_audit(folder / "out", sample, 0, {})
 
     return audited
@@ -115,7 +148,7 @@ def test_a_judge_that_knows_the_better_response_passes_every_check(audit_of: Try
     ],
 )
 def test_a_bias_of_a_comparing_judge_is_found_where_it_shows_and_nowhere_else(
-    audit_of: Try, opinion: PairOpinion, found: set[str]
+    audit_of: Try, opinion: Opinion, found: set[str]
 ) -> None:
     checks = audit_of(opinion).checks
     unsound = {check.name for check in checks if check.verdict in ("unsound", "doubtful")}
