@@ -75,7 +75,10 @@ def _aspects(
     if rubric is not None:
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: --rubric {rubric} has the aspects; give only one of the two")
-        return Rubric.load(rubric).aspects
+        read = Rubric.load(rubric)
+        if read.compares:
+            raise UsageError(f"--rubric {rubric}: compares two responses; import takes scores of one")
+        return read.aspects
     if not names:
         raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")
     try:

@@ -100,23 +100,48 @@ class StatisticsOptions:
 @with_options
 def agree(
     run: RunFolder,
-    labels: LabelFiles,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--labels",
+            metavar="FILE",
+            help="Label files: records with id, or with their texts, and a column for each aspect.  [default "
+            "for pairs: the run's inputs]",
+        ),
+    ] = None,
     *,
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The column that divides a run of pairs into subsets.  [default: subset, if the rows have it]",
+        ),
+    ] = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare a run with labels: agreement, inter-annotator agreement, and baselines such as length only."""
-    require("agree", "trust", *input_extras([*labels, *(inputs or ())]))
+    require("agree", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
+    statistics.check([run])
+    if _compare_responses([run]):
+        given = {"--calibration": calibration, "--allow-no-gain": allow_no_gain}
+        if surplus := [option for option, value in given.items() if value]:
+            raise UsageError(f"{surplus[0]}: is for runs that judge one response; this one compares two")
+        _agree_on_pairs(run, labels or (), mapping or (), inputs or (), by, statistics)
+        return
+    if not labels:
+        raise UsageError("--labels is missing: name the files with the labels of the rows")
+    if by is not None:
+        raise UsageError(f"--by {by}: is for runs that compare two responses; this one judges one")
     from localjudge.analysis.agreement import agree as compare
     from localjudge.analysis.analysis_tables import agreement_tables
     from localjudge.analysis.human_labels import parse_mapping, read_labels
     from localjudge.analysis.measured_texts import measure
     from localjudge.analysis.scores import read_scores
 
-    statistics.check([run])
     scores = read_scores([run])
     known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
     applied = _calibrated(scores, calibration, allow_no_gain, known.digests)
@@ -124,6 +149,26 @@ def agree(
         scores, known, measure(scores, inputs or ()), applied, statistics.resamples, statistics.seed
     )
     statistics.print(found.as_dict(), agreement_tables(found))
+
+
+def _agree_on_pairs(
+    run: Path,
+    labels: Sequence[str],
+    mapping: Sequence[str],
+    inputs: Sequence[str],
+    by: str | None,
+    statistics: StatisticsOptions,
+) -> None:
+    from localjudge.analysis.human_labels import parse_mapping
+    from localjudge.analysis.judged_pairs import read_judged_pairs
+    from localjudge.analysis.pair_agreement import agree_on_pairs
+    from localjudge.analysis.pair_agreement_tables import pair_agreement_tables
+    from localjudge.analysis.pair_labels import read_pair_labels
+
+    pairs = read_judged_pairs(run, inputs)
+    known = read_pair_labels(labels, pairs, parse_mapping(mapping, [*pairs.aspects]))
+    found = agree_on_pairs(pairs, known, by, statistics.resamples, statistics.seed)
+    statistics.print(found.as_dict(), pair_agreement_tables(found))
 
 
 @with_options
@@ -198,6 +243,14 @@ def _compare_responses(runs: Sequence[Path]) -> bool:
     return any(kinds.values())
 
 
+def _refuse_pairs(command: str, runs: Sequence[Path]) -> None:
+    """Refuse runs that compare two responses."""
+    if _compare_responses(runs):
+        raise UsageError(
+            f"{runs[0]}: compares two responses; {command} takes runs that judge one (agree and rank take both)"
+        )
+
+
 def _rank_pairs(
     runs: Sequence[Path], inputs: Sequence[str], by: str | None, statistics: StatisticsOptions
 ) -> None:
@@ -233,6 +286,7 @@ def jury(
     from localjudge.analysis.jury_run import write_jury
 
     statistics.check(runs)
+    _refuse_pairs("jury", runs)
     found = compare_judges(runs, splits, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), jury_tables(found))
     if out is not None:
@@ -259,6 +313,7 @@ def calibrate(
     from localjudge.analysis.scores import read_scores
 
     statistics.check([run])
+    _refuse_pairs("calibrate", [run])
     scores = read_scores([run])
     known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
     found = fit(scores, known, statistics.resamples, statistics.seed)
