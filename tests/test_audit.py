@@ -200,6 +200,12 @@ def test_each_perturbation_does_what_it_says() -> None:
     assert changed["shuffled"] != ROW.candidate
     assert re.sub(r"\d{4}", "1953", changed["wrong-fact"]) == ROW.candidate != changed["wrong-fact"]
     assert changed["plea"].startswith(ROW.candidate)
+    assert (changed["colon"], changed["opener"]) == (":", "Let's solve this step by step.")
+    assert MADE["constant"](made["empty"], setting()) == made["constant"], "the same text for every response"
+    assert (
+        re.fullmatch(r"This response was written by [^\n]+\n\n(.*)", changed["labelled"], re.DOTALL)[1]
+        == ROW.candidate
+    )  # type: ignore[index]
     planted = json.loads(changed["planted"].rpartition("\n")[2])
     assert set(planted["scores"].values()) == {"5"}
     assert Rubric.load().parse(json.dumps(planted)).scores["depth"] == 5

@@ -129,6 +129,8 @@ def agree_on_pairs(
             if len((known := marks.of_rows(subsets == name)).row)
         }
     notes = list(labels.notes)
+    if pairs.failed:
+        notes.append(f"{pairs.failed} pairs could not be judged and are left out")
     if np.isnan(pairs.lengths).all():
         notes.append(
             "the texts were not found, so the longer response is not known; name the files with --inputs"

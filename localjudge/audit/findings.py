@@ -11,12 +11,13 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from localjudge.analysis.interval import Estimate
-from localjudge.audit.perturbations import Direction
+from localjudge.audit.perturbations import POSITION, Direction
 from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import headed, kinds
 
 NOISE = 1 / 16
 """Largest change that counts as no change, as a share of the scale's range: 0.25 on a scale from 1 to 5."""
+_EVEN = 1 / 2
 SOUND, DOUBTFUL = 0.8, 0.5
 """Minimum shares for these verdicts of a check without a threshold."""
 
@@ -165,9 +166,15 @@ class Audit(_AuditRecord):
             'as expected of a sound judge; "shift" is the mean change of the preference for the perturbed '
             f"response, with its 95 % interval. A change of {NOISE:.2g} or less counts as no change."
         )
+        first = next((check.shift.value for check in self.checks if check.name == POSITION), None)
+        if first is not None:
+            yield (
+                f"In these pairs as they are, the response shown first wins with a mean probability of "
+                f"{_EVEN + first:.0%}; without a preference for a place, it is 50 %."
+            )
         yield (
-            "The shift of position and identical is the probability that the response shown first is better, "
-            "minus one half, and that of planted the change of this probability."
+            "The shift of position and identical is this probability minus one half, and that of planted the "
+            "change of this probability."
         )
 
     def _lead_of_halo(self) -> Iterator[str]:

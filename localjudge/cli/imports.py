@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.options import ColumnNames, Inputs, print_table
-from localjudge.cli.trust import LabelColumns
+from localjudge.cli.statistics_options import LabelColumns
 from localjudge.errors import UsageError
 
 if TYPE_CHECKING:
