@@ -427,6 +427,17 @@ def test_the_tables_fit_80_columns_and_name_every_row(cli: Cli, judged: Run) -> 
     assert max(len(line) for line in end.out.splitlines() if "─" in line) <= 80
 
 
+def test_a_pair_that_could_not_be_judged_is_left_out_and_counted(judged: Run) -> None:
+    given = marked_pairs("aab")
+    given[1]["candidate_b"] = "long " * 5000
+    found = agreement(judged(marked, given))
+    assert found.notes == (
+        "1 of 3 label records match no judged pair",
+        "pairs that could not be judged, and are left out: 1",
+    )
+    assert found.aspects["better"].pairs == 2
+
+
 def test_one_order_has_no_consistency_and_no_gain(cli: Cli, tmp_path: Path) -> None:
     file = write(tmp_path / "pairs.jsonl", labelled_pairs("aabb"))
     assert cli("score", file, *FLAGS, "--orders", "one", "--out", tmp_path / "run").code == 0

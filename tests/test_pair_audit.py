@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -237,5 +238,8 @@ def test_the_command_audits_pairs_in_both_orders_and_its_thresholds_are_those_of
 
     end = cli(*flags, "--threshold", "reference=1")
     assert (end.code, "write NAME=SHARE" in end.err) == (2, True)
+    shutil.rmtree(tmp_path / "out")
     end = cli(*flags, "--sample", 3)
+    counted = re.findall(r"(\d+) of (\d+) rows", end.err)
+    assert counted == [("84", "84"), ("6", "6"), ("6", "6")], "each run counts its own rows"
     assert all(name in end.out for name in NAMES)

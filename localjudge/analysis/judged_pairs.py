@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from array import array
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,23 +91,23 @@ def read_judged_pairs(folder: Path, inputs: Sequence[str] = ()) -> JudgedPairs:
     """
     find_inputs(inputs)
     manifest = read_manifest(folder)
-    found = list(read_pairs(folder))
-    pairs = [pair for pair in found if pair.error is None]
-    if not pairs:
+    reading = _Reading(manifest.rubric.aspects)
+    for pair in read_pairs(folder):
+        reading.add(pair)
+    if not reading.ids:
         raise UsageError(f"{folder}: no pair was judged")
-    numbers: dict[str | None, int] = {}
-    lengths, places = _texts(pairs, manifest, inputs)
+    lengths, places = reading.texts(manifest, inputs)
     return JudgedPairs(
         folder=folder,
         manifest=manifest,
-        ids=[pair.id for pair in pairs],
-        systems=[pair.systems for pair in pairs],
-        group=np.array([numbers.setdefault(pair.orders[0].group, len(numbers)) for pair in pairs], np.int32),
-        columns=[pair.orders[0].columns for pair in pairs],
-        aspects={name: _verdicts(pairs, name, aspect) for name, aspect in manifest.rubric.aspects.items()},
+        ids=reading.ids,
+        systems=reading.systems,
+        group=np.array(reading.groups, dtype=np.int32),
+        columns=reading.columns,
+        aspects=reading.verdicts(manifest.orders),
         lengths=lengths,
         places=places,
-        failed=len(found) - len(pairs),
+        failed=reading.failed,
         notices=read_notices(folder),
     )
 
@@ -116,33 +117,60 @@ def texts_digest(instruction: str, first: str, second: str) -> bytes:
     return hashlib.sha256(repr((instruction, first, second)).encode(errors="replace")).digest()[:16]
 
 
-def _verdicts(pairs: Sequence[PairOutcome], name: str, aspect: Aspect) -> PairVerdicts:
-    preference, result = [], []
-    for pair in pairs:
-        orders = [Odds.of(each, name, aspect) for each in pair.orders if isinstance(each, Judgement)]
-        joined = pair.preferences[name]
-        preference.append([joined.value, *(each.preference for each in orders)])
-        result.append([RESULTS[joined.winner], *(RESULTS[each.winner] for each in orders)])
-    agree = [pair.preferences[name].agree for pair in pairs]
-    return PairVerdicts(
-        np.array(preference),
-        np.array(result),
-        np.array([np.nan if each is None else float(each) for each in agree]),
-    )
+class _Reading:
+    """Collects pairs as columns."""
 
+    def __init__(self, aspects: Mapping[str, Aspect]) -> None:
+        self._aspects = aspects
+        self._numbers: dict[str | None, int] = {}
+        self._shown: list[tuple[str | None, bool]] = []  # the digest of one order, and whether it is swapped
+        self._preference = {name: array("d") for name in aspects}
+        self._result = {name: array("d") for name in aspects}
+        self._agree = {name: array("d") for name in aspects}
+        self.ids: list[str] = []
+        self.systems: list[tuple[str | None, str | None]] = []
+        self.groups = array("i")
+        self.columns: list[Mapping[str, Any]] = []
+        self.failed = 0
 
-def _texts(
-    pairs: Sequence[PairOutcome], manifest: RunManifest, inputs: Sequence[str]
-) -> tuple[Floats, dict[bytes, list[int]]]:
-    """Return the lengths of the pairs' responses, and the pairs by the digests of their texts."""
-    lengths = np.full((len(pairs), 2), np.nan)
-    places: dict[bytes, list[int]] = defaultdict(list)
-    wanted: dict[str | None, list[int]] = defaultdict(list)
-    for place, pair in enumerate(pairs):
-        wanted[pair.orders[0].digest].append(place)
-    for row in rows_again(manifest, inputs, problems=[]):
-        for place in wanted.pop(row.digest.hex(), ()):
-            first, second = row.texts[::-1] if pairs[place].orders[0].swapped else row.texts
-            lengths[place] = len(first), len(second)
-            places[texts_digest(row.instruction, first, second)].append(place)
-    return lengths, dict(places)
+    def add(self, pair: PairOutcome) -> None:
+        if pair.error is not None:
+            self.failed += 1
+            return
+        shown = pair.orders[0]
+        self.ids.append(pair.id)
+        self.systems.append(pair.systems)
+        self.groups.append(self._numbers.setdefault(shown.group, len(self._numbers)))
+        self.columns.append(shown.columns)
+        self._shown.append((shown.digest, shown.swapped))
+        for name, aspect in self._aspects.items():
+            joined = pair.preferences[name]
+            orders = [Odds.of(each, name, aspect) for each in pair.orders if isinstance(each, Judgement)]
+            self._preference[name].extend([joined.value, *(each.preference for each in orders)])
+            self._result[name].extend([RESULTS[joined.winner], *(RESULTS[each.winner] for each in orders)])
+            self._agree[name].append(np.nan if joined.agree is None else joined.agree)
+
+    def verdicts(self, orders: int) -> dict[str, PairVerdicts]:
+        shape = (len(self.ids), 1 + orders)
+        return {
+            name: PairVerdicts(
+                np.array(self._preference[name]).reshape(shape),
+                np.array(self._result[name]).reshape(shape),
+                np.array(self._agree[name]),
+            )
+            for name in self._aspects
+        }
+
+    def texts(self, manifest: RunManifest, inputs: Sequence[str]) -> tuple[Floats, dict[bytes, list[int]]]:
+        """Return the lengths of the pairs' responses, and the pairs by the digests of their texts."""
+        lengths = np.full((len(self.ids), 2), np.nan)
+        places: dict[bytes, list[int]] = defaultdict(list)
+        wanted: dict[str | None, list[tuple[int, bool]]] = defaultdict(list)
+        for place, (digest, swapped) in enumerate(self._shown):
+            wanted[digest].append((place, swapped))
+        for row in rows_again(manifest, inputs, problems=[]):
+            for place, swapped in wanted.pop(row.digest.hex(), ()):
+                first, second = row.texts[::-1] if swapped else row.texts
+                lengths[place] = len(first), len(second)
+                places[texts_digest(row.instruction, first, second)].append(place)
+        return lengths, dict(places)

@@ -130,7 +130,7 @@ def agree_on_pairs(
         }
     notes = list(labels.notes)
     if pairs.failed:
-        notes.append(f"{pairs.failed} pairs could not be judged and are left out")
+        notes.append(f"pairs that could not be judged, and are left out: {pairs.failed}")
     if np.isnan(pairs.lengths).all():
         notes.append(
             "the texts were not found, so the longer response is not known; name the files with --inputs"
