@@ -63,7 +63,7 @@ class AccessRules:
         """Refuse a request without the token."""
         if self.token is None:
             return
-        given = request.headers.get("authorization", "").encode("utf-8", "surrogatepass")
+        given = request.headers.get("authorization", "").encode("latin-1", "replace")
         if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
             raise HTTPException(401, "no valid token: send Authorization: Bearer TOKEN")
 
