@@ -465,3 +465,28 @@ def test_a_large_request_has_the_keys_of_a_run_of_its_rows(tmp_path: Path, judge
     assert {line["id"]: line["key"] for line in answer["outcomes"]} == {
         i: each.key for i, each in whole.items()
     }
+
+
+@pytest.mark.slow
+def test_the_trainer_of_trl_takes_ten_steps_by_rewards_of_the_endpoint(
+    judge: Judge, model: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("trl")
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    asked = Dataset.from_list([{"prompt": f"Question {n}?", "reference": "Yes."} for n in range(8)])
+    settings = GRPOConfig(
+        output_dir=str(tmp_path / "trained"), max_steps=10, per_device_train_batch_size=4, num_generations=4,
+        max_completion_length=6, report_to=[], use_cpu=True, bf16=False, logging_steps=1, save_strategy="no",
+    )  # fmt: skip
+    with serving(judge, reward="tact_expected - 5 * (wit < 2)") as endpoint:
+        trainer = GRPOTrainer(
+            model=str(model), reward_funcs=RewardEndpoint(endpoint.url), args=settings, train_dataset=asked
+        )
+        trainer.train()
+        counted = endpoint.ask("/metrics")[1]
+    rewards = [each["rewards/localjudge/mean"] for each in trainer.state.log_history if "reward" in each]
+    assert len(rewards) == 10
+    assert len(set(rewards)) > 1
+    assert "localjudge_rows_judged_total 40" in counted
