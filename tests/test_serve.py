@@ -471,17 +471,14 @@ def test_a_large_request_has_the_keys_of_a_run_of_its_rows(tmp_path: Path, judge
 def test_the_trainer_of_trl_takes_ten_steps_by_rewards_of_the_endpoint(
     judge: Judge, model: Path, tmp_path: Path
 ) -> None:
-    pytest.importorskip("trl")
-    from datasets import Dataset
-    from trl import GRPOConfig, GRPOTrainer
-
-    asked = Dataset.from_list([{"prompt": f"Question {n}?", "reference": "Yes."} for n in range(8)])
-    settings = GRPOConfig(
+    trl, datasets = pytest.importorskip("trl"), pytest.importorskip("datasets")
+    asked = datasets.Dataset.from_list([{"prompt": f"Question {n}?", "reference": "Yes."} for n in range(8)])
+    settings = trl.GRPOConfig(
         output_dir=str(tmp_path / "trained"), max_steps=10, per_device_train_batch_size=4, num_generations=4,
         max_completion_length=6, report_to=[], use_cpu=True, bf16=False, logging_steps=1, save_strategy="no",
     )  # fmt: skip
     with serving(judge, reward="tact_expected - 5 * (wit < 2)") as endpoint:
-        trainer = GRPOTrainer(
+        trainer = trl.GRPOTrainer(
             model=str(model), reward_funcs=RewardEndpoint(endpoint.url), args=settings, train_dataset=asked
         )
         trainer.train()
