@@ -233,6 +233,8 @@ def test_systems_that_are_not_compared_are_named_and_not_ordered() -> None:
     assert any(note.endswith("sets of systems: a, b; c, d; e") for note in found.notes)
     across = [pair for pair in found.pairs if {pair.first, pair.second} not in ({"a", "b"}, {"c", "d"})]
     assert {(pair.difference.value, pair.p, pair.contradicts) for pair in across} == {(None, None, False)}
+    assert {frozenset(group) for group in found.groups} >= {frozenset("e")}
+    assert not [group for group in found.groups if set(group) & set("ab") and set(group) & set("cde")]
     assert found.systems[4].strength.value is found.systems[4].win_rate.value is None
 
 

@@ -8,12 +8,12 @@ Wooldridge 1996), which is the likelihood of logistic regression if every prefer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from localjudge.analysis.jackknife import LEAST_INFORMATION, JackknifeEstimates, Shares
+from localjudge.analysis.pair_design import PairDesign
 from localjudge.analysis.preferences import Preferences
 from localjudge.analysis.scores import Floats, Integers
 
@@ -27,14 +27,14 @@ class Strengths:
 
     `parameters` has the strengths, whose mean is 0 in each component of the comparisons, and the coefficient.
     `changes` has the change of each parameter without each instruction, `inverse` is the inverse of the
-    information of all pairs, and `weights` has that of each pair. The pairs are sorted by instruction.
+    information of all pairs, and `weights` has that of each pair.
 
     `unlimited` is True if the likelihood has no maximum, for instance because one system always wins. The fit
     then has one more instruction, the last one: the average of all others, with ties only. For two systems this
     is the penalty of Firth (1993, doi:10.1093/biomet/80.1.27).
     """
 
-    preferences: Preferences
+    design: PairDesign
     parameters: Floats  # [P]: K, or K + 1 with length held equal
     changes: Floats  # [G, P]
     inverse: Floats  # [P, P]
@@ -44,34 +44,32 @@ class Strengths:
     @property
     def value(self) -> Floats:
         """The strengths, [K]."""
-        return self.parameters[: len(self.preferences.systems)]
+        return self.parameters[: len(self.design.component)]
 
     def strengths(self) -> JackknifeEstimates:
         """Return the strengths, K estimates; NaN for a system that is compared with no other."""
-        component = self.preferences.components()
+        component = self.design.component
         alone = np.bincount(component)[component] == 1
-        return self._combined(
-            np.where(alone, np.nan, self.value), np.eye(len(self.parameters))[:, : len(self.value)]
-        )
+        return self._combined(np.where(alone, np.nan, self.value), self._unit[:, : len(alone)])
 
     def differences(self, first: Integers, second: Integers) -> JackknifeEstimates:
         """Return the differences of strengths: `first` minus `second`, both [pairs]; NaN if not comparable."""
-        unit = np.eye(len(self.parameters))
-        component = self.preferences.components()
-        value = np.where(component[first] == component[second], self.value[first] - self.value[second], np.nan)
-        return self._combined(value, unit[:, first] - unit[:, second])
+        together = self.design.component[first] == self.design.component[second]
+        value = np.where(together, self.value[first] - self.value[second], np.nan)
+        return self._combined(value, self._unit[:, first] - self._unit[:, second])
 
     def coefficient(self) -> JackknifeEstimates:
         """Return the coefficient of length, one estimate: the change of the log-odds per unit of length."""
-        return self._combined(self.parameters[-1:], np.eye(len(self.parameters))[:, -1:])
+        return self._combined(self.parameters[-1:], self._unit[:, -1:])
 
     def win_rates(self) -> Shares:
         """Return each system's share of wins in its own comparisons, as the model has it at equal length, [K].
 
         The length difference of each pair is taken as 0.
         """
-        one, count = self.preferences, len(self.value)
-        met = np.bincount(one.first * count + one.second, minlength=count**2).reshape(count, count)
+        count = len(self.value)
+        pair = self.design.first * count + self.design.second
+        met = np.bincount(pair, minlength=count**2).reshape(count, count)
         met = met + met.T
         with np.errstate(invalid="ignore", divide="ignore"):
             part = met / met.sum(axis=1, keepdims=True)
@@ -83,6 +81,10 @@ class Strengths:
             odds, gradient = np.log(value / (1 - value)), gradient / (value * (1 - value))
         return Shares(value, met.sum(axis=1), self._combined(odds, np.nan_to_num(gradient)))
 
+    @property
+    def _unit(self) -> Floats:
+        return np.eye(len(self.parameters))
+
     def _combined(self, value: Floats, matrix: Floats) -> JackknifeEstimates:
         """Return estimates whose derivative by the parameters is `matrix` [P, k].
 
@@ -92,14 +94,11 @@ class Strengths:
         """
         direction = self.inverse @ matrix
         total, squares = np.zeros((2, matrix.shape[1]))
-        for rows, starts in _instructions(self.preferences.group, _BLOCK_SIZE // max(matrix.shape[1], 1)):
-            here = self.preferences.take(rows)
-            change = direction[here.first] - direction[here.second]
-            if len(matrix) > len(self.value) and here.length_difference is not None:
-                change += here.length_difference[:, None] * direction[-1]
-            of_each = np.add.reduceat(self.weights[rows, None] * change**2, starts)
-            total += of_each.sum(axis=0)
-            squares += (of_each**2).sum(axis=0)
+        for rows, starts in self.design.blocks(_BLOCK_SIZE // max(matrix.shape[1], 1)):
+            of_row = self.weights[rows, None] * self.design.product(direction, rows) ** 2
+            of_instruction = np.add.reduceat(of_row, starts)
+            total += of_instruction.sum(axis=0)
+            squares += (of_instruction**2).sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             units = np.where(squares > 0, total**2 / squares, 0)
         covariance = matrix.T @ (self.changes.T @ self.changes) @ matrix
@@ -113,7 +112,8 @@ def fit_strengths(preferences: Preferences) -> Strengths:
     The change without an instruction is one step of Newton's method from the fit of all pairs, which is the
     cluster estimator CR3 of Bell & McCaffrey (2002).
     """
-    return _fit(preferences, len(preferences.systems))
+    pairs = preferences.by_instruction()
+    return _fit(PairDesign.of(pairs), pairs.preference)
 
 
 def fit_at_equal_length(preferences: Preferences) -> Strengths | None:
@@ -122,83 +122,74 @@ def fit_at_equal_length(preferences: Preferences) -> Strengths | None:
     Returns:
         As `fit_strengths`; None if no length is known, or length differs equally between the same systems.
     """
-    if preferences.length_difference is None:
+    lengths = preferences.length_difference
+    if lengths is None or not np.isfinite(lengths).any():
         return None
-    known = preferences.take(np.isfinite(preferences.length_difference))
-    parameters = len(preferences.systems) + 1
-    equal = _information(known, np.full(len(known.first), 0.25), parameters)
-    equal += _mean_strengths(known, parameters)
+    pairs = preferences.take(np.isfinite(lengths)).by_instruction()
+    design = PairDesign.of(pairs, with_length=True)
+    equal = _of_equal_systems(design)
     across, own = equal[:-1, -1], float(equal[-1, -1])
-    if not len(known.first) or own - float(across @ np.linalg.solve(equal[:-1, :-1], across)) <= 1e-9 * own:
-        return None
-    return _fit(known, parameters)
+    left = own - float(across @ np.linalg.solve(equal[:-1, :-1], across))
+    return _fit(design, pairs.preference) if left > 1e-9 * own else None
 
 
-def _fit(preferences: Preferences, parameters: int) -> Strengths:
-    preferences = preferences.by_instruction()
-    base = _mean_strengths(preferences, parameters)
-    equal = _information(preferences, np.full(len(preferences.first), 0.25), parameters) + base
-    found = _maximum(preferences, base, equal, 0.0)
-    extra = 0.0
-    if found is None:
-        extra = 1 / preferences.groups
-        found = _maximum(preferences, base, equal, extra)
-        assert found is not None
-    odds = _log_odds(preferences, found)
-    weights = _logistic(odds) * _logistic(-odds)
-    whole = (1 + extra) * _information(preferences, weights, parameters) + base
-    residual = preferences.preference - _logistic(odds)
-    scores = _scores(preferences, residual, parameters)
-    changes: Floats = np.empty(scores.shape)
-    for rows, _ in _instructions(preferences.group, _BLOCK_SIZE // parameters**2):
-        here = slice(preferences.group[rows][0], preferences.group[rows][-1] + 1)
-        each = _information_of_each(preferences.take(rows), weights[rows], parameters)
-        # Without an instruction that joins two systems alone, the matrix would be singular.
-        changes[here] = np.linalg.solve(whole - (1 - 1e-6) * each, scores[here, :, None])[:, :, 0]
-    if extra:
-        information = extra * _information(preferences, weights, parameters)
-        changes = np.vstack([changes, np.linalg.solve(whole - information, -scores.sum(axis=0))])
-    changes -= changes.mean(axis=0)
-    inverse = np.asarray(np.linalg.inv(whole), dtype=np.float64)
-    return Strengths(preferences, found, changes, inverse, weights, bool(extra))
-
-
-def _maximum(preferences: Preferences, base: Floats, equal: Floats, extra: float) -> Floats | None:
-    """Return the parameters of the largest likelihood by Newton's method; None if they grow without limit.
-
-    Args:
-        preferences: the pairs.
-        base: the matrix that fixes the mean strength of each component, [P, P].
-        equal: the information of equal systems, [P, P].
-        extra: the weight of ties that are added to each pair.
-    """
+def _fit(design: PairDesign, preference: Floats) -> Strengths:
     from scipy.linalg import eigh
 
-    target = (preferences.preference + extra / 2) / (1 + extra)
-    parameters = np.zeros(len(base))
-    odds = _log_odds(preferences, parameters)
-    likelihood = _likelihood(target, odds)
+    found, extra = _maximum(design, preference), 0.0
+    information = design.information(_weights(design, found))
+    least = eigh(information + design.base, _of_equal_systems(design), eigvals_only=True)[0]
+    if unlimited := bool(least < LEAST_INFORMATION):
+        extra = 1 / design.groups
+        found = _maximum(design, (preference + extra / 2) / (1 + extra))
+        information = design.information(_weights(design, found))
+    weights = _weights(design, found)
+    whole = (1 + extra) * information + design.base
+    scores = design.scores(preference - _logistic(design.product(found)))
+    changes: Floats = np.empty(scores.shape)
+    for rows, _ in design.blocks(_BLOCK_SIZE // design.parameters**2):
+        here = slice(design.group[rows][0], design.group[rows][-1] + 1)
+        # Without an instruction that joins two systems alone, the matrix would be singular.
+        without = whole - (1 - 1e-6) * design.information(weights, rows, apart=True)
+        changes[here] = np.linalg.solve(without, scores[here, :, None])[:, :, 0]
+    if unlimited:
+        last = np.linalg.solve(whole - extra * information, -scores.sum(axis=0))
+        changes = np.vstack([changes, last])
+    changes -= changes.mean(axis=0)
+    inverse = np.asarray(np.linalg.inv(whole), dtype=np.float64)
+    return Strengths(design, found, changes, inverse, weights, unlimited)
+
+
+def _maximum(design: PairDesign, preference: Floats) -> Floats:
+    """Return the parameters of the largest likelihood by Newton's method; large numbers if there is none."""
+
+    def likelihood(parameters: Floats) -> float:
+        odds = design.product(parameters)
+        return float((preference * odds - np.logaddexp(0, odds)).sum())
+
+    found = np.zeros(design.parameters)
     for _ in range(30):  # without a maximum, the largest log-odds grow by 1 in each step
-        chance = _logistic(odds)
-        information = _information(preferences, chance * _logistic(-odds), len(base)) + base
-        gradient = _scores(preferences, target - chance, len(base)).sum(axis=0)
-        step = np.linalg.solve(information, gradient)
+        gradient = design.scores(preference - _logistic(design.product(found))).sum(axis=0)
+        step = np.linalg.solve(design.information(_weights(design, found)) + design.base, gradient)
         gain = float(gradient @ step)
-        while _likelihood(target, _log_odds(preferences, parameters + step)) < likelihood - 1e-9 * len(target):
+        reached = likelihood(found) - 1e-9 * len(preference)
+        while likelihood(found + step) < reached:
             step = step / 2
-        parameters = parameters + step
-        odds = _log_odds(preferences, parameters)
-        likelihood = _likelihood(target, odds)
-        if gain < 1e-18 * len(target):
+        found = found + step
+        if gain < 1e-18 * len(preference):
             break
-    information = _information(preferences, _logistic(odds) * _logistic(-odds), len(base)) + base
-    if not extra and eigh(information, equal, eigvals_only=True)[0] < LEAST_INFORMATION:
-        return None
-    return parameters
+    return found
 
 
-def _likelihood(target: Floats, odds: Floats) -> float:
-    return float((target * odds - np.logaddexp(0, odds)).sum())
+def _of_equal_systems(design: PairDesign) -> Floats:
+    """Return the information if all strengths are equal, [P, P]."""
+    return design.information(np.full(len(design.group), 0.25)) + design.base
+
+
+def _weights(design: PairDesign, parameters: Floats) -> Floats:
+    """Return the information of each pair, [n]."""
+    odds = design.product(parameters)
+    return _logistic(odds) * _logistic(-odds)
 
 
 def _logistic(odds: Floats) -> Floats:
@@ -206,76 +197,3 @@ def _logistic(odds: Floats) -> Floats:
 
     chance: Floats = expit(odds)
     return chance
-
-
-def _log_odds(preferences: Preferences, parameters: Floats) -> Floats:
-    odds = parameters[preferences.first] - parameters[preferences.second]
-    if len(parameters) > len(preferences.systems) and preferences.length_difference is not None:
-        odds = odds + parameters[-1] * preferences.length_difference
-    return odds
-
-
-def _terms(preferences: Preferences, parameters: int) -> list[tuple[Integers, Floats | float]]:
-    """Return the nonzero entries of the design matrix: the column and the value of each pair."""
-    terms: list[tuple[Integers, Floats | float]] = [(preferences.first, 1.0), (preferences.second, -1.0)]
-    if parameters > len(preferences.systems) and preferences.length_difference is not None:
-        terms.append((np.full(len(preferences.first), parameters - 1), preferences.length_difference))
-    return terms
-
-
-def _scores(preferences: Preferences, residual: Floats, parameters: int) -> Floats:
-    """Return the gradient of the likelihood of each instruction, [G, P]."""
-    found = np.zeros(preferences.groups * parameters)
-    for column, value in _terms(preferences, parameters):
-        place = preferences.group.astype(np.int64) * parameters + column
-        found += np.bincount(place, residual * value, minlength=len(found))
-    return found.reshape(preferences.groups, parameters)
-
-
-def _information(preferences: Preferences, weights: Floats, parameters: int) -> Floats:
-    """Return the information of all pairs, [P, P]."""
-    whole = replace(preferences, group=np.zeros_like(preferences.group))
-    together: Floats = _information_of_each(whole, weights, parameters)[0]
-    return together
-
-
-def _information_of_each(preferences: Preferences, weights: Floats, parameters: int) -> Floats:
-    """Return the information of each instruction from that of the first pair to that of the last, [G, P, P].
-
-    Args:
-        preferences: the pairs, sorted by instruction.
-        weights: the information of each pair, [n].
-        parameters: P.
-    """
-    number = preferences.group - preferences.group[0]
-    found = np.zeros((int(number[-1]) + 1) * parameters**2)
-    for row, left in _terms(preferences, parameters):
-        for column, right in _terms(preferences, parameters):
-            place = (number.astype(np.int64) * parameters + row) * parameters + column
-            found += np.bincount(place, weights * left * right, minlength=len(found))
-    return found.reshape(-1, parameters, parameters)
-
-
-def _instructions(group: Integers, most: int) -> Iterator[tuple[slice, Integers]]:
-    """Yield blocks of rows with whole instructions, and where each instruction of the block begins in it.
-
-    Args:
-        group: the instruction of each row, sorted, [n].
-        most: the largest number of rows of a block; an instruction with more rows is a block of its own.
-    """
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    ends = np.append(starts[1:], len(group))
-    begin = 0
-    while begin < len(starts):
-        end = max(int(np.searchsorted(ends, starts[begin] + most, side="right")), begin + 1)
-        yield slice(int(starts[begin]), int(ends[end - 1])), starts[begin:end] - starts[begin]
-        begin = end
-
-
-def _mean_strengths(preferences: Preferences, parameters: int) -> Floats:
-    """Return the matrix that fixes the mean strength of each component, [P, P]."""
-    component = preferences.components()
-    found = np.zeros((parameters, parameters))
-    count = len(component)
-    found[:count, :count] = component[:, None] == component
-    return found * len(preferences.first) / count**2

@@ -147,12 +147,12 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
     first, second = np.where(weaker, second, first), np.where(weaker, first, second)
     tested = strengths.differences(first, second).tested(resamples, seed)
     p = tested.adjusted()
-    established = SystemOrder(names, first, second, tested.value, p)
+    established = SystemOrder(names, first, second, tested.value, p, np.isfinite(tested.value))
     direct = direct_win_rates(between, first, second)
     against = (tested.value > 1e-9) & (direct.value < 0.5 - 1e-9)
     against_p = direct.log_odds.tested(resamples, seed).adjusted()
     order = sorted(range(len(names)), key=lambda s: (component[s], -strengths.value[s], names[s]))
-    systems = _systems(strengths, held, position, established)
+    systems = _systems(between, strengths, held, position, established)
     pairs = [
         SystemPair(
             first=names[a],
@@ -189,10 +189,13 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
 
 
 def _systems(
-    strengths: Strengths, held: Strengths | None, position: PositionEffect, established: SystemOrder
+    between: Preferences,
+    strengths: Strengths,
+    held: Strengths | None,
+    position: PositionEffect,
+    established: SystemOrder,
 ) -> list[PreferredSystem]:
     """Return the statistics of all systems, in the order of their indices."""
-    between = strengths.preferences
     win_rates = system_win_rates(between)
     rates, values = win_rates.estimates(), strengths.strengths().estimates()
     held_rates = None if held is None else held.win_rates().estimates()
@@ -208,7 +211,7 @@ def _systems(
                 win_rate=rates[number],
                 strength=values[number],
                 ranks=established.ranks[number],
-                component=int(between.components()[number]) + 1,
+                component=int(strengths.design.component[number]) + 1,
                 win_rate_at_equal_length=held_rates[number] if held_rates else None,
                 strength_at_equal_length=held_values[number] if held_values else None,
                 shown_first=position.first[number],
@@ -221,10 +224,10 @@ def _systems(
 def _notes(
     preferences: Preferences, strengths: Strengths, held: Strengths | None, position: PositionEffect
 ) -> Iterator[str]:
-    between = strengths.preferences
+    between = preferences.between
     if own := len(preferences.first) - len(between.first):
         yield f"{own} pairs have two responses of one system; they count for the position only"
-    component = between.components()
+    component = strengths.design.component
     if component.any():
         sets = [
             ", ".join(name for name, number in zip(between.systems, component, strict=True) if number == one)

@@ -1,4 +1,4 @@
-"""Terminal tables of a ranking by preferences; with up to four systems they fit a width of 80 characters.
+"""Terminal tables of a ranking by preferences; with up to twelve systems they fit a width of 80 characters.
 
 Each value has its 95 % interval below it. An en dash means that a value is undefined.
 """
@@ -26,11 +26,11 @@ from localjudge.analysis.table_parts import (
 )
 from localjudge.runs.notices import headed
 
-_WITH_INTERVALS = 8
-"""Largest number of systems whose matrix has intervals."""
+_WITH_INTERVALS = 6
+"""Largest number of systems whose matrix of win rates has intervals."""
 
 _WIDEST_MATRIX = 12
-"""Largest number of systems whose matrix is printed."""
+"""Largest number of systems whose matrix of win rates is printed."""
 
 _MOST_LINES = 5
 """Largest number of significant contradictions, and of cycles with one, that are printed."""

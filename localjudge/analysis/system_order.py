@@ -22,20 +22,31 @@ class SystemOrder:
         second: the index of the second system, [pairs].
         difference: the first system's advantage, [pairs].
         p: its p-value, adjusted for all pairs, [pairs]; NaN if there is none.
+        comparable: whether anything is known about the difference, [pairs]; by default all pairs. Systems of
+            which nothing is known are in no group together.
 
     Attributes:
         ranks: the best and the worst rank of each system that the differences do not exclude.
     """
 
     def __init__(
-        self, systems: Sequence[str], first: Integers, second: Integers, difference: Floats, p: Floats
+        self,
+        systems: Sequence[str],
+        first: Integers,
+        second: Integers,
+        difference: Floats,
+        p: Floats,
+        comparable: NDArray[np.bool_] | None = None,
     ) -> None:
         self._systems = systems
         count = len(systems)
         better = np.zeros((count, count), dtype=np.bool_)
         better[first, second] = (p < SIGNIFICANCE_LEVEL) & (difference > 0)
         better[second, first] = (p < SIGNIFICANCE_LEVEL) & (difference < 0)
-        self._differ = better | better.T
+        self._joined = ~(better | better.T)
+        if comparable is not None:
+            self._joined[first, second] &= comparable
+            self._joined[second, first] &= comparable
         self.ranks = [
             (1 + int(better[:, system].sum()), count - int(better[system].sum())) for system in range(count)
         ]
@@ -43,7 +54,7 @@ class SystemOrder:
     def groups(self, order: Sequence[int]) -> tuple[tuple[str, ...], ...]:
         """Return the largest sets of systems without a significant difference between any two, best first."""
         place = {system: number for number, system in enumerate(order)}
-        sets = [sorted(members, key=place.__getitem__) for members in _cliques(~self._differ)]
+        sets = [sorted(members, key=place.__getitem__) for members in _cliques(self._joined)]
         sets.sort(key=lambda members: [place[member] for member in members])
         return tuple(tuple(self._systems[member] for member in members) for members in sets)
 
