@@ -85,7 +85,7 @@ class Progress(RunObserver):
     @contextmanager
     def counting(self, total: int) -> Iterator[None]:
         """Show the progress of `total` rows until the block ends."""
-        self._total = total
+        self._total, self._rows, self._failed, self._tokens = total, 0, 0, 0  # an audit counts several runs
         self._begin = self._last_line = time.monotonic()
         if self._console.is_terminal:
             self._live = Live(self._line(), console=self._console, transient=True, refresh_per_second=4)
