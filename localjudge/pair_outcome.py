@@ -167,20 +167,42 @@ def _preference(orders: list[Judgement], name: str, aspect: Aspect) -> Preferenc
     )
 
 
+class PairJoin:
+    """Joins the outcomes of a pair's orders, which arrive one by one, in any order.
+
+    Args:
+        aspects: the aspects of the rubric.
+        orders: the number of orders of each pair, 1 or 2.
+    """
+
+    def __init__(self, aspects: Mapping[str, Aspect], orders: int) -> None:
+        self._aspects, self._orders = aspects, orders
+        self._waiting: dict[int, Outcome] = {}
+
+    def add(self, outcome: Outcome) -> PairOutcome | None:
+        """Return the pair that this outcome completes; None if another order is missing.
+
+        Args:
+            outcome: the outcome of a row with a number; the orders of a pair have consecutive numbers.
+        """
+        assert outcome.row is not None  # lines of a run and rows of `Judge.compare` have numbers
+        pair = (outcome.row - 1) // self._orders
+        other = self._waiting.pop(pair, None)
+        if self._orders == 1 or other is not None:
+            return PairOutcome.of([outcome] if other is None else [other, outcome], self._aspects)
+        self._waiting[pair] = outcome
+        return None
+
+
 def joined(outcomes: Iterable[Outcome], aspects: Mapping[str, Aspect], orders: int) -> Iterator[PairOutcome]:
     """Yield the outcome of each pair as soon as the outcomes of all its orders are there.
 
     Args:
-        outcomes: the outcomes of rows with numbers; the orders of a pair have consecutive numbers.
+        outcomes: the outcomes of rows with numbers, as for `PairJoin.add`.
         aspects: the aspects of the rubric.
         orders: the number of orders of each pair, 1 or 2.
     """
-    waiting: dict[int, Outcome] = {}
+    join = PairJoin(aspects, orders)
     for outcome in outcomes:
-        assert outcome.row is not None  # lines of a run and rows of `Judge.compare` have numbers
-        pair = (outcome.row - 1) // orders
-        other = waiting.pop(pair, None)
-        if orders == 1 or other is not None:
-            yield PairOutcome.of([outcome] if other is None else [other, outcome], aspects)
-        else:
-            waiting[pair] = outcome
+        if (pair := join.add(outcome)) is not None:
+            yield pair

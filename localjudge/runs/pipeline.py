@@ -31,6 +31,7 @@ from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
+from localjudge.runs.win_rates import pairs_in_words
 from localjudge.runs.workload import RunSpeed
 
 ENGINE_LOG = "engine.log"
@@ -230,6 +231,9 @@ def score_run(
         run.refuse_another(judge, shard)
         with told.step("reading rows") as read:
             plan = stack.enter_context(RunPlan(judge, source.rows, folder, shard, read))
+            if source.pairing is not None:
+                orders = source.pairing.orders
+                told.say(f"{plan.rows} rows ({pairs_in_words(plan.rows // orders, orders)})")
             _warn_of(plan, source, told)
             judge.configure_engine(plan.longest(), folder / ENGINE_LOG)
         with told.step("loading the engine"):
