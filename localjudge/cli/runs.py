@@ -133,20 +133,22 @@ def export(
         typer.Option("--out", metavar="FILE", help="The file to write; a folder for inspect."),
     ],
     with_texts: Annotated[
-        bool, typer.Option("--with-texts", help="Include each row's instruction, reference and candidate.")
+        bool, typer.Option("--with-texts", help="Include the instruction, the reference and each candidate.")
     ] = False,
     baseline: Annotated[
         str | None,
         typer.Option(metavar="SYSTEM", help="For alpaca-eval: the system to compare with."),
     ] = None,
 ) -> None:
-    """Write a run for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
+    """Write a run, or its pairs, for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
     from localjudge.export.run_export import export as write
     from localjudge.runs.reader import read_notices
+    from localjudge.runs.run_manifest import read_manifest
 
     if to != "inspect":
         check_out_file(out)
-    print(f"{write(run, to, out, with_texts, baseline)} rows · {out}", file=sys.stderr)
+    what = "pairs" if read_manifest(run).rubric.compares else "rows"
+    print(f"{write(run, to, out, with_texts, baseline)} {what} · {out}", file=sys.stderr)
     for notice in read_notices(run):
         print(notice, file=sys.stderr)
 
