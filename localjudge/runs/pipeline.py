@@ -26,12 +26,12 @@ from localjudge.rows.pair_columns import compares_responses
 from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.cost import CostEstimate
+from localjudge.runs.pair_summary import pairs_in_words
 from localjudge.runs.reader import SET_ASIDE, read_notices
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
-from localjudge.runs.win_rates import pairs_in_words
 from localjudge.runs.workload import RunSpeed
 
 ENGINE_LOG = "engine.log"

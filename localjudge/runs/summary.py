@@ -14,8 +14,8 @@ from localjudge.records import Failure, Outcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import notices
+from localjudge.runs.pair_summary import PairSummary
 from localjudge.runs.run_manifest import RunManifest
-from localjudge.runs.win_rates import WinRates
 from localjudge.system.quantities import bars
 
 _MOST_BARS = 10
@@ -49,7 +49,7 @@ class Summary:
         self._columns = rubric.score_columns
         self._systems: dict[str | None, _System] = {}
         self._reasons: Counter[str] = Counter()
-        self.pairs = WinRates(rubric.aspects, orders) if rubric.compares else None
+        self.pairs = PairSummary(rubric.aspects, orders) if rubric.compares else None
 
     def add(self, outcome: Outcome) -> None:
         if self.pairs:

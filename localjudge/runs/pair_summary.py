@@ -55,7 +55,7 @@ class _OrderEffect:
         self.shown_first += sum(preference.shown_first)
 
 
-class WinRates:
+class PairSummary:
     """Counts and win rates, from the outcomes of the rows of a run of pairs.
 
     A system's win rate is the mean of the preferences for its responses, each averaged over both orders; a tie
