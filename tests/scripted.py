@@ -14,17 +14,24 @@ from localjudge import Judge, Rubric
 from localjudge.engines.protocol import Completion, EngineInfo
 from localjudge.prompts.prompt import Prompt
 
+Distributions = Callable[[str], list[list[float]]]
+"""A function that returns the probabilities of each aspect's values from the text of a prompt."""
+
 Opinion = Callable[[str, str, str, int, int], float]
 """A function that returns the mean score of an aspect, 1 to 5, from the reference, the candidate, the aspect's
 name, its place in the answer, and the number of earlier prompts."""
 
+Taste = Callable[[str, str], float]
+"""A function that returns the probability that the response shown first is better than the other one."""
+
 _PARTS = re.compile(
     r"## Refereence \n```\n(.*?)\n```\n \n## Candidate Response\n```\n(.*?)\n```\n\n# Eval", re.DOTALL
 )
+_PAIR = re.compile(r"Response A:\n```\n(.*?)\n```\n\nResponse B:\n```\n(.*?)\n```\n\n", re.DOTALL)
 
 
 class ScriptedEngine:
-    """An engine for prompts of the default rubric; an opinion is the mean of its score probabilities."""
+    """An engine whose scores come from a function; an answer has the most probable values."""
 
     info = EngineInfo(
         name="scripted",
@@ -35,41 +42,34 @@ class ScriptedEngine:
         headline="engine scripted",
     )
 
-    def __init__(self, judge: Judge, opinion: Opinion) -> None:
+    def __init__(self, judge: Judge, distributions: Distributions) -> None:
+        self._judge, self._distributions = judge, distributions
         self._table = judge.decoding.table
         self._pieces = judge.model.vocabulary.pieces
-        self._rubric = judge.rubric
-        self._opinion = opinion
-        self._met = count()
-        self._answers: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._answers: dict[tuple[str, ...], tuple[int, ...]] = {}
 
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
+        fields = self._judge.rubric.answer_layout.values
         for prompt in filter(None, prompts):
-            met = next(self._met)
             said = b"".join(self._pieces.get(token, b"") for token in prompt.tokens).decode()
-            reference, candidate = _PARTS.search(said).groups()  # type: ignore[union-attr]
-            means = [
-                min(5.0, max(1.0, self._opinion(reference, candidate, aspect, place, met)))
-                for place, aspect in enumerate(self._rubric.aspects)
-            ]
-            probabilities = np.array(
-                [[max(0.0, 1 - abs(mean - value)) for value in range(1, 6)] for mean in means]
+            shares = self._distributions(said)
+            values = tuple(
+                [*field.values][int(np.argmax(own))] for field, own in zip(fields, shares, strict=True)
             )
-            scores = tuple(int(row.argmax()) + 1 for row in probabilities)
-            yield [Completion(prompt.tag, self._tokens(scores), probabilities)]
+            probabilities = np.zeros((len(shares), max(map(len, shares))))
+            for own, row in zip(shares, probabilities, strict=True):
+                row[: len(own)] = own
+            yield [Completion(prompt.tag, self._tokens(values), probabilities)]
 
-    def _tokens(self, scores: tuple[int, ...]) -> tuple[int, ...]:
+    def _tokens(self, values: tuple[str, ...]) -> tuple[int, ...]:
         """Return the tokens of an answer after its opening; each is the longest that the table allows."""
-        if scores not in self._answers:
-            given = ",".join(
-                f'"{key}":"{score}"'
-                for key, score in zip(self._rubric.aspect_keys.values(), scores, strict=True)
+        if values not in self._answers:
+            layout = self._judge.rubric.answer_layout
+            texts = {text.name: "Seen." for text in layout.texts}
+            written = layout.write(
+                texts | dict(zip((field.name for field in layout.values), values, strict=True))
             )
-            left, state, tokens = (
-                f'Seen.","scores":{{{given}}}}}'.encode(),
-                self._table.entry,
-                [],
-            )
+            left, state, tokens = written.removeprefix(layout.opening).encode(), self._table.entry, []
             while left:
                 allowed = [
                     token
@@ -77,12 +77,10 @@ class ScriptedEngine:
                     if token in self._pieces and left.startswith(self._pieces[token])
                 ]
                 tokens.append(max(allowed, key=lambda token: len(self._pieces[token])))
-                state, left = (
-                    int(self._table.next_state[state, tokens[-1]]),
-                    left[len(self._pieces[tokens[-1]]) :],
-                )
-            self._answers[scores] = tuple(tokens)
-        return self._answers[scores]
+                state = int(self._table.next_state[state, tokens[-1]])
+                left = left[len(self._pieces[tokens[-1]]) :]
+            self._answers[values] = tuple(tokens)
+        return self._answers[values]
 
     def close(self) -> None:
         pass
@@ -92,11 +90,37 @@ class ScriptedEngine:
 
 
 def scripted_judge(model: Path, opinion: Opinion) -> Callable[[Rubric], Judge]:
-    """Return a function that creates a judge with this opinion from a rubric."""
+    """Return a function that creates a judge with this opinion from a rubric with the default prompt."""
 
     def make(rubric: Rubric) -> Judge:
-        judge = Judge(model, rubric=rubric, max_rationale_tokens=8)
-        judge.engine = ScriptedEngine(judge, opinion)
+        judge, met = Judge(model, rubric=rubric, max_rationale_tokens=8), count()
+
+        def distributions(said: str) -> list[list[float]]:
+            before = next(met)
+            reference, candidate = _PARTS.search(said).groups()  # type: ignore[union-attr]
+            means = [
+                min(5.0, max(1.0, opinion(reference, candidate, aspect, place, before)))
+                for place, aspect in enumerate(rubric.aspects)
+            ]
+            return [[max(0.0, 1 - abs(mean - value)) for value in range(1, 6)] for mean in means]
+
+        judge.engine = ScriptedEngine(judge, distributions)
         return judge
 
     return make
+
+
+def scripted_comparison(model: Path, taste: Taste, rubric: str = "pairwise") -> Judge:
+    """Return a judge with this taste in each aspect of a rubric with the labels A, tie and B.
+
+    Probabilities from 0.45 to 0.55 are a tie.
+    """
+    judge = Judge(model, rubric=rubric, max_rationale_tokens=8)
+
+    def distributions(said: str) -> list[list[float]]:
+        first = taste(*_PAIR.search(said).groups())  # type: ignore[union-attr]
+        tie = 0.9 if 0.45 < first < 0.55 else 0.0
+        return [[(1 - tie) * first, tie, (1 - tie) * (1 - first)]] * len(judge.rubric.aspects)
+
+    judge.engine = ScriptedEngine(judge, distributions)
+    return judge

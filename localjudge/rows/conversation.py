@@ -120,6 +120,8 @@ def _turn(message: Any) -> Turn | str:
         return "has no role; give role and content"
     if role not in _ROLES:
         return f"has the role {str(role)[:40]!r}, which is not supported; use {', '.join(_ROLES)}"
+    if isinstance(content, Mapping) and isinstance(content.get("answer"), str):
+        content = content["answer"]  # as Arena-Hard writes the answer of a model
     parts = _as_list(content)
     if parts is not None:
         for part in parts:

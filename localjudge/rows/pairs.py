@@ -43,6 +43,15 @@ class Pairing(BaseModel):
     seed: int = 0
 
     @classmethod
+    def usual(cls, used: Iterable[str]) -> Self | None:
+        """Return the pairing of rows that hold both responses, in both orders; None for rows of one response.
+
+        Args:
+            used: the fields that the rubric's template uses.
+        """
+        return cls() if compares_responses(used) else None
+
+    @classmethod
     def parse(
         cls,
         used: Sequence[str],
@@ -115,7 +124,7 @@ def paired_rows(
     pairing: Pairing | None,
     limit: int | None = None,
 ) -> Iterable[Row | Failure]:
-    """Return the rows to judge of files: their own rows, or the rows of their pairs.
+    """Return the rows of files that are judged: their own, or those of their pairs.
 
     Args:
         inputs: the result of `find_inputs`.

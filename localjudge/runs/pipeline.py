@@ -22,7 +22,6 @@ from localjudge.records import Failure, Outcome, Row
 from localjudge.rows.columns import USED_FIELDS, Columns
 from localjudge.rows.conversation import CONVERSATION
 from localjudge.rows.inputs import check_inputs, columns_found, find_inputs, given_rows
-from localjudge.rows.pair_columns import compares_responses
 from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.cost import CostEstimate
@@ -126,7 +125,7 @@ class RowSource:
         Raises:
             UsageError: there is no such file, no file has rows, or a file lacks a column.
         """
-        columns, pairing = columns or {}, pairing or _usual(used)
+        columns, pairing = columns or {}, pairing or Pairing.usual(used)
         files = find_inputs(names)
         needed = used if pairing is None else pairing.used(used)
         empty = check_inputs(files, columns, needed)
@@ -146,14 +145,10 @@ class RowSource:
         Raises:
             UsageError: the argument is a single row, or not a collection of rows.
         """
-        pairing = pairing or _usual(used)
+        pairing = pairing or Pairing.usual(used)
         if pairing is None:
             return cls(given_rows(rows, used))
         return cls(pairing.rows(given_rows(rows, pairing.used(used))), pairing=pairing)
-
-
-def _usual(used: Sequence[str]) -> Pairing | None:
-    return Pairing() if compares_responses(used) else None
 
 
 @dataclass(frozen=True, slots=True)

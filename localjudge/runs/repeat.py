@@ -19,7 +19,8 @@ from localjudge.errors import RunMismatchError, UsageError
 from localjudge.judge import Judge
 from localjudge.models.model import BUNDLED
 from localjudge.records import Judgement, Row
-from localjudge.rows.inputs import STDIN, find_inputs, read_rows
+from localjudge.rows.inputs import STDIN, find_inputs
+from localjudge.rows.pairs import paired_rows
 from localjudge.runs.notices import headed
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
@@ -88,8 +89,8 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
     judged = {outcome.key: outcome for outcome in read_outcomes(folder) if isinstance(outcome, Judgement)}
     rows = [
         row
-        for row in read_rows(
-            find_inputs(start.inputs), start.columns, start.max_row_bytes, manifest.rubric.fields
+        for row in paired_rows(
+            find_inputs(start.inputs), start.columns, start.max_row_bytes, manifest.rubric.fields, start.pairing
         )
         if isinstance(row, Row) and judge.key(row) in judged
     ]

@@ -17,7 +17,8 @@ from localjudge.models.model import Model
 from localjudge.models.throughput import EXPECTED_SHARE, AnswerTokens, Workload, throughput
 from localjudge.records import Judgement, Outcome
 from localjudge.rows.columns import Columns
-from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
+from localjudge.rows.inputs import check_inputs, find_inputs
+from localjudge.rows.pairs import Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.task_stream import TaskStream
@@ -68,9 +69,10 @@ def workload_of(
         settings["engine"] = "dry-run"
         judge = stack.enter_context(Judge(model, **settings))
         source = find_inputs(inputs)
-        check_inputs(source, columns, judge.rubric.fields)
+        used = judge.rubric.fields
+        check_inputs(source, columns, used)
         plan = stack.enter_context(
-            RunPlan(judge, read_rows(source, columns, MAX_ROW_BYTES, judge.rubric.fields))
+            RunPlan(judge, paired_rows(source, columns, MAX_ROW_BYTES, used, Pairing.usual(used)))
         )
         tasks = plan.encode()
         tasks.finish()

@@ -18,6 +18,7 @@ import pytest
 from localjudge import Judge, Judgement, ModelError, Rubric, UsageError
 from localjudge.engines.cluster import Cluster
 from localjudge.outcome_columns import from_line
+from localjudge.pair_outcome import PairOutcome
 from localjudge.records import Outcome
 
 pytest.importorskip("ray")
@@ -97,6 +98,29 @@ def test_workers_that_are_killed_are_replaced_and_every_row_is_judged_once(
             os.kill(next(worker for worker in ready(log) if Path(f"/proc/{worker}").exists()), signal.SIGKILL)
     assert judge.engine.statistics()["workers_lost"] >= 3
     assert_alike(outcomes, judge_on(None).score(rows(len(outcomes) + 1)[1:]))
+
+
+def test_pairs_have_the_same_outcomes_on_two_workers_as_in_one_process(
+    nodes: Any, model: Path, tmp_path: Path
+) -> None:
+    pairs = [
+        {"id": str(n), "instruction": f"Question {n}?", "candidate_a": "word " * n, "candidate_b": "words " * 9}
+        for n in range(20)
+    ]
+    found: list[dict[str, PairOutcome]] = []
+    for cluster in (Cluster(nodes.address, (2, 2)), None):
+        options = {"dtype": "float32", "batch_size": "4"}
+        settings: Any = {"engine": "transformers", "engine_args": options, "max_rationale_tokens": 8}
+        with Judge(model, cluster=cluster, rubric="pairwise", **settings) as judge:
+            judge.configure_engine(None, tmp_path / "engine.log")
+            found.append({pair.id: pair for pair in judge.compare(pairs)})
+    there, here = found
+    assert len(there) == 20
+    assert there.keys() == here.keys()
+    for name, pair in there.items():
+        ours, theirs = pair.preferences["better"], here[name].preferences["better"]
+        assert (ours.winner, ours.agree) == (theirs.winner, theirs.agree)
+        assert ours.value == pytest.approx(theirs.value, abs=1e-4)
 
 
 def test_a_cluster_is_described_as_the_engine_that_its_workers_have(nodes: Any, judge_on: JudgeOn) -> None:
