@@ -5,6 +5,7 @@
 const breakable = (name) => name.split(/(?<=[=_])/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
 function cell(value, { kind, bounds }) {
   if (kind === "text") return make("th", { scope: "row" }, value);
+  if (kind === "rate") return rateCell(value);
   if (kind === "word") return make("td", { class: "word" }, value ?? "–");
   if (value === null || typeof value !== "object") return make("td", {}, value === null ? "–" : String(value));
   const shown = kind === "share" ? percent : fixed;
@@ -60,6 +61,8 @@ for (const [section, lead] of Object.entries(head.leads)) $(section + "-lead").t
 $("h-means").textContent = head.means;
 fillTable($("systems-table"), head.table);
 for (const note of head.table.notes) $("systems-notes").append(make("p", { class: "lead" }, note));
+showTables("matrix", head.matrix);
+showTables("position", head.position);
 showTables("agreement", head.agreement);
 showTables("audit", head.audit);
 for (const section of document.querySelectorAll("main > section")) {
