@@ -67,4 +67,4 @@ def judged_pairs(file: Path, model: Path, folder: Path, pairing: Pairing | None 
 
 def lines(folder: Path, name: str) -> list[dict[str, Any]]:
     """Return the lines of a file of a run."""
-    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+    return [json.loads(line) for line in (folder / name).read_bytes().splitlines()]

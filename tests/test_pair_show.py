@@ -125,6 +125,22 @@ def test_a_pair_is_read_with_both_responses_and_both_answers(cli: Cli, run: Path
     )
 
 
+def test_a_pair_that_failed_is_read_with_its_reason(cli: Cli, nameless: Path) -> None:
+    end = cli("show", nameless, "--id", "p4")
+    assert end.code == 0
+    assert end.out.count("failed: ") == 1
+    assert "wins" not in end.out
+
+
+def test_the_text_of_a_response_cannot_control_the_terminal(cli: Cli, model: Path, tmp_path: Path) -> None:
+    rows = write_pairs(tmp_path / "rows.jsonl", 2)
+    rows.write_text(rows.read_text().replace("yes ", "yes \\u001b]0;taken\\u0007 \\u202e[red]"))
+    judged_pairs(rows, model, tmp_path / "run", Pairing())
+    end = cli("show", tmp_path / "run", "--id", "p1")
+    assert not {"\x1b", "\x07", "\u202e"} & set(end.out)
+    assert r"yes \u001b]0;taken\u0007 \u202e[red]" in end.out
+
+
 @pytest.mark.parametrize(("width", "beside"), [(140, True), (60, False)])
 def test_a_wide_terminal_shows_the_responses_side_by_side(
     run: Path, width: int, beside: bool, capsys: pytest.CaptureFixture[str]

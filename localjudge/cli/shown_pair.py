@@ -15,6 +15,7 @@ from localjudge.cli.progress import shortened
 from localjudge.pair_outcome import PairOutcome, Preference
 from localjudge.records import Judgement, Outcome
 from localjudge.rubrics.aspect import Aspect
+from localjudge.system.terminal import printable
 
 if TYPE_CHECKING:
     from localjudge.runs.reread_texts import Text
@@ -54,8 +55,6 @@ class ShownPair:
             first, second = self.text.responses(self.pair.orders[0].swapped)
             yield _beside([_passage(a, first), _passage(b, second or "")], wide)
         yield _beside([self._order(order) for order in self.pair.orders], wide)
-        if self.pair.error is not None:
-            yield Styled(f"failed: {self.pair.error}")
         for name, preference in self.pair.preferences.items():
             yield Styled(f"{name}: {self._verdict(preference)}", style="bold")
         yield ""
@@ -93,7 +92,7 @@ class ShownPair:
 
 
 def _passage(heading: str, said: str) -> RenderableType:
-    text = Styled("\n".join(shortened(said).splitlines()) or "(empty)")
+    text = Styled("\n".join(printable(shortened(said)).splitlines()) or "(empty)")
     return Group(Styled(heading, style="bold"), Padding(text, (0, 0, 1, 2)))
 
 
