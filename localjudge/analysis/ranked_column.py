@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.analysis.length_effect import means_at_equal_length
@@ -15,9 +13,7 @@ from localjudge.analysis.measured_texts import Measures
 from localjudge.analysis.resampling import studentise
 from localjudge.analysis.scores import Floats, Integers, Scores
 from localjudge.analysis.system_means import human_means, instruction_means, judge_means, paired_differences
-
-SIGNIFICANCE_LEVEL = 0.05
-"""A difference between two systems is significant if its adjusted p is below this level."""
+from localjudge.analysis.system_order import SystemOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,7 @@ class RankedColumn:
         resamples: int,
         seed: int,
     ) -> None:
-        self.name, self._scores = name, scores
+        self.name = name
         count = len(scores.systems)
         judged = judge_means(scores, values)
         self.means = studentise(judged, *ends, resamples=resamples, seed=seed).estimates()
@@ -75,9 +71,7 @@ class RankedColumn:
         tested = studentise(paired, -reach, reach, symmetric=True, resamples=resamples, seed=seed)
         p = tested.adjusted()
         self.pairs: list[Pair] = []
-        self._differ = np.zeros((count, count), dtype=np.bool_)
         wins = np.zeros((count, 2))
-        better = np.zeros((count, count), dtype=np.bool_)
         for place, (a, b, difference) in enumerate(zip(first, second, tested.estimates(), strict=True)):
             between = cells[:, a] - cells[:, b]
             between = between[np.isfinite(between)]
@@ -85,9 +79,6 @@ class RankedColumn:
             tied = len(between) - won - lost
             wins[a] += won + tied / 2, len(between)
             wins[b] += lost + tied / 2, len(between)
-            differ = p[place] < SIGNIFICANCE_LEVEL
-            self._differ[a, b] = self._differ[b, a] = differ
-            better[a, b], better[b, a] = differ and paired.value[place] > 0, differ and paired.value[place] < 0
             self.pairs.append(
                 Pair(
                     first=scores.systems[a],
@@ -102,32 +93,4 @@ class RankedColumn:
                 )
             )
         self.win_rates = [float(won / of) if of else None for won, of in wins]
-        self.ranks = [
-            (1 + int(better[:, system].sum()), count - int(better[system].sum())) for system in range(count)
-        ]
-
-    def groups(self, order: Sequence[int]) -> tuple[tuple[str, ...], ...]:
-        """Return the largest sets of systems without a significant difference between any two, best first."""
-        place = {system: number for number, system in enumerate(order)}
-        sets = [sorted(members, key=place.__getitem__) for members in _cliques(~self._differ)]
-        sets.sort(key=lambda members: [place[member] for member in members])
-        return tuple(tuple(self._scores.systems[member] for member in members) for members in sets)
-
-
-def _cliques(joined: NDArray[np.bool_]) -> list[set[int]]:
-    """Return the maximal cliques of a graph (Bron & Kerbosch 1973, with pivots)."""
-    near = [set(np.flatnonzero(row).tolist()) - {place} for place, row in enumerate(joined)]
-    found: list[set[int]] = []
-
-    def grow(chosen: set[int], open_: set[int], shut: set[int]) -> None:
-        if not open_ and not shut:
-            found.append(chosen)
-            return
-        pivot = max(open_ | shut, key=lambda node: len(near[node] & open_))
-        for node in sorted(open_ - near[pivot]):
-            grow(chosen | {node}, open_ & near[node], shut & near[node])
-            open_ = open_ - {node}
-            shut = shut | {node}
-
-    grow(set(), set(range(len(near))), set())
-    return found
+        self.order = SystemOrder(scores.systems, first, second, paired.value, p)

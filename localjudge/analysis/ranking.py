@@ -13,7 +13,7 @@ from localjudge.analysis.interval import Estimate
 from localjudge.analysis.measured_texts import Measures
 from localjudge.analysis.ranked_column import Pair, RankedColumn
 from localjudge.analysis.resampling import RESAMPLES
-from localjudge.analysis.scores import Floats, Integers, Of, Scores
+from localjudge.analysis.scores import Floats, Integers, Of, Scores, check_one_judge
 from localjudge.errors import UsageError
 
 OVERALL = "overall"
@@ -93,7 +93,7 @@ def rank(
         UsageError: expected scores are requested but some row has none; there is no such column; or the runs
             have several judges.
     """
-    _one_judge(scores)
+    check_one_judge(scores.folders, scores.manifests)
     of = of or scores.best
     table = np.column_stack([scores.column(aspect, of) for aspect in scores.aspects])
     ends = {name: scores.ends(name) for name in scores.aspects}
@@ -131,7 +131,7 @@ def rank(
             instructions=len(np.unique(scores.group[scores.system == s])),
             length=lengths[s],
             means={column.name: column.means[s] for column in found},
-            ranks={column.name: column.ranks[s] for column in found},
+            ranks={column.name: column.order.ranks[s] for column in found},
             win_rate={column.name: column.win_rates[s] for column in found},
             length_held=None if measures is None else {column.name: column.length_held[s] for column in found},
             human=None if human is None else {column.name: column.human[s] for column in found},
@@ -169,7 +169,7 @@ def rank(
         basis="human" if human and human.get(columns[-1]) else "judge",
         systems=systems,
         pairs=tuple(pair for column in found for pair in column.pairs),
-        groups={column.name: column.groups(order) for column in found},
+        groups={column.name: column.order.groups(order) for column in found},
         length_explains={column.name: column.length_explains for column in found},
         notes=tuple(notes),
         notices=scores.notices,
@@ -228,15 +228,3 @@ def _mean_lengths(scores: Scores, measures: Measures | None) -> list[float | Non
         return [None] * len(scores.systems)
     of = [measures.length[measures.known & (scores.system == system)] for system in range(len(scores.systems))]
     return [float(lengths.mean()) if len(lengths) else None for lengths in of]
-
-
-def _one_judge(scores: Scores) -> None:
-    """Check that all scores are by one judge; otherwise differences between judges would count as well."""
-    first = scores.manifests[0].settings
-    for folder, manifest in zip(scores.folders[1:], scores.manifests[1:], strict=True):
-        for name in ("model", "rubric"):
-            if getattr(manifest.settings, name) != getattr(first, name):
-                raise UsageError(
-                    f"{folder}: judged with another {name} than {scores.folders[0]}; rank runs of one judge, "
-                    "or combine the judges first with localjudge jury"
-                )

@@ -188,6 +188,22 @@ def common_rubric(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> 
     return first
 
 
+def check_one_judge(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> None:
+    """Check that all runs have one judge; otherwise differences between judges would count as well.
+
+    Raises:
+        UsageError: a run has another model or another rubric than the first.
+    """
+    first = manifests[0].settings
+    for folder, manifest in zip(folders[1:], manifests[1:], strict=True):
+        for name in ("model", "rubric"):
+            if getattr(manifest.settings, name) != getattr(first, name):
+                raise UsageError(
+                    f"{folder}: judged with another {name} than {folders[0]}; rank runs of one judge, "
+                    "or combine the judges first with localjudge jury"
+                )
+
+
 def run_names(folders: Sequence[Path]) -> list[str]:
     """Return names for the runs: the shortest path endings that differ."""
     paths = [folder.resolve() for folder in folders]

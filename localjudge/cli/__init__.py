@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from localjudge.cli import audit, doctor, models, pack, report, rubrics, runs, scoring, serve, trust
+from localjudge.cli import audit, doctor, imports, models, pack, report, rubrics, runs, scoring, serve, trust
 from localjudge.cli.help import CommandGroup, ExplainedCommand
 from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError, SettingError
@@ -78,7 +78,7 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
         trust.rank: "rank runs/first",
         trust.jury: "jury runs/first runs/second --out runs/jury",
         trust.calibrate: "calibrate runs/first --labels labels.csv --out calibration.json",
-        trust.import_scores: "import scores.csv --aspect helpfulness --out runs/imported",
+        imports.import_scores: "import scores.csv --aspect helpfulness --out runs/imported",
     },
     "Cluster and shards": {runs.merge: "merge runs/part-1 runs/part-2 --out runs/whole"},
 }

@@ -1,9 +1,9 @@
-"""Commands that measure how reliable a judge is: `agree`, `rank`, `jury`, `calibrate`, and `import`."""
+"""Commands that measure how reliable a judge is: `agree`, `rank`, `jury` and `calibrate`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -12,8 +12,6 @@ import typer
 
 from localjudge.cli.options import (
     AsJson,
-    ColumnNames,
-    Inputs,
     RunFolder,
     check_out_file,
     input_extras,
@@ -26,7 +24,6 @@ from localjudge.system.requirements import require
 
 if TYPE_CHECKING:
     from localjudge.analysis.scores import Of, Scores
-    from localjudge.rubrics.aspect import Aspect
 
 RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")]
 LabelFiles = Annotated[
@@ -154,8 +151,15 @@ def rank(
     allow_no_gain: AllowNoGain = None,
     statistics: StatisticsOptions,
 ) -> None:
-    """Compare systems: means with intervals, pairs without significant difference, and the effect of length."""
+    """Compare systems: means or strengths, pairs without significant difference, and the effect of length."""
     require("rank", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
+    statistics.check(runs)
+    if _compare_responses(runs):
+        given = {"--labels": labels, "--map": mapping, "--scores": scores, "--calibration": calibration}
+        if surplus := [option for option, value in given.items() if value]:
+            raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
+        _rank_pairs(runs, inputs or (), by, statistics)
+        return
     from localjudge.analysis.analysis_tables import ranking_tables
     from localjudge.analysis.human_labels import parse_mapping, read_labels
     from localjudge.analysis.measured_texts import measure
@@ -164,7 +168,6 @@ def rank(
 
     if scores not in (None, "expected", "integer"):
         raise UsageError(f"--scores {scores}: give expected or integer")
-    statistics.check(runs)
     judged = read_scores(runs)
     known = None
     if labels:
@@ -178,6 +181,32 @@ def rank(
     of = cast("Of | None", scores)
     found = compare(judged, measures, known, of, by, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), ranking_tables(found))
+
+
+def _compare_responses(runs: Sequence[Path]) -> bool:
+    """Return whether the runs compare two responses.
+
+    Raises:
+        UsageError: some do, and some judge one response.
+    """
+    from localjudge.runs.run_manifest import read_manifest
+
+    kinds = {run: read_manifest(run).rubric.compares for run in runs}
+    if len(set(kinds.values())) > 1:
+        one, two = (next(run for run, compares in kinds.items() if compares is kind) for kind in (False, True))
+        raise UsageError(f"{two}: compares two responses, and {one} judges one; give runs of one kind")
+    return any(kinds.values())
+
+
+def _rank_pairs(
+    runs: Sequence[Path], inputs: Sequence[str], by: str | None, statistics: StatisticsOptions
+) -> None:
+    from localjudge.analysis.preference_ranking import rank_pairs
+    from localjudge.analysis.preference_tables import preference_tables
+    from localjudge.analysis.run_preferences import read_preferences
+
+    found = rank_pairs(read_preferences(runs, inputs), by, statistics.resamples, statistics.seed)
+    statistics.print(found.as_dict(), preference_tables(found))
 
 
 @with_options
@@ -235,85 +264,6 @@ def calibrate(
     found = fit(scores, known, statistics.resamples, statistics.seed)
     found.save(out)
     statistics.print(found.model_dump(mode="json"), calibration_table(found))
-
-
-def import_scores(
-    inputs: Inputs,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.")],
-    aspect: Annotated[
-        list[str] | None, typer.Option("--aspect", metavar="NAME", help="An aspect that was judged.")
-    ] = None,
-    scale: Annotated[
-        str | None,
-        typer.Option(
-            "--scale", metavar="LOWEST-HIGHEST", help="The lowest and the highest score.  [default: 1-5]"
-        ),
-    ] = None,
-    choices: Annotated[
-        str | None, typer.Option("--choices", metavar="A,B,...", help="The labels, if labels were given.")
-    ] = None,
-    rubric: Annotated[
-        str | None,
-        typer.Option(
-            "--rubric", metavar="NAME|FILE", help="The rubric whose aspects were judged, instead of --aspect."
-        ),
-    ] = None,
-    judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="A name for the judge.")] = "elsewhere",
-    mapping: LabelColumns = None,
-    column: ColumnNames = None,
-) -> None:
-    """Import scores from elsewhere as a run, for the commands that read runs."""
-    from localjudge.analysis.human_labels import parse_mapping
-    from localjudge.analysis.imported_scores import import_scores
-    from localjudge.rows.columns import parse_columns
-    from localjudge.runs.notices import headed
-    from localjudge.runs.reader import read_notices
-
-    aspects = _aspects(aspect or [], scale, choices, rubric)
-    summary = import_scores(
-        inputs,
-        out,
-        aspects,
-        judge=judge,
-        mapping=parse_mapping(mapping or (), tuple(aspects)),
-        columns=parse_columns(column or ()),
-    )
-    print_table(headed(read_notices(out), summary.table()))
-    print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
-
-
-def _aspects(
-    names: list[str], scale: str | None, choices: str | None, rubric: str | None
-) -> Mapping[str, Aspect]:
-    """Return the aspects of an import with their values."""
-    from pydantic import ValidationError
-
-    from localjudge.rubrics.aspect import Aspect, Scale
-    from localjudge.rubrics.rubric import Rubric
-
-    given = {"--aspect": bool(names), "--scale": scale, "--choices": choices}
-    if rubric is not None:
-        if surplus := [option for option, value in given.items() if value]:
-            raise UsageError(f"{surplus[0]}: --rubric {rubric} has the aspects; give only one of the two")
-        return Rubric.load(rubric).aspects
-    if not names:
-        raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")
-    try:
-        if choices is not None:
-            if scale is not None:
-                raise UsageError(
-                    f"--scale {scale}: labels have no scale; give only one of --scale and --choices"
-                )
-            values = Aspect(choices={label.strip(): label.strip() for label in choices.split(",")})
-        else:
-            lowest, dash, highest = (scale or "1-5").partition("-")
-            if not (dash and lowest.isdecimal() and highest.isdecimal()):
-                raise UsageError(f"--scale {scale}: write LOWEST-HIGHEST, such as 1-5")
-            values = Aspect(scale=Scale(lowest=int(lowest), highest=int(highest)))
-    except ValidationError as error:
-        option, reason = "--choices" if choices else "--scale", error.errors()[0]["msg"]
-        raise UsageError(f"{option} {choices or scale}: {reason.removeprefix('Value error, ')}") from None
-    return dict.fromkeys(names, values)
 
 
 def _calibrated(

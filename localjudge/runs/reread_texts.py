@@ -99,7 +99,10 @@ def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str])
     for names, start in sources.values():
         found = [file for name in names for file in _readable(name, bool(moved), problems)]
         rows = paired_rows(found, start.columns, start.max_row_bytes, fields, start.pairing)
-        yield from (row for row in rows if isinstance(row, Row))
+        try:
+            yield from (row for row in rows if isinstance(row, Row))
+        except UsageError as error:  # without some of the files, no pairs can be formed
+            problems.append(str(error))
 
 
 def _readable(name: str, moved: bool, problems: list[str]) -> list[str]:

@@ -1,0 +1,259 @@
+"""Compare systems by a judge's preferences: win rates, strengths, length held equal, and contradictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from localjudge.analysis.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
+from localjudge.analysis.interval import Estimate
+from localjudge.analysis.preferences import Preferences
+from localjudge.analysis.resampling import MIN_INSTRUCTIONS, RESAMPLES
+from localjudge.analysis.run_preferences import RunPreferences
+from localjudge.analysis.system_order import SIGNIFICANCE_LEVEL, SystemOrder
+from localjudge.analysis.win_rates import PositionEffect, direct_win_rates, system_win_rates
+from localjudge.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceRanking:
+    """The comparison of systems by the preferences of a judge.
+
+    `aspects` has the order of the systems in each aspect; that in the aspect `by` decides.
+    """
+
+    by: str
+    aspects: Mapping[str, PreferenceOrder]
+    notes: tuple[str, ...]
+    notices: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredSystem:
+    """The statistics of one system in one aspect.
+
+    `win_rate` is the share of its comparisons that it wins; the judge's probability counts, and a tie as half.
+    `component` numbers the sets of systems that are compared with each other, from 1. `strength` is in log-odds
+    (the model of Bradley and Terry); the mean strength of a component is 0. `ranks` has the best and the worst
+    rank that the differences of strengths do not exclude. The statistics
+    `at_equal_length` are None if lengths are not known. `shown_first` and `shown_second` are its win rates in
+    these places of the prompt.
+    """
+
+    name: str
+    pairs: int
+    instructions: int
+    win_rate: Estimate
+    strength: Estimate
+    ranks: tuple[int, int]
+    component: int
+    win_rate_at_equal_length: Estimate | None
+    strength_at_equal_length: Estimate | None
+    shown_first: Estimate
+    shown_second: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPair:
+    """The comparison of two systems in one aspect; `first` has the greater strength.
+
+    `win_rate` is the share of the pairs of responses that `first` wins, undefined if the two were not compared
+    directly. `difference` is that of the strengths, and `p` its p-value, adjusted for all pairs of systems.
+    `contradicts` is True if the weaker system wins more often, and `significant` if that is significant.
+    """
+
+    first: str
+    second: str
+    pairs: int
+    win_rate: Estimate
+    difference: Estimate
+    p: float | None
+    contradicts: bool
+    significant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceOrder:
+    """The order of the systems in one aspect, from the best to the worst.
+
+    `groups` has the sets of systems whose strengths do not differ significantly. `length` is the change of the
+    log-odds per unit of log(1 + characters); None if lengths are not known. `position` is the share of wins of
+    the response shown first, and `consistency` the share of pairs in which both orders name the same winner.
+    `cycles` has systems of which the first beats the second, the second the third, and the third the first.
+    `unlimited` is True if the likelihood has no maximum (`localjudge.analysis.bradley_terry.Strengths`).
+    """
+
+    systems: tuple[PreferredSystem, ...]
+    pairs: tuple[SystemPair, ...]
+    groups: tuple[tuple[str, ...], ...]
+    length: Estimate | None
+    position: Estimate
+    consistency: Estimate
+    cycles: tuple[tuple[str, str, str], ...]
+    unlimited: bool
+    notes: tuple[str, ...]
+
+
+def rank_pairs(
+    runs: RunPreferences, by: str | None = None, resamples: int = RESAMPLES, seed: int = 0
+) -> PreferenceRanking:
+    """Compare the systems of a judge's runs that compare responses.
+
+    Args:
+        runs: the preferences of the runs.
+        by: the aspect that decides the order of the systems; by default the first.
+        resamples: number of draws for the adjusted p-values.
+        seed: seed of the draws.
+
+    Raises:
+        UsageError: there is no such aspect.
+    """
+    if by is not None and by not in runs.aspects:
+        raise UsageError(f"--by {by}: give one of {', '.join(runs.aspects)}")
+    decides = by or next(iter(runs.aspects))
+    orders = {name: rank_preferences(each, resamples, seed) for name, each in runs.aspects.items()}
+    notes = []
+    if by is None and len(orders) > 1:
+        notes.append(f"{decides}, the first aspect, decides the order of the systems; --by chooses another")
+    if runs.failed:
+        notes.append(f"{runs.failed} failed pairs are excluded")
+    if runs.unnamed:
+        notes.append(f"{runs.unnamed} pairs that do not name both systems are excluded")
+    notes += orders[decides].notes
+    return PreferenceRanking(decides, orders, tuple(notes), runs.notices)
+
+
+def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed: int = 0) -> PreferenceOrder:
+    """Compare the systems of a judge's preferences in one aspect.
+
+    Args:
+        preferences: the preferences, with at least one pair of different systems.
+        resamples: number of draws for the adjusted p-values.
+        seed: seed of the draws.
+    """
+    position = PositionEffect.of(preferences)
+    between = preferences.between
+    names, component = between.systems, between.components()
+    strengths, held = fit_strengths(between), fit_at_equal_length(between)
+    first, second = np.array(list(combinations(range(len(names)), 2))).reshape(-1, 2).T
+    weaker = strengths.value[first] < strengths.value[second]
+    first, second = np.where(weaker, second, first), np.where(weaker, first, second)
+    tested = strengths.differences(first, second).tested(resamples, seed)
+    p = tested.adjusted()
+    established = SystemOrder(names, first, second, tested.value, p, np.isfinite(tested.value))
+    direct = direct_win_rates(between, first, second)
+    against = (tested.value > 1e-9) & (direct.value < 0.5 - 1e-9)
+    against_p = direct.log_odds.tested(resamples, seed).adjusted()
+    order = sorted(range(len(names)), key=lambda s: (component[s], -strengths.value[s], names[s]))
+    systems = _systems(between, strengths, held, position, established)
+    pairs = [
+        SystemPair(
+            first=names[a],
+            second=names[b],
+            pairs=int(direct.rows[place]),
+            win_rate=rate,
+            difference=difference,
+            p=float(p[place]) if np.isfinite(p[place]) else None,
+            contradicts=bool(against[place]),
+            significant=bool(against[place] and against_p[place] < SIGNIFICANCE_LEVEL),
+        )
+        for place, (a, b, rate, difference) in enumerate(
+            zip(first.tolist(), second.tolist(), direct.estimates(), tested.estimates(), strict=True)
+        )
+    ]
+    beats = np.zeros((len(names), len(names)), dtype=np.bool_)
+    beats[first, second], beats[second, first] = direct.value > 0.5 + 1e-9, direct.value < 0.5 - 1e-9
+    return PreferenceOrder(
+        systems=tuple(systems[s] for s in order),
+        pairs=tuple(pairs),
+        groups=established.groups(order),
+        length=None if held is None else held.coefficient().estimates()[0],
+        position=position.share,
+        consistency=position.consistency,
+        cycles=tuple(
+            (names[a], names[b], names[c])
+            for three in combinations(order, 3)
+            for a, b, c in (three, (three[0], three[2], three[1]))
+            if beats[a, b] and beats[b, c] and beats[c, a]
+        ),
+        unlimited=strengths.unlimited,
+        notes=tuple(_notes(preferences, strengths, held, position)),
+    )
+
+
+def _systems(
+    between: Preferences,
+    strengths: Strengths,
+    held: Strengths | None,
+    position: PositionEffect,
+    established: SystemOrder,
+) -> list[PreferredSystem]:
+    """Return the statistics of all systems, in the order of their indices."""
+    win_rates = system_win_rates(between)
+    rates, values = win_rates.estimates(), strengths.strengths().estimates()
+    held_rates = None if held is None else held.win_rates().estimates()
+    held_values = None if held is None else held.strengths().estimates()
+    found = []
+    for number, name in enumerate(between.systems):
+        own = (between.first == number) | (between.second == number)
+        found.append(
+            PreferredSystem(
+                name=name,
+                pairs=int(own.sum()),
+                instructions=len(np.unique(between.group[own])),
+                win_rate=rates[number],
+                strength=values[number],
+                ranks=established.ranks[number],
+                component=int(strengths.design.component[number]) + 1,
+                win_rate_at_equal_length=held_rates[number] if held_rates else None,
+                strength_at_equal_length=held_values[number] if held_values else None,
+                shown_first=position.first[number],
+                shown_second=position.second[number],
+            )
+        )
+    return found
+
+
+def _notes(
+    preferences: Preferences, strengths: Strengths, held: Strengths | None, position: PositionEffect
+) -> Iterator[str]:
+    between = preferences.between
+    if own := len(preferences.first) - len(between.first):
+        yield f"{own} pairs have two responses of one system; they count for the position only"
+    component = strengths.design.component
+    if component.any():
+        sets = [
+            ", ".join(name for name, number in zip(between.systems, component, strict=True) if number == one)
+            for one in range(component.max() + 1)
+        ]
+        yield f"strengths are comparable only within each of these sets of systems: {'; '.join(sets)}"
+    if strengths.unlimited:
+        yield (
+            "some systems win or lose always, so the strengths have no most likely values: the fit counts one "
+            "more instruction of ties"
+        )
+    elif held is not None and held.unlimited:
+        yield (
+            "at equal length the strengths have no most likely values, because length decides almost always: "
+            "the fit counts one more instruction of ties"
+        )
+    if len(np.unique(between.group)) < MIN_INSTRUCTIONS:
+        yield f"there are no intervals below {MIN_INSTRUCTIONS} instructions"
+    if not position.has_both_orders:
+        yield (
+            "each pair was judged in one order only: the wins of the response shown first include the systems' "
+            "difference"
+        )
+    if between.length_difference is None:
+        yield "the effect of length is unknown, because the inputs were moved; give them with --inputs"
+    elif held is None:
+        yield "the effect of length cannot be told from that of the systems"
+    elif unknown := int((~np.isfinite(between.length_difference)).sum()):
+        yield f"lengths are known for {len(between.first) - unknown} of {len(between.first)} pairs of responses"

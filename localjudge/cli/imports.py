@@ -1,0 +1,96 @@
+"""The command `import`: scores that were made elsewhere as a run."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from localjudge.cli.options import ColumnNames, Inputs, print_table
+from localjudge.cli.trust import LabelColumns
+from localjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    from localjudge.rubrics.aspect import Aspect
+
+
+def import_scores(
+    inputs: Inputs,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.")],
+    aspect: Annotated[
+        list[str] | None, typer.Option("--aspect", metavar="NAME", help="An aspect that was judged.")
+    ] = None,
+    scale: Annotated[
+        str | None,
+        typer.Option(
+            "--scale", metavar="LOWEST-HIGHEST", help="The lowest and the highest score.  [default: 1-5]"
+        ),
+    ] = None,
+    choices: Annotated[
+        str | None, typer.Option("--choices", metavar="A,B,...", help="The labels, if labels were given.")
+    ] = None,
+    rubric: Annotated[
+        str | None,
+        typer.Option(
+            "--rubric", metavar="NAME|FILE", help="The rubric whose aspects were judged, instead of --aspect."
+        ),
+    ] = None,
+    judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="A name for the judge.")] = "elsewhere",
+    mapping: LabelColumns = None,
+    column: ColumnNames = None,
+) -> None:
+    """Import scores from elsewhere as a run, for the commands that read runs."""
+    from localjudge.analysis.human_labels import parse_mapping
+    from localjudge.analysis.imported_scores import import_scores
+    from localjudge.rows.columns import parse_columns
+    from localjudge.runs.notices import headed
+    from localjudge.runs.reader import read_notices
+
+    aspects = _aspects(aspect or [], scale, choices, rubric)
+    summary = import_scores(
+        inputs,
+        out,
+        aspects,
+        judge=judge,
+        mapping=parse_mapping(mapping or (), tuple(aspects)),
+        columns=parse_columns(column or ()),
+    )
+    print_table(headed(read_notices(out), summary.table()))
+    print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
+
+
+def _aspects(
+    names: list[str], scale: str | None, choices: str | None, rubric: str | None
+) -> Mapping[str, Aspect]:
+    """Return the aspects of an import with their values."""
+    from pydantic import ValidationError
+
+    from localjudge.rubrics.aspect import Aspect, Scale
+    from localjudge.rubrics.rubric import Rubric
+
+    given = {"--aspect": bool(names), "--scale": scale, "--choices": choices}
+    if rubric is not None:
+        if surplus := [option for option, value in given.items() if value]:
+            raise UsageError(f"{surplus[0]}: --rubric {rubric} has the aspects; give only one of the two")
+        return Rubric.load(rubric).aspects
+    if not names:
+        raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")
+    try:
+        if choices is not None:
+            if scale is not None:
+                raise UsageError(
+                    f"--scale {scale}: labels have no scale; give only one of --scale and --choices"
+                )
+            values = Aspect(choices={label.strip(): label.strip() for label in choices.split(",")})
+        else:
+            lowest, dash, highest = (scale or "1-5").partition("-")
+            if not (dash and lowest.isdecimal() and highest.isdecimal()):
+                raise UsageError(f"--scale {scale}: write LOWEST-HIGHEST, such as 1-5")
+            values = Aspect(scale=Scale(lowest=int(lowest), highest=int(highest)))
+    except ValidationError as error:
+        option, reason = "--choices" if choices else "--scale", error.errors()[0]["msg"]
+        raise UsageError(f"{option} {choices or scale}: {reason.removeprefix('Value error, ')}") from None
+    return dict.fromkeys(names, values)
