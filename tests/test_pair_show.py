@@ -63,7 +63,7 @@ def test_score_says_how_many_pairs_it_judges_in_which_orders(cli: Cli, model: Pa
     assert (end.code, "14 rows (7 pairs in both orders)" in end.err) == (0, True)
     assert "7 pairs in both orders judged, 0 failed" in end.err
     assert "missing responses: z to 1 of the instructions" in end.out
-    assert "both orders agree on" in end.out
+    assert "both orders name the same winner in" in end.out
     systems = [line.split() for line in end.out.splitlines() if line.startswith((" x", " y", " z"))]
     assert [(line[0], line[-1]) for line in systems] == [("x", "5"), ("y", "5"), ("z", "4")]
 
@@ -71,9 +71,9 @@ def test_score_says_how_many_pairs_it_judges_in_which_orders(cli: Cli, model: Pa
 def test_pairs_without_systems_have_a_line_instead_of_a_table(cli: Cli, nameless: Path) -> None:
     end = cli("show", nameless)
     rate = json.loads((nameless / "summary.json").read_text())["pairs"]["aspects"]["depth"]["first_response"]
-    assert f"the first response of the input wins {rate:.1%}" in end.out
+    assert f"the input's first response wins {rate:.2f}" in end.out
     assert "win rate of" not in end.out
-    assert "both orders agree" not in end.out
+    assert "both orders" not in end.out
     assert "1 failed: " in end.out
 
 

@@ -71,7 +71,9 @@ MaxRowBytes = Annotated[
         "--max-row-bytes", min=1, metavar="N", help="The largest row in bytes; larger rows become failures."
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Use only the first N rows.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Use only the first N rows or pairs.")
+]
 AnswerSpelling = Annotated[
     str,
     typer.Option(

@@ -157,22 +157,22 @@ class PairSummary:
         for text in (*self._aspects, *counts):
             table.add_column(text, justify="right", no_wrap=True)
         for name, side in sorted(self._systems.items()):
-            rates = [_percent(_share(side.sums[aspect], side.judged)) for aspect in self._aspects]
+            rates = [_decimals(_share(side.sums[aspect], side.judged)) for aspect in self._aspects]
             pairs = (side.judged, side.failed) if self.failed else (side.judged,)
             table.add_row(name, *rates, *map(str, pairs))
         return Group(table, *lines)
 
     def _line(self, name: str, effect: _OrderEffect) -> str:
         """Return what one aspect says of the pairs and of the order of the responses."""
-        parts = [f"{_percent(_share(effect.ties, self.judged))} ties"]
+        parts = [f"{_decimals(_share(effect.ties, self.judged))} ties"]
         if self._orders > 1:
-            agree = _percent(_share(effect.agree, effect.in_both_orders))
-            parts.insert(0, f"both orders agree on {agree} of the pairs")
-        shown_first = _share(effect.shown_first, effect.judged_orders)
-        parts.append(f"the response shown first wins {_percent(shown_first)}")
+            agree = _decimals(_share(effect.agree, effect.in_both_orders))
+            parts.insert(0, f"both orders name the same winner in {agree} of the pairs")
+        shown_first = _decimals(_share(effect.shown_first, effect.judged_orders))
+        parts.append(f"the response shown first wins {shown_first}")
         if not self._systems:
-            own = _percent(_share(self._first.sums[name], self.judged))
-            parts.append(f"the first response of the input wins {own}")
+            own = _decimals(_share(self._first.sums[name], self.judged))
+            parts.append(f"the input's first response wins {own}")
         head = f"{name:<{max(map(len, self._aspects))}}  " if len(self._aspects) > 1 else ""
         return head + " · ".join(parts)
 
@@ -202,5 +202,5 @@ def _share(total: float, count: int) -> float | None:
     return round(total / count, 4) if count else None
 
 
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{share:.1%}"  # noqa: RUF001
+def _decimals(share: float | None) -> str:
+    return "–" if share is None else f"{share:.2f}"  # noqa: RUF001
