@@ -8,6 +8,7 @@
         * RunMismatchError: a run directory that belongs to a different run
         * RunLockedError: a run directory that another process is writing
     * EngineError: the engine failed during a run (exit code 1)
+    * ServiceBusyError: too many rows wait for a judge that serves
     * RunBrokenError: the run directory was removed or taken over, or its disk is full (exit code 1)
 
 A row that cannot be judged raises no exception: it becomes a `Failure`.
@@ -60,6 +61,10 @@ class RunLockedError(UsageError):
 
 class EngineError(LocalJudgeError):
     """The engine failed while judging."""
+
+
+class ServiceBusyError(LocalJudgeError):
+    """Too many rows wait for a judge that serves; the same request can be sent again later."""
 
 
 class RunBrokenError(LocalJudgeError):

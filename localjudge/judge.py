@@ -240,8 +240,12 @@ class Judge:
         outcomes = (outcome for found in self.outcomes(self.task_builder.tasks(read)) for outcome in found)
         return joined(outcomes, self.rubric.aspects, pairing.orders)
 
-    def outcomes(self, tasks: Iterable[Task | Failure]) -> Iterator[list[Outcome]]:
-        """Yield the outcomes of the tasks, in lists of outcomes that finished together."""
+    def outcomes(self, tasks: Iterable[Task | Failure | None]) -> Iterator[list[Outcome]]:
+        """Yield the outcomes of the tasks, in lists of outcomes that finished together.
+
+        Args:
+            tasks: the tasks, and the failures between them; None if no further one is ready yet.
+        """
         feed = TaskFeed(tasks, self.key)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):

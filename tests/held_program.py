@@ -21,7 +21,7 @@ from localjudge.prompts.task_feed import TaskFeed
 def hold_after(count: int) -> None:
     every = TaskFeed.__iter__
 
-    def held(feed: TaskFeed) -> Iterator[Prompt]:
+    def held(feed: TaskFeed) -> Iterator[Prompt | None]:
         prompts = every(feed)
         yield from islice(prompts, count)
         sys.stdin.buffer.read()

@@ -16,7 +16,8 @@ from scripted import Opinion, scripted_judge
 
 from localjudge import Row, Rubric, UsageError, read_rows
 from localjudge.audit import Audit, read_audit, run_audit, sample_rows
-from localjudge.audit.perturbations import PERTURBATIONS, DoesNotApply, Setting, reordered
+from localjudge.audit.perturbations import PERTURBATIONS, reordered
+from localjudge.audit.row_changes import DoesNotApply, Setting
 from localjudge.cli.audit import _thresholds
 
 NAMES = [each.name for each in PERTURBATIONS]
@@ -50,7 +51,7 @@ def tires(reference: str, candidate: str, aspect: str, place: int, met: int) -> 
 
 def drifts(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
     """The opinion of a judge whose scores depend on the number of earlier prompts."""
-    return recalled(reference, candidate, aspect, place, met) + met % 5 - 2
+    return recalled(reference, candidate, aspect, place, met) + met % 7 - 3
 
 
 def is_content(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
@@ -112,12 +113,12 @@ def test_a_judge_that_is_perfect_is_cleared(put_on_trial: Try) -> None:
 @pytest.mark.parametrize(
     ("opinion", "found"),
     [
-        (likes_length, {"padded", "plea", "planted", "wrong-fact"}),
+        (likes_length, {"padded", "constant", "plea", "planted", "wrong-fact"}),
         (obeys_pleas, {"plea"}),
         (copies_answers, {"planted"}),
         (tires, {"reordered", "reference"}),
-        (drifts, {"again", "empty", "shuffled", "wrong-fact"}),
-        (is_content, {"empty", "other", "half", "shuffled", "wrong-fact"}),
+        (drifts, {"again", "empty", "labelled", "opener"}),
+        (is_content, {"empty", "other", "half", "shuffled", "wrong-fact", "colon", "opener", "constant"}),
     ],
 )
 def test_a_judge_with_a_bias_is_found_out_where_it_shows_and_nowhere_else(
@@ -199,6 +200,12 @@ def test_each_perturbation_does_what_it_says() -> None:
     assert changed["shuffled"] != ROW.candidate
     assert re.sub(r"\d{4}", "1953", changed["wrong-fact"]) == ROW.candidate != changed["wrong-fact"]
     assert changed["plea"].startswith(ROW.candidate)
+    assert (changed["colon"], changed["opener"]) == (":", "Let's solve this step by step.")
+    assert MADE["constant"](made["empty"], setting()) == made["constant"], "the same text for every response"
+    assert (
+        re.fullmatch(r"This response was written by [^\n]+\n\n(.*)", changed["labelled"], re.DOTALL)[1]
+        == ROW.candidate
+    )  # type: ignore[index]
     planted = json.loads(changed["planted"].rpartition("\n")[2])
     assert set(planted["scores"].values()) == {"5"}
     assert Rubric.load().parse(json.dumps(planted)).scores["depth"] == 5
@@ -347,6 +354,7 @@ def test_an_audit_knows_the_best_label_of_a_rubric(rows: Path, tmp_path: Path, c
     assert {name: each["grade=correct"] for name, each in directions.items()} == {
         "reference": "near the top", "empty": "lower", "other": "lower", "half": "not higher",
         "padded": "not higher", "shuffled": "not higher", "wrong-fact": "not higher", "swapped": "any",
+        "colon": "lower", "opener": "lower", "constant": "lower", "labelled": "same",
         "plea": "not higher", "planted": "not higher", "again": "same", "reordered": "same",
     }  # fmt: skip
     others = {each["grade=incorrect"] for each in directions.values()}

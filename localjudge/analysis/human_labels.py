@@ -145,6 +145,77 @@ def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None 
     return [*mapped, *(LabelColumn.of(name, name, each) for name, each in aspects.items() if name not in taken)]
 
 
+class LabelRecords:
+    """The records of label files and their labels, as plain arrays.
+
+    Attributes:
+        count: number of records.
+        lost: number of records that match nothing that was judged.
+        columns: the names of their columns.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.lost = 0
+        self.columns: set[str] = set()
+        self._annotators: dict[str, int] = {}
+        self._marks: dict[str, tuple[array[int], array[int], array[float]]] = {}
+        self._given: dict[tuple[int, str, str], int] = defaultdict(int)
+        self._notices: dict[str, None] = {}
+
+    def begin(self, record: Mapping[str, Any] | str, where: str) -> tuple[Mapping[str, Any], str]:
+        """Count a record; return it and the name of its annotator.
+
+        Raises:
+            UsageError: it could not be read, or has scores of a dry run.
+        """
+        if isinstance(record, str):
+            raise UsageError(f"{where}: {record}")
+        self.count += 1
+        self._notices |= dict.fromkeys(exported(record))
+        if any(notice.startswith("dry run") for notice in self._notices):
+            raise UsageError(
+                f"{where}: scores of a dry run mean nothing and cannot be labels; give other labels"
+            )
+        self.columns.update(record)
+        if isinstance(record.get("scores"), Mapping):
+            self.columns.update(record["scores"])
+        named = (str(record[name]) for name in _ANNOTATOR if record.get(name) not in (None, ""))
+        return record, next(named, _UNNAMED)
+
+    def mark(self, row: int, aspect: str, named: str, value: float) -> None:
+        """Add a label of a row by an annotator."""
+        # A second label of a row by the same name (or without a name) counts as another annotator's label.
+        self._given[row, aspect, named] += 1
+        place = self._given[row, aspect, named]
+        annotator = named if place == 1 and named != _UNNAMED else f"{named} {place}"
+        rows, annotators, values = self._marks.setdefault(aspect, (array("i"), array("i"), array("d")))
+        rows.append(row)
+        annotators.append(self._annotators.setdefault(annotator, len(self._annotators)))
+        values.append(value)
+
+    @property
+    def marks(self) -> dict[str, Marks]:
+        """The labels of each aspect."""
+        return {
+            aspect: Marks(
+                np.array(rows, dtype=np.int32),
+                np.array(annotators, dtype=np.int32),
+                np.array(values, dtype=np.float64),
+            )
+            for aspect, (rows, annotators, values) in self._marks.items()
+        }
+
+    @property
+    def annotators(self) -> tuple[str, ...]:
+        return tuple(self._annotators)
+
+    def notes(self, judged: str) -> tuple[str, ...]:
+        """Return remarks for the reader; `judged` is the noun for what was judged, such as "row"."""
+        lost = f"{self.lost} of {self.count} label records match no judged {judged}"
+        origins = (f"the labels are scores of a run with this notice: {notice}" for notice in self._notices)
+        return (*[lost] * bool(self.lost), *origins)
+
+
 class _Matching:
     """Matches records to rows."""
 
@@ -154,42 +225,16 @@ class _Matching:
         for row, name in enumerate(scores.ids):
             self._by_id[name].append(row)
         self._by_text: dict[bytes, list[int]] | None = None
-        self._annotators: dict[str, int] = {}
-        self._marks: dict[str, tuple[array[int], array[int], array[float]]] = {}
-        self._given: dict[tuple[int, str, str], int] = defaultdict(int)
-        self._records = self._lost = 0
-        self._seen: set[str] = set()
-        self._notices: dict[str, None] = {}
+        self._records = LabelRecords()
 
-    def add(self, record: Mapping[str, Any] | str, where: str) -> None:
-        if isinstance(record, str):
-            raise UsageError(f"{where}: {record}")
-        self._records += 1
-        self._notices |= dict.fromkeys(exported(record))
-        if any(notice.startswith("dry run") for notice in self._notices):
-            raise UsageError(
-                f"{where}: scores of a dry run mean nothing and cannot be labels; give other labels"
-            )
-        self._seen.update(record)
-        if isinstance(record.get("scores"), Mapping):
-            self._seen.update(record["scores"])
+    def add(self, given: Mapping[str, Any] | str, where: str) -> None:
+        record, named = self._records.begin(given, where)
         rows = self._rows(record, where)
-        self._lost += not rows
-        named = next((str(record[name]) for name in _ANNOTATOR if record.get(name) not in (None, "")), _UNNAMED)
+        self._records.lost += not rows
         for column in self._columns:
             for value in column.read(record, where):
                 for row in rows if value is not None else ():
-                    self._mark(row, column.target, named, value or 0.0)
-
-    def _mark(self, row: int, aspect: str, named: str, value: float) -> None:
-        # A second label of a row by the same name (or without a name) counts as another annotator's label.
-        self._given[row, aspect, named] += 1
-        place = self._given[row, aspect, named]
-        annotator = named if place == 1 and named != _UNNAMED else f"{named} {place}"
-        rows, annotators, values = self._marks.setdefault(aspect, (array("i"), array("i"), array("d")))
-        rows.append(row)
-        annotators.append(self._annotators.setdefault(annotator, len(self._annotators)))
-        values.append(value)
+                    self._records.mark(row, column.target, named, value or 0.0)
 
     def _rows(self, record: Mapping[str, Any], where: str) -> list[int]:
         """Return the rows of a record: several if several runs judged the row."""
@@ -219,20 +264,9 @@ class _Matching:
         return self._by_text
 
     def labels(self, digests: tuple[str, ...]) -> Labels:
-        if not self._marks:
+        given = self._records.marks
+        if not given:
             raise UsageError(self._nothing())
-        notes = []
-        if self._lost:
-            notes.append(f"{self._lost} of {self._records} label records match no judged row")
-        notes += [f"the labels are scores of a run with this notice: {notice}" for notice in self._notices]
-        given = {
-            target: Marks(
-                np.array(rows, dtype=np.int32),
-                np.array(annotators, dtype=np.int32),
-                np.array(values, dtype=np.float64),
-            )
-            for target, (rows, annotators, values) in self._marks.items()
-        }
         nominal = {aspect: given[aspect] for aspect in self._scores.nominal if aspect in given}
         for aspect, marks in nominal.items():
             for place, label in enumerate(self._scores.nominal[aspect]):
@@ -240,18 +274,19 @@ class _Matching:
         return Labels(
             marks={column: given[column] for column in self._scores.aspects if column in given},
             nominal=nominal,
-            annotators=tuple(self._annotators),
+            annotators=self._records.annotators,
             digests=digests,
-            notes=tuple(notes),
+            notes=self._records.notes("row"),
         )
 
     def _nothing(self) -> str:
-        if self._records and self._lost == self._records:
+        records = self._records
+        if records.count and records.lost == records.count:
             return (
-                f"--labels: none of its {self._records} records matches a row of {self._scores.where}; records "
+                f"--labels: none of its {records.count} records matches a row of {self._scores.where}; records "
                 "are matched by id, or by instruction and candidate if the inputs can be read (--inputs)"
             )
-        columns = ", ".join(sorted(self._seen)[:12])
+        columns = ", ".join(sorted(records.columns)[:12])
         return (
             f"--labels: no label of {', '.join(self._scores.rubric.aspects)}; its columns are {columns}; "
             "map a column with --map THEIRS=OURS"

@@ -16,7 +16,8 @@ from localjudge.rubrics.aspect import Aspect
 
 _LARGEST = 1e9
 """Largest absolute label: squares of larger numbers lose precision, and finally overflow."""
-_NONE = frozenset({"", "n/a", "na", "nan", "none", "null", "-"})
+NO_LABEL = frozenset({"", "n/a", "na", "nan", "none", "null", "-"})
+"""Texts of a value that is no label."""
 _YES_OR_NO = {"no": 0, "false": 0, "yes": 1, "true": 1}
 
 
@@ -66,10 +67,10 @@ class LabelColumn:
         Raises:
             UsageError: a value is no label.
         """
-        found = _at(record, self.name)
+        found = value_at(record, self.name)
         inner = record.get("scores")
         if found is None and isinstance(inner, Mapping):
-            found = _at(inner, self.name)
+            found = value_at(inner, self.name)
         if found is None:
             return []
         return [self._number(value, where) for value in (found if isinstance(found, list) else [found])]
@@ -81,7 +82,7 @@ class LabelColumn:
         for each in (text, text.casefold()):
             if each in self.texts:
                 return self.texts[each]
-        if text.casefold() in _NONE:
+        if text.casefold() in NO_LABEL:
             return None
         says = f"{where}: {self.name!r} holds {str(value)[:40]!r}"
         labels = f", which is no label of {self.target}; its labels are {self.known}"
@@ -101,7 +102,7 @@ class LabelColumn:
         return number
 
 
-def _at(record: Mapping[str, Any], column: str) -> Any:
+def value_at(record: Mapping[str, Any], column: str) -> Any:
     """Return the value of a column, or a nested value: `scores.rubric`, `all_scores.0`."""
     if column in record:
         return record[column]

@@ -81,6 +81,20 @@ def nominal_kappa(x: Floats, y: Floats, weights: Floats) -> Floats:
         return np.where(1 - chance > _SMALLEST, (agreed - chance) / (1 - chance), np.nan)
 
 
+def auc(x: Floats, y: Floats, weights: Floats) -> Floats:
+    """Return the area under the ROC curve of `x`, where `y` is 1 for a positive and 0 for a negative.
+
+    It is the probability that a positive is above a negative; equal values count half (Hanley & McNeil 1982,
+    doi:10.1148/radiology.143.1.7063747).
+    """
+    positive, _ = _levels(x, weights * (y == 1))
+    negative, _ = _levels(x, weights * (y == 0))
+    below = np.cumsum(negative, axis=1) - negative / 2
+    pairs = positive.sum(axis=1) * negative.sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(pairs > 0, (positive * below).sum(axis=1) / pairs, np.nan)
+
+
 def mean(values: Floats, weights: Floats) -> Floats:
     """Return the mean of a column."""
     result: Floats = (weights @ values) / weights.sum(axis=1)

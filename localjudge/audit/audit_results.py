@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,21 @@ from numpy.typing import NDArray
 
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.resampling import averages, studentise
-from localjudge.audit.audit_run import RUNS, Sample, sampled_row
+from localjudge.analysis.scores import Floats
+from localjudge.audit.audit_run import RUNS, Sample
+from localjudge.audit.audited_scores import AuditedRuns
 from localjudge.audit.findings import NOISE, AspectReading, Audit, AuditCheck
-from localjudge.audit.perturbations import ORIGINAL, PERTURBATIONS, Direction, Perturbation
+from localjudge.audit.perturbations import ORIGINAL, POSITION, Direction, Perturbation, perturbations_of
 from localjudge.errors import UsageError
-from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.score_column import ScoreColumn
-from localjudge.runs.reader import read_notices, read_outcomes
+from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import read_manifest
-
-Floats = NDArray[np.float64]
 
 FELT = 1 / 100
 """Smallest change that counts as lower or higher, as a share of the scale's range: 0.04 from 1 to 5."""
 _NEAR_THE_TOP = 1 / 4
+_NO_PREFERENCE = 1 / 2
+"""The preference between two responses if none is better."""
 
 
 def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, float]) -> Audit:
@@ -41,82 +43,58 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
         UsageError: the judge could not judge any unperturbed row.
     """
     manifest = read_manifest(out / RUNS[0])
-    columns = manifest.rubric.score_columns
-    aspects = [column.name for column in columns]
-    outcomes: dict[str, dict[int, Outcome]] = {}
-    for run in RUNS:
-        if (out / run).is_dir():
-            for outcome in read_outcomes(out / run):
-                name = str(outcome.system) if run == RUNS[0] else run
-                outcomes.setdefault(name, {})[sampled_row(outcome)] = outcome
-    every = [outcome for by_row in outcomes.values() for outcome in by_row.values()]
-    judged = [each for each in every if isinstance(each, Judgement)]
-    measured = {column.name for column in columns if all(column.expected(each) is not None for each in judged)}
-    reader = _AuditReader(columns, measured, _groups(sample), seed)
-    original = reader.scores(outcomes[ORIGINAL])
-    if not original:
-        reasons = [each.error for each in outcomes[ORIGINAL].values() if isinstance(each, Failure)]
-        raise UsageError(f"no row of the sample could be judged: {reasons[0]}")
-    checks = [
-        reader.check(
-            each, original, outcomes.get(each.name, {}), sample.skipped[each.name], thresholds.get(each.name)
-        )
-        for each in PERTURBATIONS
-    ]
+    runs = AuditedRuns.read(out, manifest.rubric)
+    if ORIGINAL not in runs.scores:
+        raise UsageError(f"no row of the sample could be judged: {runs.errors[ORIGINAL][0]}")
+    reader = _AuditReader(runs, _groups(sample), seed)
     return Audit(
         model=manifest.model.name,
         rubric=manifest.rubric.name,
         rows=len(sample.rows),
         instructions=len(set(reader.groups.tolist())),
         seed=seed,
-        of="expected" if measured else "integer",
-        ranges={column.name: column.highest - column.lowest for column in columns},
-        checks=checks,
-        aspects=aspects,
-        halo=_correlations(np.array(list(original.values())), columns),
+        of=runs.of,
+        ranges={column.name: column.highest - column.lowest for column in runs.columns},
+        checks=[
+            reader.check(each, sample.skipped[each.name], thresholds.get(each.name))
+            for each in perturbations_of(manifest.rubric)
+        ],
+        aspects=[column.name for column in runs.columns],
+        halo=_correlations(np.array([each.scores for each in runs.scores[ORIGINAL].values()]), runs.columns),
         notices=list(read_notices(out / RUNS[0])),
     )
 
 
+@dataclass(frozen=True, slots=True)
 class _AuditReader:
-    """Reads the checks of one judge."""
+    """Reads the checks of one judge; `groups` has the number of the instruction of each sampled row."""
 
-    def __init__(
-        self, columns: Sequence[ScoreColumn], measured: Collection[str], groups: NDArray[np.int32], seed: int
-    ) -> None:
-        self._columns, self._measured, self._seed = columns, measured, seed
-        self._aspects = [column.name for column in columns]
-        self.groups = groups
+    runs: AuditedRuns
+    groups: NDArray[np.int32]
+    seed: int
 
-    def scores(self, outcomes: Mapping[int, Outcome]) -> dict[int, Floats]:
-        """Return the scores (A,) of each sampled row that was judged, in the order of the aspects."""
-        found = {}
-        for row, outcome in sorted(outcomes.items()):
-            if isinstance(outcome, Judgement):
-                found[row] = np.array([self._score(outcome, column) for column in self._columns])
-        return found
-
-    def _score(self, judgement: Judgement, column: ScoreColumn) -> float:
-        expected = column.expected(judgement) if column.name in self._measured else None
-        return float(column.number(judgement) if expected is None else expected)
-
-    def check(
-        self,
-        perturbation: Perturbation,
-        original: Mapping[int, Floats],
-        outcomes: Mapping[int, Outcome],
-        skipped: Counter[str],
-        threshold: float | None,
-    ) -> AuditCheck:
-        perturbed = self.scores(outcomes)
+    def check(self, perturbation: Perturbation, skipped: Counter[str], threshold: float | None) -> AuditCheck:
+        name = ORIGINAL if perturbation.name == POSITION else perturbation.name
+        original, perturbed = self.runs.scores[ORIGINAL], self.runs.scores.get(name, {})
         rows = np.array([row for row in perturbed if row in original], dtype=np.int64)
-        before = np.array([original[row] for row in rows]).reshape(-1, len(self._aspects))
-        after = np.array([perturbed[row] for row in rows]).reshape(-1, len(self._aspects))
-        decisive = perturbation.decisive(self._columns)
+        of_place = perturbation.of_place
+        columns, names = self.runs.columns, [column.name for column in self.runs.columns]
+        before, after = (
+            np.array([each[row].shown_first if of_place else each[row].scores for row in rows]).reshape(
+                -1, len(columns)
+            )
+            for each in (original, perturbed)
+        )
+        decisive = perturbation.decisive(columns)
         readings = {}
-        for place, column in enumerate(self._columns):
+        for place, column in enumerate(columns):
             direction = perturbation.direction(column)
+            of_orders = direction in ("orders agree", "no place wins")
+            if of_orders:
+                before[:, place] = _NO_PREFERENCE
             room, held = _tested(direction, column, before[:, place], after[:, place])
+            if of_orders:
+                held |= np.array([perturbed[row].agree[place] for row in rows], dtype=np.bool_)
             readings[column.name] = AspectReading(
                 direction=direction,
                 tested=int(room.sum()),
@@ -124,18 +102,17 @@ class _AuditReader:
                 no_room=0 if direction == "any" else int((~room).sum()),
                 shift=self._shift([place], before, after, rows),
             )
-        places = [self._aspects.index(aspect) for aspect in decisive]
         tested = sum(readings[aspect].tested for aspect in decisive)
         return AuditCheck(
             name=perturbation.name,
             does=perturbation.does,
             rows=len(rows),
-            failed=len(outcomes) - len(perturbed),
+            failed=len(self.runs.errors.get(name, ())),
             skipped=dict(skipped.most_common()),
             aspects=readings,
             decisive=decisive,
             share=sum(readings[aspect].held for aspect in decisive) / tested if tested else None,
-            shift=self._shift(places, before, after, rows),
+            shift=self._shift([names.index(aspect) for aspect in decisive], before, after, rows),
             threshold=threshold,
         )
 
@@ -146,17 +123,21 @@ class _AuditReader:
         """
         if not before.size or not places:
             return Estimate()
-        widths = np.array([self._columns[place].highest - self._columns[place].lowest for place in places])
+        columns = self.runs.columns
+        widths = np.array([columns[place].highest - columns[place].lowest for place in places])
         width = widths[0] if len(set(widths.tolist())) == 1 else 1
         change = (after - before)[:, places] * (width / widths)
         of_instructions = averages(
             change.mean(axis=1, keepdims=True), self.groups[rows], int(self.groups.max()) + 1
         )
-        return studentise(of_instructions, -width, width, seed=self._seed).estimates()[0]
+        return studentise(of_instructions, -width, width, seed=self.seed).estimates()[0]
 
 
 def _tested(direction: Direction, column: ScoreColumn, before: Floats, after: Floats) -> tuple[Any, Any]:
-    """Return two masks of the rows: the score had room to move as expected, and it did."""
+    """Return two masks of the rows: the score had room to move as expected, and it did.
+
+    Whether the orders of a pair agree is not in its scores.
+    """
     low, high, shift = column.lowest, column.highest, after - before
     width = high - low
     everywhere = np.ones(len(before), dtype=np.bool_)
@@ -166,7 +147,11 @@ def _tested(direction: Direction, column: ScoreColumn, before: Floats, after: Fl
         return before <= (low + high) / 2, shift > FELT * width
     if direction == "not higher":
         return before < high - NOISE * width, shift <= NOISE * width
-    if direction == "same":
+    if direction == "loses":
+        return everywhere, after < _NO_PREFERENCE - FELT
+    if direction == "orders agree":
+        return everywhere, ~everywhere
+    if direction in ("same", "no place wins"):
         return everywhere, np.abs(shift) <= NOISE * width
     if direction == "near the top":
         return everywhere, after >= high - _NEAR_THE_TOP * width

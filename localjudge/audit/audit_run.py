@@ -1,6 +1,7 @@
 """The runs of an audit: judge a sample of the user's rows, original and perturbed.
 
-    DIR/rows.jsonl    the original and the perturbed rows, as an input; `system` is the perturbation
+    DIR/rows.jsonl    the original and the perturbed rows, as an input; `system` is the perturbation (of a pair,
+                      `system_a`, which has the response that is changed)
     DIR/rows/         their run
     DIR/again/        the run of the same rows in another order
     DIR/reordered/    the run with the aspects of the rubric in another order
@@ -20,16 +21,18 @@ from random import Random
 from localjudge.audit.perturbations import (
     AGAIN,
     ORIGINAL,
-    PERTURBATIONS,
     REORDERED,
-    DoesNotApply,
-    Setting,
+    UNPERTURBED,
+    perturbations_of,
     reordered,
 )
+from localjudge.audit.row_changes import DoesNotApply, Setting
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.records import Failure, Outcome, Response, Row
+from localjudge.rows.columns import record_of, responses_of
 from localjudge.rows.inputs import read_rows
+from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.pipeline import RowSource, RunObserver, Stopping, score_run
@@ -40,6 +43,8 @@ from localjudge.system.durable import replacing
 ROWS = "rows.jsonl"
 RUNS = ("rows", AGAIN, REORDERED)
 _SAMPLED = "sampled_row"
+_UNCHANGED = "unchanged"
+"""The system of the other response of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class Sample:
     """The rows of an audit and their perturbed copies.
 
     Attributes:
-        rows: the sampled rows.
+        rows: the sampled rows; of a pair, the response that is changed stands first.
         perturbed: these rows, unchanged and perturbed.
         skipped: for each perturbation, the reasons why it did not apply, with the number of rows.
     """
@@ -61,7 +66,7 @@ def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rub
     """Return a sample of the rows that can be judged, in input order, each with its perturbations.
 
     Args:
-        rows: the rows of the input; read once, with at most `size` of them in memory.
+        rows: the rows of the input, pairs in one order; read once, with at most `size` of them in memory.
         size: the largest number of rows to sample.
         seed: the seed of the sample and of random perturbations.
 
@@ -81,13 +86,14 @@ def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rub
             kept[slot] = (place, row)
     if not kept:
         raise UsageError("an audit needs rows that can be judged; the input has none")
-    chosen = [row for _, row in sorted(kept, key=lambda item: item[0])]
-    skipped: dict[str, Counter[str]] = {each.name: Counter() for each in PERTURBATIONS}
+    chosen = [replace(row, responses=row.responses[::-1]) for _, row in sorted(kept, key=lambda item: item[0])]
+    perturbations = perturbations_of(rubric)
+    skipped: dict[str, Counter[str]] = {each.name: Counter() for each in perturbations}
     perturbed = []
     for number, row in enumerate(chosen):
         perturbed.append(_labelled(row, number, ORIGINAL, row.id))
-        for each in PERTURBATIONS:
-            if each.name in (AGAIN, REORDERED):
+        for each in perturbations:
+            if each.name in UNPERTURBED:
                 continue
             others = [other for other in chosen if other.instruction != row.instruction]
             own = Random(f"{seed} {number} {each.name}")
@@ -131,13 +137,15 @@ def run_audit(
         UsageError: the folder holds something else, or an audit with other settings; nothing was written.
     """
 
+    pairing = Pairing() if rubric.compares else None
+
     def judged(judge: Judge, name: str, rows: Sequence[Row | Failure]) -> bool:
-        source = RowSource(rows, [str(out / ROWS)])
+        source = RowSource(pairing.rows(rows) if pairing else rows, [str(out / ROWS)], pairing=pairing)
         return score_run(judge, source, out / name, observer=observer, stopping=stopping).complete
 
     with judge_by(rubric) as judge:
         _refuse_another(judge, out)
-        perturbed = list(read_rows([str(_write_rows(sample.perturbed, out))], used=rubric.fields))
+        perturbed = list(read_rows([str(_write_rows(sample.perturbed, out, rubric))], used=rubric.fields))
         originals = [row for row in perturbed if isinstance(row, Row) and row.system == ORIGINAL]
         elsewhere = Random(seed).sample(originals, len(originals))
         if not (judged(judge, RUNS[0], perturbed) and judged(judge, AGAIN, elsewhere)):
@@ -183,28 +191,30 @@ def _is_of_audit(file: Path) -> bool:
 
 
 def sampled_row(outcome: Outcome) -> int:
-    """Return the number of the sampled row behind a judged row."""
+    """Return the number of the sampled row or pair behind a judged row."""
     return int(outcome.columns[_SAMPLED])
 
 
 def _labelled(row: Row, number: int, name: str, row_id: str) -> Row:
     return replace(
         row,
-        responses=(Response(row.candidate, name),),
+        responses=(
+            Response(row.candidate, name),
+            *(Response(text, _UNCHANGED) for text in row.texts[1:]),
+        ),
         id=f"{row_id}/{name}",
         columns={_SAMPLED: number, "audited": row.source},
     )
 
 
-def _write_rows(rows: Iterable[Row], out: Path) -> Path:
-    fields = ("id", "system", "instruction", "reference", "candidate")
+def _write_rows(rows: Iterable[Row], out: Path, rubric: Rubric) -> Path:
+    judged = responses_of(rubric.fields)
     file = out / ROWS
     try:
         out.mkdir(parents=True, exist_ok=True)
         with replacing(file) as scratch, scratch.open("w", encoding="utf-8") as stream:
             for row in rows:
-                record = {name: getattr(row, name) for name in fields} | dict(row.columns) | dict(row.fields)
-                stream.write(json.dumps(record, ensure_ascii=False) + "\n")
+                stream.write(json.dumps(record_of(row, judged), ensure_ascii=False) + "\n")
     except OSError as error:
         raise UsageError(f"--out {out}: {error.strerror}") from None
     return file

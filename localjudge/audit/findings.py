@@ -11,12 +11,13 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from localjudge.analysis.interval import Estimate
-from localjudge.audit.perturbations import Direction
+from localjudge.audit.perturbations import POSITION, Direction
 from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import headed, kinds
 
 NOISE = 1 / 16
 """Largest change that counts as no change, as a share of the scale's range: 0.25 on a scale from 1 to 5."""
+_EVEN = 1 / 2
 SOUND, DOUBTFUL = 0.8, 0.5
 """Minimum shares for these verdicts of a check without a threshold."""
 
@@ -33,7 +34,9 @@ class AspectReading(_AuditRecord):
         tested: number of rows whose score could change in this way.
         held: number of tested rows whose score changed in this way.
         no_room: number of rows whose score was too close to the end of the scale.
-        shift: mean difference between the scores of the perturbed and of the original row, over all rows.
+        shift: mean difference between the scores of the perturbed and of the original row, over all rows; where
+            the orders must agree or no place may win, between the probability that the response shown first is
+            better and one half.
     """
 
     direction: Direction
@@ -110,7 +113,8 @@ class Audit(_AuditRecord):
     `ranges` has the difference between the highest and the lowest score of each aspect, and `halo` Pearson's
     correlation over the original rows for each pair of aspects, in the rubric's order; None if one of the
     scores is constant, and for shares of labels of one aspect. `of` is the kind of scores that were compared:
-    "expected" if an aspect has expected scores in every row; the others have integers.
+    "expected" if an aspect has expected scores in every row; the others have integers. Of pairs, it is
+    "preference": the judge's probability, over both orders, that the changed response is better.
     """
 
     format: Literal[3] = 3
@@ -138,6 +142,8 @@ class Audit(_AuditRecord):
 
     def leads(self) -> list[str]:
         """Return the paragraphs above the tables."""
+        if self.of == "preference":
+            return [*self.notices, *self._leads_of_pairs(), *self._lead_of_halo()]
         ranges = set(self.ranges.values())
         smallest = f"{NOISE * max(ranges):.2g}" if len(ranges) == 1 else f"{NOISE:.1%} of a scale's range"
         paragraphs = [
@@ -151,12 +157,32 @@ class Audit(_AuditRecord):
             paragraphs.append(
                 "The shift of a check over aspects with different scales is a share of the scale's range."
             )
+        return [*paragraphs, *self._lead_of_halo()]
+
+    def _leads_of_pairs(self) -> Iterator[str]:
+        yield (
+            f"One response of each of {self.rows} pairs with {self.instructions} instructions was perturbed, "
+            f'and {self.model} judged the pairs in both orders. "Held" is the share of pairs that were judged '
+            'as expected of a sound judge; "shift" is the mean change of the preference for the perturbed '
+            f"response, with its 95 % interval. A change of {NOISE:.2g} or less counts as no change."
+        )
+        first = next((check.shift.value for check in self.checks if check.name == POSITION), None)
+        if first is not None:
+            yield (
+                f"In these pairs as they are, the response shown first wins with a mean probability of "
+                f"{_EVEN + first:.0%}; without a preference for a place, it is 50 %."
+            )
+        yield (
+            "The shift of position and identical is this probability minus one half, and that of planted the "
+            "change of this probability."
+        )
+
+    def _lead_of_halo(self) -> Iterator[str]:
         if self.mean_halo is not None:
-            paragraphs.append(
+            yield (
                 f"The mean correlation between two aspects is {self.mean_halo:.2f}. Near 1, the scores "
                 "of the aspects do not measure different things (halo effect)."
             )
-        return paragraphs
 
     def tables(self) -> Iterator[RenderableType]:
         """Yield the tables for a terminal: the checks, and the halo."""

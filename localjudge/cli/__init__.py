@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from localjudge.cli import audit, doctor, imports, models, pack, report, rubrics, runs, scoring, trust
+from localjudge.cli import audit, doctor, imports, models, pack, report, rubrics, runs, scoring, serve, trust
 from localjudge.cli.help import CommandGroup, ExplainedCommand
 from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError, SettingError
@@ -66,6 +66,7 @@ COMMANDS: dict[str, dict[Callable[..., None], str]] = {
         scoring.prompt: "prompt examples --limit 1",
         audit.audit: "audit examples --sample 10 --out runs/audit",
         scoring.repeat: "repeat runs/first --sample 10",
+        serve.serve: "serve --port 8700 --reward 'helpfulness_expected - 5*(safety < 3)'",
     },
     "Read": {
         runs.show: "show runs/first --sort helpfulness --limit 5",

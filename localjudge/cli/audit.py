@@ -50,16 +50,23 @@ def audit(
 ) -> None:
     """Audit the judge: change rows in ways with known effects, and count the scores that change as expected."""
     from localjudge.audit import read_audit, run_audit, sample_rows
-    from localjudge.audit.perturbations import PERTURBATIONS
+    from localjudge.audit.perturbations import perturbations_of
     from localjudge.cli.progress import Progress
     from localjudge.judge import Judge
+    from localjudge.rows.pairs import Pairing
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.pipeline import RowSource
 
-    least = _thresholds(threshold or (), [each.name for each in PERTURBATIONS])
     config, cluster = judge.prepare("audit", inputs, seed=seed)
+    least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
     columns = judge.columns(config.rubric.fields)
-    source = RowSource.of_files(inputs, columns, used=config.rubric.fields, max_row_bytes=judge.max_row_bytes)
+    source = RowSource.of_files(
+        inputs,
+        columns,
+        used=config.rubric.fields,
+        max_row_bytes=judge.max_row_bytes,
+        pairing=Pairing(orders=1) if config.rubric.compares else None,
+    )
     check_out(out)
     progress = Progress()
     for name in source.empty:

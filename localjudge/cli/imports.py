@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.options import ColumnNames, Inputs, print_table
-from localjudge.cli.trust import LabelColumns
+from localjudge.cli.statistics_options import LabelColumns
 from localjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -75,7 +75,10 @@ def _aspects(
     if rubric is not None:
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: --rubric {rubric} has the aspects; give only one of the two")
-        return Rubric.load(rubric).aspects
+        read = Rubric.load(rubric)
+        if read.compares:
+            raise UsageError(f"--rubric {rubric}: compares two responses; import takes scores of one")
+        return read.aspects
     if not names:
         raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")
     try:

@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 
 from localjudge.cli.options import check_out_file, input_extras
-from localjudge.cli.trust import AllowNoGain, CalibrationFile, LabelColumns, MovedInputs, RunFolders
+from localjudge.cli.statistics_options import (
+    AllowNoGain,
+    CalibrationFile,
+    LabelColumns,
+    MovedInputs,
+    RunFolders,
+)
 from localjudge.system.quantities import file_size
 from localjudge.system.requirements import require
 

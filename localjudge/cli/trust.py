@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from localjudge.cli.options import (
-    AsJson,
-    RunFolder,
-    check_out_file,
-    input_extras,
-    print_json,
-    print_table,
-    with_options,
+from localjudge.cli.options import RunFolder, check_out_file, input_extras, with_options
+from localjudge.cli.statistics_options import (
+    AllowNoGain,
+    CalibrationFile,
+    LabelColumns,
+    LabelFiles,
+    MovedInputs,
+    RunFolders,
+    SomeLabelFiles,
+    StatisticsOptions,
 )
 from localjudge.errors import UsageError
 from localjudge.system.requirements import require
@@ -25,98 +26,52 @@ from localjudge.system.requirements import require
 if TYPE_CHECKING:
     from localjudge.analysis.scores import Of, Scores
 
-RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")]
-LabelFiles = Annotated[
-    list[str],
-    typer.Option(
-        "--labels",
-        metavar="FILE",
-        help="Label files: records with id, or instruction and candidate, and a column for each aspect.",
-    ),
-]
-SomeLabelFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--labels",
-        metavar="FILE",
-        help="Labels of a random sample of the rows, to estimate means of the human score.",
-    ),
-]
-LabelColumns = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--map",
-        metavar="THEIRS=OURS",
-        help="The aspect that a label column holds, or the share of a label: correct=grade=correct.",
-    ),
-]
-MovedInputs = Annotated[
-    list[str] | None,
-    typer.Option("--inputs", metavar="FILE", help="The input files of the run, if they were moved."),
-]
-CalibrationFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--calibration",
-        metavar="FILE",
-        help="Apply the output of `calibrate`; stored scores do not change.",
-    ),
-]
-AllowNoGain = Annotated[
-    list[str] | None,
-    typer.Option("--allow-no-gain", metavar="ASPECT", help="Calibrate this aspect although no gain is shown."),
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StatisticsOptions:
-    """The options of every command that computes statistics of runs."""
-
-    allow_dry_run: Annotated[
-        bool, typer.Option("--allow-dry-run", help="Accept a dry run, whose scores mean nothing.")
-    ] = False
-    resamples: Annotated[
-        int, typer.Option(min=100, metavar="N", help="The number of resamples for the intervals.")
-    ] = 1000
-    seed: Annotated[int, typer.Option(metavar="S", help="The seed of the resampling.")] = 0
-    as_json: AsJson = False
-
-    def check(self, runs: Iterable[Path]) -> None:
-        """Refuse dry runs, unless they are allowed."""
-        from localjudge.runs.notices import refuse_dry_run
-        from localjudge.runs.run_manifest import read_manifest
-
-        for run in () if self.allow_dry_run else runs:
-            refuse_dry_run(read_manifest(run), run)
-
-    def print(self, document: dict[str, Any], table: object) -> None:
-        """Print the result as JSON or as a table."""
-        if self.as_json:
-            print_json(document)
-        else:
-            print_table(table)
-
 
 @with_options
 def agree(
     run: RunFolder,
-    labels: LabelFiles,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--labels",
+            metavar="FILE",
+            help="Label files: records with id, or with their texts, and a column for each aspect.  [default "
+            "for pairs: the run's inputs]",
+        ),
+    ] = None,
     *,
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="The column that divides a run of pairs into subsets.  [default: subset, if the rows have it]",
+        ),
+    ] = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare a run with labels: agreement, inter-annotator agreement, and baselines such as length only."""
-    require("agree", "trust", *input_extras([*labels, *(inputs or ())]))
+    require("agree", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
+    statistics.check([run])
+    if _compare_responses([run]):
+        given = {"--calibration": calibration, "--allow-no-gain": allow_no_gain}
+        if surplus := [option for option, value in given.items() if value]:
+            raise UsageError(f"{surplus[0]}: is for runs that judge one response; this one compares two")
+        _agree_on_pairs(run, labels or (), mapping or (), inputs or (), by, statistics)
+        return
+    if not labels:
+        raise UsageError("--labels is missing: name the files with the labels of the rows")
+    if by is not None:
+        raise UsageError(f"--by {by}: is for runs that compare two responses; this one judges one")
     from localjudge.analysis.agreement import agree as compare
     from localjudge.analysis.analysis_tables import agreement_tables
     from localjudge.analysis.human_labels import parse_mapping, read_labels
     from localjudge.analysis.measured_texts import measure
     from localjudge.analysis.scores import read_scores
 
-    statistics.check([run])
     scores = read_scores([run])
     known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
     applied = _calibrated(scores, calibration, allow_no_gain, known.digests)
@@ -124,6 +79,26 @@ def agree(
         scores, known, measure(scores, inputs or ()), applied, statistics.resamples, statistics.seed
     )
     statistics.print(found.as_dict(), agreement_tables(found))
+
+
+def _agree_on_pairs(
+    run: Path,
+    labels: Sequence[str],
+    mapping: Sequence[str],
+    inputs: Sequence[str],
+    by: str | None,
+    statistics: StatisticsOptions,
+) -> None:
+    from localjudge.analysis.human_labels import parse_mapping
+    from localjudge.analysis.judged_pairs import read_judged_pairs
+    from localjudge.analysis.pair_agreement import agree_on_pairs
+    from localjudge.analysis.pair_agreement_tables import pair_agreement_tables
+    from localjudge.analysis.pair_labels import read_pair_labels
+
+    pairs = read_judged_pairs(run, inputs)
+    known = read_pair_labels(labels, pairs, parse_mapping(mapping, [*pairs.aspects]))
+    found = agree_on_pairs(pairs, known, by, statistics.resamples, statistics.seed)
+    statistics.print(found.as_dict(), pair_agreement_tables(found))
 
 
 @with_options
@@ -198,6 +173,14 @@ def _compare_responses(runs: Sequence[Path]) -> bool:
     return any(kinds.values())
 
 
+def _refuse_pairs(command: str, runs: Sequence[Path]) -> None:
+    """Refuse runs that compare two responses."""
+    if _compare_responses(runs):
+        raise UsageError(
+            f"{runs[0]}: compares two responses; {command} takes runs that judge one (agree and rank take both)"
+        )
+
+
 def _rank_pairs(
     runs: Sequence[Path], inputs: Sequence[str], by: str | None, statistics: StatisticsOptions
 ) -> None:
@@ -233,6 +216,7 @@ def jury(
     from localjudge.analysis.jury_run import write_jury
 
     statistics.check(runs)
+    _refuse_pairs("jury", runs)
     found = compare_judges(runs, splits, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), jury_tables(found))
     if out is not None:
@@ -259,6 +243,7 @@ def calibrate(
     from localjudge.analysis.scores import read_scores
 
     statistics.check([run])
+    _refuse_pairs("calibrate", [run])
     scores = read_scores([run])
     known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
     found = fit(scores, known, statistics.resamples, statistics.seed)

@@ -34,11 +34,11 @@ class TaskFeed:
     After many consecutive failures the feed ends early, so that they can be written; it can be iterated again.
 
     Args:
-        tasks: the tasks of the rows, and the failures between them.
+        tasks: the tasks of the rows, and the failures between them; None if no further one is ready yet.
         key: returns the key of a row's judgement, 32 hex digits.
     """
 
-    def __init__(self, tasks: Iterable[Task | Failure], key: Callable[[Row], str]) -> None:
+    def __init__(self, tasks: Iterable[Task | Failure | None], key: Callable[[Row], str]) -> None:
         self._tasks = iter(tasks)
         self._key = key
         self._asked: dict[int, tuple[Task, dict[str, Any]]] = {}
@@ -46,16 +46,19 @@ class TaskFeed:
         self._tag = 0
         self.exhausted = False
 
-    def __iter__(self) -> Iterator[Prompt]:
+    def __iter__(self) -> Iterator[Prompt | None]:
         while len(self._failures) < _MOST_WAITING:
             try:
-                task = next(self._tasks, None)
+                task = next(self._tasks)
+            except StopIteration:
+                self.exhausted = True
+                return
             except StopSubmitting:
                 self.exhausted = True
                 raise
             if task is None:
-                self.exhausted = True
-                return
+                yield None
+                continue
             if isinstance(task, Failure):
                 self._failures.append(task)
                 continue

@@ -130,7 +130,7 @@ def as_row(
     others: tuple[Response, ...] = ()
     if isinstance(record, Row):
         source, swapped, others = record.source or source, record.swapped, record.responses[len(judged) :]
-        record = _record_of(record, judged)
+        record = record_of(record, judged)
     if _is_deeper(record, _DEEPEST):
         return unreadable(source, f"its values are nested more than {_DEEPEST} deep")
     told = with_conversation(record, lambda field: names_of(field, columns or {}, used), used)
@@ -183,7 +183,7 @@ def as_row(
     )
 
 
-def _record_of(row: Row, judged: Mapping[str, str]) -> dict[str, Any]:
+def record_of(row: Row, judged: Mapping[str, str]) -> dict[str, Any]:
     """Return the columns of a row by the names of their fields, with a field for each response."""
     given = {name: getattr(row, name) for name in ("instruction", "reference", "id")}
     for (text, system), response in zip(judged.items(), row.responses, strict=False):

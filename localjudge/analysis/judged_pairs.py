@@ -1,0 +1,176 @@
+"""The judged pairs of a run as columns: the verdicts of both orders and of each, and the texts' lengths."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from localjudge.analysis.scores import Floats, Integers
+from localjudge.errors import UsageError
+from localjudge.pair_outcome import Odds, PairOutcome
+from localjudge.records import Judgement
+from localjudge.rows.inputs import find_inputs
+from localjudge.rubrics.aspect import Aspect
+from localjudge.runs.reader import read_notices, read_pairs
+from localjudge.runs.reread_texts import rows_again
+from localjudge.runs.run_manifest import RunManifest, read_manifest
+
+RESULTS: Mapping[str, float] = {"a": 1.0, "tie": 0.5, "b": 0.0}
+"""The number of each result of a pair: 1 if the input's first response is better, 1/2 for a tie."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairVerdicts:
+    """The judge's verdicts on n pairs in one aspect.
+
+    Attributes:
+        preference: the probability that the first response is better, a tie counting half: of both orders
+            averaged, and of each order, [n, 1 + orders].
+        result: the most probable result by the same columns, a number of `RESULTS`.
+        agree: 1 if both orders name the same winner, 0 if not, [n]; NaN with one order.
+    """
+
+    preference: Floats
+    result: Floats
+    agree: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedPairs:
+    """The n judged pairs of a run. No value is NaN, unless it is said here.
+
+    Attributes:
+        folder: the run directory.
+        manifest: its manifest.
+        ids: the id of each pair.
+        systems: the systems of its first and its second response.
+        group: the number of its instruction, from 0, [n].
+        columns: the other columns of its row.
+        aspects: the verdicts in each aspect.
+        lengths: the characters of both responses, [n, 2]; NaN if its texts were not found.
+        places: the pairs with certain texts, by their digest, with the first response first.
+        failed: number of pairs that could not be judged.
+        notices: the notices of the run.
+    """
+
+    folder: Path
+    manifest: RunManifest
+    ids: Sequence[str]
+    systems: Sequence[tuple[str | None, str | None]]
+    group: Integers
+    columns: Sequence[Mapping[str, Any]]
+    aspects: Mapping[str, PairVerdicts]
+    lengths: Floats
+    places: Mapping[bytes, Sequence[int]]
+    failed: int
+    notices: tuple[str, ...]
+
+    @property
+    def orders(self) -> int:
+        """The number of orders in which each pair was judged."""
+        return self.manifest.orders
+
+
+def read_judged_pairs(folder: Path, inputs: Sequence[str] = ()) -> JudgedPairs:
+    """Return the judged pairs of a run.
+
+    Args:
+        folder: a run directory.
+        inputs: the files to read texts from; if there are none, the files that the run names and that still
+            exist.
+
+    Raises:
+        UsageError: the run compares no responses, no pair was judged, or a file of `inputs` cannot be read.
+    """
+    find_inputs(inputs)
+    manifest = read_manifest(folder)
+    reading = _Reading(manifest.rubric.aspects)
+    for pair in read_pairs(folder):
+        reading.add(pair)
+    if not reading.ids:
+        raise UsageError(f"{folder}: no pair was judged")
+    lengths, places = reading.texts(manifest, inputs)
+    return JudgedPairs(
+        folder=folder,
+        manifest=manifest,
+        ids=reading.ids,
+        systems=reading.systems,
+        group=np.array(reading.groups, dtype=np.int32),
+        columns=reading.columns,
+        aspects=reading.verdicts(manifest.orders),
+        lengths=lengths,
+        places=places,
+        failed=reading.failed,
+        notices=read_notices(folder),
+    )
+
+
+def texts_digest(instruction: str, first: str, second: str) -> bytes:
+    """Return the digest of the texts of a pair, 16 bytes."""
+    return hashlib.sha256(repr((instruction, first, second)).encode(errors="replace")).digest()[:16]
+
+
+class _Reading:
+    """Collects pairs as columns."""
+
+    def __init__(self, aspects: Mapping[str, Aspect]) -> None:
+        self._aspects = aspects
+        self._numbers: dict[str | None, int] = {}
+        self._shown: list[tuple[str | None, bool]] = []  # the digest of one order, and whether it is swapped
+        self._preference = {name: array("d") for name in aspects}
+        self._result = {name: array("d") for name in aspects}
+        self._agree = {name: array("d") for name in aspects}
+        self.ids: list[str] = []
+        self.systems: list[tuple[str | None, str | None]] = []
+        self.groups = array("i")
+        self.columns: list[Mapping[str, Any]] = []
+        self.failed = 0
+
+    def add(self, pair: PairOutcome) -> None:
+        if pair.error is not None:
+            self.failed += 1
+            return
+        shown = pair.orders[0]
+        self.ids.append(pair.id)
+        self.systems.append(pair.systems)
+        self.groups.append(self._numbers.setdefault(shown.group, len(self._numbers)))
+        self.columns.append(shown.columns)
+        self._shown.append((shown.digest, shown.swapped))
+        for name, aspect in self._aspects.items():
+            joined = pair.preferences[name]
+            orders = [Odds.of(each, name, aspect) for each in pair.orders if isinstance(each, Judgement)]
+            self._preference[name].extend([joined.value, *(each.preference for each in orders)])
+            self._result[name].extend([RESULTS[joined.winner], *(RESULTS[each.winner] for each in orders)])
+            self._agree[name].append(np.nan if joined.agree is None else joined.agree)
+
+    def verdicts(self, orders: int) -> dict[str, PairVerdicts]:
+        shape = (len(self.ids), 1 + orders)
+        return {
+            name: PairVerdicts(
+                np.array(self._preference[name]).reshape(shape),
+                np.array(self._result[name]).reshape(shape),
+                np.array(self._agree[name]),
+            )
+            for name in self._aspects
+        }
+
+    def texts(self, manifest: RunManifest, inputs: Sequence[str]) -> tuple[Floats, dict[bytes, list[int]]]:
+        """Return the lengths of the pairs' responses, and the pairs by the digests of their texts."""
+        lengths = np.full((len(self.ids), 2), np.nan)
+        places: dict[bytes, list[int]] = defaultdict(list)
+        wanted: dict[str | None, list[tuple[int, bool]]] = defaultdict(list)
+        for place, (digest, swapped) in enumerate(self._shown):
+            wanted[digest].append((place, swapped))
+        for row in rows_again(manifest, inputs, problems=[]):
+            for place, swapped in wanted.pop(row.digest.hex(), ()):
+                first, second = row.texts[::-1] if swapped else row.texts
+                lengths[place] = len(first), len(second)
+                places[texts_digest(row.instruction, first, second)].append(place)
+        return lengths, dict(places)

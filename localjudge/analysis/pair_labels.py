@@ -1,0 +1,242 @@
+"""People's labels of pairs, read from files and matched to the pairs of a run.
+
+A label file has a record for each pair, or for each pair and annotator. A record identifies its pair by the
+instruction and both responses, in either order, or by `id`, with the responses in the order of the run's input.
+A label is in a column with the name of an aspect. For a rubric with one aspect, it can also be in one of
+`LABEL_COLUMNS`; without any of these, the `chosen` response of a record with `chosen` and `rejected` is better.
+Columns with other names are mapped. A list has one label for each annotator.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from localjudge.analysis.human_labels import LabelRecords, Labels
+from localjudge.analysis.judged_pairs import RESULTS, JudgedPairs, texts_digest
+from localjudge.analysis.label_values import NO_LABEL, value_at
+from localjudge.errors import UsageError
+from localjudge.rows.columns import column_names
+from localjudge.rows.inputs import can_be_read_twice, find_inputs, read_records
+from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS
+
+LABEL_COLUMNS = ("annotators", "label", "labels", "winner", "preference", "human_preference", "verdict")
+"""Columns that can have the labels of a rubric with one aspect; the first that has any counts."""
+
+_PLACES = tuple(
+    frozenset(
+        {
+            *first,
+            *(name.casefold() for field in (text, system) for name in PAIR_COLUMN_NAMES[field]),
+        }
+    )
+    for first, text, system in zip((("a", "1", "first"), ("b", "2", "second")), PAIR, SYSTEMS, strict=True)
+)
+"""The words for the first and for the second response."""
+_TIES = frozenset(
+    [
+        "tie",
+        "tied",
+        "draw",
+        "equal",
+        "same",
+        "both",
+        "neither",
+        "tie (bothbad)",
+        "both_bad",
+        "bothbad",
+        "c",
+        "0",
+    ]
+)
+_COMPARED = re.compile(r"\[*\s*([ab])\s*(>+|<+|=+|~=?)\s*([ab])\s*\]*", re.IGNORECASE)
+_FROM_1_TO_2 = re.compile(r"1\.\d+")
+"""A number between the first and the second response, as in AlpacaEval."""
+_KNOWN = "a, b, tie, 1, 2, 0 for a tie, A>B, A=B, or the name of a system"
+
+
+def read_pair_labels(
+    files: Sequence[str], pairs: JudgedPairs, mapping: Mapping[str, str] | None = None
+) -> Labels:
+    """Return the labels of the pairs that were judged, as the numbers of `RESULTS`.
+
+    Args:
+        files: label files, or globs of them; without any, the inputs of the run.
+        pairs: the pairs.
+        mapping: the aspect that a column of another name holds.
+
+    Raises:
+        UsageError: a file cannot be read, a value is no label, or no label belongs to any pair.
+    """
+    names = find_inputs(files or pairs.manifest.last_start.inputs)
+    if not names:
+        raise UsageError("--labels: is missing, and the run has no input files with labels; name a file")
+    if special := [name for name in names if not can_be_read_twice(name)]:
+        raise UsageError(f"--labels {special[0]}: must be a file, because it is read twice; write it to one")
+    reading = _PairMatching(pairs, mapping or {})
+    for name in names:
+        for number, record in read_records(name):
+            reading.add(record, f"{name}:{number}")
+    return reading.labels()
+
+
+class _PairMatching:
+    """Matches records to pairs."""
+
+    def __init__(self, pairs: JudgedPairs, mapping: Mapping[str, str]) -> None:
+        self._pairs, self._mapping = pairs, mapping
+        rubric, start = pairs.manifest.rubric, pairs.manifest.last_start
+        self._fields = {
+            field: ([start.columns[field]] if field in start.columns else []) + list(names)
+            for field, names in column_names(rubric.fields).items()
+        }
+        self._aspects = [name for name in rubric.aspects if name not in mapping.values()]
+        self._by_id: dict[str, list[int]] = defaultdict(list)
+        for place, name in enumerate(pairs.ids):
+            self._by_id[name].append(place)
+        self._records = LabelRecords()
+        self._numbers: dict[str, set[str]] = defaultdict(set)
+
+    def add(self, given: Mapping[str, Any] | str, where: str) -> None:
+        record, named = self._records.begin(given, where)
+        fields = {
+            field: (name, str(record[name]))
+            for field, names in self._fields.items()
+            for name in names[::-1]
+            if record.get(name) not in (None, "")
+        }
+        places = list(self._places({field: text for field, (_, text) in fields.items()}, where))
+        self._records.lost += not places
+        for aspect, name, values in self._found(record, fields):
+            for value in values:
+                for place, is_reversed in places:
+                    result = self._result(value, name, place, is_reversed, where)
+                    if result is not None:
+                        self._records.mark(place, aspect, named, 1 - result if is_reversed else result)
+
+    def _places(self, fields: Mapping[str, str], where: str) -> Iterator[tuple[int, bool]]:
+        """Yield the pairs of a record, and whether the record has their responses in the reverse order."""
+        by_id = self._by_id.get(fields.get("id", where), [])
+        if fields.keys() >= {"instruction", *PAIR}:
+            instruction, first, second = (fields[name] for name in ("instruction", *PAIR))
+            for texts, is_reversed in (((first, second), False), ((second, first), True)):
+                places = self._pairs.places.get(texts_digest(instruction, *texts), ())
+                if places:
+                    own = [place for place in places if place in by_id]
+                    yield from ((place, is_reversed) for place in own or places)
+                    return
+        systems = tuple(fields.get(name) for name in SYSTEMS)
+        found = [
+            (place, is_reversed)
+            for place in by_id
+            for is_reversed in [self._pairs.systems[place] == systems[::-1] != systems]
+            if None in systems or len(by_id) == 1 or is_reversed or self._pairs.systems[place] == systems
+        ]
+        if len(found) > 1:
+            raise UsageError(
+                f"{where}: {len(found)} pairs have this id; add the instruction and both responses, or "
+                "system_a and system_b"
+            )
+        yield from found
+
+    def _found(
+        self, record: Mapping[str, Any], fields: Mapping[str, tuple[str, str]]
+    ) -> Iterator[tuple[str, str, list[Any]]]:
+        """Yield each aspect with labels in a record, the name of the column, and the labels."""
+        for name, aspect in self._mapping.items():
+            if (value := value_at(record, name)) is not None:
+                yield aspect, name, value if isinstance(value, list) else [value]
+        for aspect in self._aspects:
+            only = LABEL_COLUMNS if len(self._pairs.aspects) == 1 else ()
+            for name in (aspect, *only):
+                value = value_at(record, name)
+                values = value if isinstance(value, list) else [value]
+                if value is None or (name == "annotators" and not all(map(_is_result, values))):
+                    continue
+                yield aspect, name, values
+                break
+            else:
+                if only and fields.get(PAIR[0], ("", ""))[0] == "chosen":
+                    yield aspect, "chosen", ["a"]
+
+    def _result(self, value: Any, column: str, place: int, is_reversed: bool, where: str) -> float | None:
+        """Return the result that a value names, for the record's order; None if it is empty.
+
+        Raises:
+            UsageError: it names none.
+        """
+        text = _folded(value)
+        if text in NO_LABEL:
+            return None
+        if text in ("0", "1", "2"):
+            self._numbers[column].add(text)
+        systems = [_folded(name) for name in self._pairs.systems[place][:: -1 if is_reversed else 1]]
+        if (result := _result_of(text)) is not None:
+            return result
+        if text in systems and systems[0] != systems[1]:
+            return RESULTS["ab"[systems.index(text)]]
+        raise UsageError(
+            f"{where}: {column!r} holds {str(value)[:40]!r}, which is no label; labels are {_KNOWN}"
+        )
+
+    def labels(self) -> Labels:
+        for column, numbers in self._numbers.items():
+            if "0" in numbers and "2" not in numbers:
+                raise UsageError(
+                    f"--labels: {column!r} has the number 0, but never 2, so that 0 can mean a tie or one of "
+                    "the responses; write a, b and tie"
+                )
+        marks = self._records.marks
+        if not marks:
+            raise UsageError(self._nothing())
+        return Labels(
+            marks={aspect: marks[aspect] for aspect in self._pairs.aspects if aspect in marks},
+            annotators=self._records.annotators,
+            digests=(),
+            notes=self._records.notes("pair"),
+        )
+
+    def _nothing(self) -> str:
+        records, aspects = self._records, self._pairs.aspects
+        if records.count and records.lost == records.count:
+            return (
+                f"--labels: none of its {records.count} records matches a pair of {self._pairs.folder}; "
+                "records are matched by id, or by instruction and both responses if the inputs can be read "
+                "(--inputs)"
+            )
+        columns = ", ".join(sorted(records.columns)[:12])
+        return (
+            f"--labels: no label of {', '.join(aspects)}; its columns are {columns}; map a column with "
+            f"--map THEIRS={next(iter(aspects))}"
+        )
+
+
+def _folded(value: Any) -> str:
+    """Return a value as text without case and surrounding spaces; a whole number without a fraction."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return (f"{value:g}" if isinstance(value, float) else str(value)).strip().casefold()
+
+
+def _is_result(value: Any) -> bool:
+    text = _folded(value)
+    return text in NO_LABEL or _result_of(text) is not None
+
+
+def _result_of(text: str) -> float | None:
+    """Return the result that a text names by itself; None if it names none."""
+    if text in _TIES:
+        return RESULTS["tie"]
+    for result, words in zip("ab", _PLACES, strict=True):
+        if text in words:
+            return RESULTS[result]
+    if _FROM_1_TO_2.fullmatch(text):
+        return RESULTS["tie"] if float(text) == 1.5 else RESULTS["a" if float(text) < 1.5 else "b"]
+    compared = _COMPARED.fullmatch(text)
+    if compared is None or compared[1] == compared[3]:
+        return None
+    if compared[2][0] in "=~":
+        return RESULTS["tie"]
+    return RESULTS[compared[1] if compared[2][0] == ">" else compared[3]]

@@ -1,0 +1,1 @@
+"""The judge behind HTTP, for training loops and notebooks."""

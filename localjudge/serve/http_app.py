@@ -1,0 +1,306 @@
+"""The HTTP interface of a judge service.
+
+    POST /v1/judge              rows → outcomes; as a stream of lines if the client accepts application/x-ndjson
+    POST /v1/rewards            rows → {"rewards": [a number for each row]}
+    POST /v1/rewards/openrlhf   as OpenRLHF asks
+    POST /v1/rewards/slime      as slime asks
+    GET  /health                whether the judge is ready
+    GET  /metrics               counts, as Prometheus reads them
+
+Rows are a JSON list, an object with the list under `rows`, or JSON lines (application/x-ndjson).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from localjudge.errors import EngineError, ServiceBusyError
+from localjudge.judge import Judge
+from localjudge.outcome_columns import to_line
+from localjudge.pair_outcome import PairOutcome
+from localjudge.records import Judgement, Outcome
+from localjudge.rows.inputs import given_rows
+from localjudge.rows.pairs import Pairing
+from localjudge.serve.judge_service import JudgeService
+from localjudge.serve.reward_formula import RewardFormula
+from localjudge.serve.trainer_payloads import openrlhf_answer, openrlhf_records, slime_record
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
+_LINES = "application/x-ndjson"
+_RETRY_SECONDS = "5"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessRules:
+    """Who may ask, and how much.
+
+    Attributes:
+        token: the bearer token that a request needs; None for none.
+        most_bytes: the largest body of a request.
+        hosts: the host names that a request may be for; None for any. Without a token, only loopback names are
+            safe: a web page could ask by way of a name of its own.
+    """
+
+    token: str | None = None
+    most_bytes: int = 64_000_000
+    hosts: Sequence[str] | None = LOOPBACK
+
+    def check(self, request: Request) -> None:
+        """Refuse a request without the token."""
+        if self.token is None:
+            return
+        given = request.headers.get("authorization", "").encode("latin-1", "replace")
+        if not hmac.compare_digest(given, f"Bearer {self.token}".encode()):
+            raise HTTPException(401, "no valid token: send Authorization: Bearer TOKEN")
+
+
+class JudgeApp:
+    """The routes of a service.
+
+    Args:
+        judge: the judge of the service.
+        service: the service, whose context is entered.
+        rules: who may ask, and how much.
+        formula: the reward of a judgement; None if rewards are not served.
+        failed_reward: the reward of a row that could not be judged; None answers such a request with an error.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        service: JudgeService,
+        rules: AccessRules,
+        formula: RewardFormula | None = None,
+        failed_reward: float | None = None,
+    ) -> None:
+        self._rubric, self._service, self._rules = judge.rubric, service, rules
+        self._formula, self._failed_reward = formula, failed_reward
+        self._pairing = Pairing.usual(judge.rubric.fields)
+        self._requests = 0
+        self._refused = 0
+
+    def asgi(self) -> Starlette:
+        """Return the application."""
+        routes = [
+            Route("/v1/judge", self._judge, methods=["POST"]),
+            Route("/v1/rewards", self._rewards, methods=["POST"]),
+            Route("/v1/rewards/openrlhf", self._openrlhf, methods=["POST"]),
+            Route("/v1/rewards/slime", self._slime, methods=["POST"]),
+            Route("/health", self._health),
+            Route("/metrics", self._metrics),
+        ]
+        hosts = self._rules.hosts
+        middleware = [] if hosts is None else [Middleware(TrustedHostMiddleware, allowed_hosts=list(hosts))]
+        return Starlette(routes=routes, middleware=middleware, exception_handlers={HTTPException: _refusal})
+
+    async def _judge(self, request: Request) -> Response:
+        records = _rows(await self._body(request), request)
+        futures = self._submitted(records)
+        columns, orders = self._rubric.columns, self._orders
+        if _LINES in request.headers.get("accept", ""):
+            return StreamingResponse(self._stream(futures), media_type=_LINES)
+        outcomes = await self._outcomes(request, futures)
+        if self._pairing is None:
+            lines = [to_line(each, columns) | {"row": place} for place, each in enumerate(outcomes, 1)]
+        else:
+            lines = [
+                self._pair_line(outcomes[place : place + orders], place // orders + 1)
+                for place in range(0, len(outcomes), orders)
+            ]
+        return JSONResponse({"outcomes": lines})
+
+    async def _stream(self, futures: list[Future[Outcome]]) -> AsyncIterator[bytes]:
+        """Yield a line for each row or pair as soon as it is finished; `row` is its place in the request."""
+        orders = self._orders
+        pairs: dict[int, list[Outcome]] = {}
+        tasks = {asyncio.wrap_future(future): place for place, future in enumerate(futures)}
+        waiting = set(tasks)
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    place = tasks[task] // orders
+                    found = pairs.setdefault(place, [])
+                    found.append(task.result())
+                    if len(found) == orders:
+                        del pairs[place]
+                        line = (
+                            to_line(found[0], self._rubric.columns) | {"row": place + 1}
+                            if self._pairing is None
+                            else self._pair_line(found, place + 1)
+                        )
+                        yield json.dumps(line).encode() + b"\n"
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _pair_line(self, orders: list[Outcome], place: int) -> dict[str, Any]:
+        return PairOutcome.of(orders, self._rubric.aspects).line(self._rubric.columns) | {"row": place}
+
+    async def _rewards(self, request: Request) -> Response:
+        return await self._rewarded(request, _rows, lambda rewards: {"rewards": rewards})
+
+    async def _openrlhf(self, request: Request) -> Response:
+        return await self._rewarded(request, lambda body, _: openrlhf_records(_json(body)), openrlhf_answer)
+
+    async def _slime(self, request: Request) -> Response:
+        return await self._rewarded(
+            request, lambda body, _: [slime_record(_json(body))], lambda rewards: rewards[0]
+        )
+
+    async def _rewarded(
+        self,
+        request: Request,
+        read: Callable[[bytes, Request], list[Any]],
+        answer: Callable[[list[float]], Any],
+    ) -> Response:
+        if self._formula is None:
+            raise HTTPException(404, "rewards are not served; start localjudge serve with --reward FORMULA")
+        body = await self._body(request)
+        try:
+            records = read(body, request)
+        except ValueError as error:
+            raise HTTPException(400, str(error)) from None
+        outcomes = await self._outcomes(request, self._submitted(records))
+        return JSONResponse(answer([self._reward(each) for each in outcomes]))
+
+    def _reward(self, outcome: Outcome) -> float:
+        assert self._formula is not None  # `_rewarded` has refused the request otherwise
+        try:
+            if isinstance(outcome, Judgement):
+                return self._formula.reward(outcome)
+            reason = outcome.error
+        except ValueError as error:
+            reason = str(error)
+        if self._failed_reward is None:
+            raise HTTPException(422, f"{reason}; localjudge serve --failed-reward gives such rows a reward")
+        return self._failed_reward
+
+    @property
+    def _orders(self) -> int:
+        return 1 if self._pairing is None else self._pairing.orders
+
+    def _submitted(self, records: list[Any]) -> list[Future[Outcome]]:
+        rows = given_rows(records, self._rubric.fields)
+        if self._pairing is not None:
+            rows = iter(self._pairing.rows(rows))
+        try:
+            return self._service.submit(list(rows))
+        except ServiceBusyError as error:
+            self._refused += 1
+            raise HTTPException(429, str(error), {"Retry-After": _RETRY_SECONDS}) from None
+        except EngineError as error:
+            raise HTTPException(503, str(error)) from None
+
+    async def _outcomes(self, request: Request, futures: list[Future[Outcome]]) -> list[Outcome]:
+        """Wait for the outcomes; if the client goes away, rows that have not begun are not judged."""
+        gathered: asyncio.Future[list[Outcome]] = asyncio.gather(*map(asyncio.wrap_future, futures))
+        gone = asyncio.create_task(_disconnected(request))
+        gone.add_done_callback(lambda _: gathered.cancel())
+        try:
+            return await gathered
+        except asyncio.CancelledError:
+            raise HTTPException(499, "the client went away") from None
+        except EngineError as error:
+            raise HTTPException(503, str(error)) from None
+        finally:
+            gone.cancel()
+            for future in futures:
+                future.cancel()
+
+    async def _body(self, request: Request) -> bytes:
+        """Return the body of a request that may ask."""
+        self._rules.check(request)
+        self._requests += 1
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in ("application/json", _LINES):  # a web page cannot send these to another origin unasked
+            raise HTTPException(415, f"send the rows as application/json or {_LINES}")
+        most = self._rules.most_bytes
+        too_large = HTTPException(413, f"the body is larger than {most:,} bytes; send fewer rows at a time")
+        if int(request.headers.get("content-length", "0") or 0) > most:
+            raise too_large
+        body = bytearray()
+        try:
+            async for piece in request.stream():
+                body += piece
+                if len(body) > most:
+                    raise too_large
+        except ClientDisconnect:
+            raise HTTPException(499, "the client went away") from None
+        return bytes(body)
+
+    async def _health(self, request: Request) -> Response:
+        service = self._service
+        state = "failed" if service.error is not None else "ready" if service.ready else "loading"
+        return JSONResponse({"state": state}, 200 if state == "ready" else 503)
+
+    async def _metrics(self, request: Request) -> Response:
+        self._rules.check(request)
+        service = self._service
+        return PlainTextResponse(
+            "".join(
+                _metric(name, kind, text, value)
+                for name, kind, text, value in (
+                    ("requests_total", "counter", "Requests with rows.", self._requests),
+                    ("requests_refused_total", "counter", "Requests refused because too many rows waited.",
+                     self._refused),
+                    ("rows_judged_total", "counter", "Rows that were judged.", service.judged),
+                    ("rows_failed_total", "counter", "Rows that could not be judged.", service.failed),
+                    ("rows_unfinished", "gauge", "Rows that wait or are judged now.", service.unfinished),
+                    ("ready", "gauge", "Whether the judge is ready.", int(service.ready)),
+                )
+            ),
+            media_type="text/plain; version=0.0.4",
+        )  # fmt: skip
+
+
+def _metric(name: str, kind: str, text: str, value: int) -> str:
+    return f"# HELP localjudge_{name} {text}\n# TYPE localjudge_{name} {kind}\nlocaljudge_{name} {value}\n"
+
+
+def _rows(body: bytes, request: Request) -> list[Any]:
+    """Return the records of a request.
+
+    Raises:
+        HTTPException: the body has none.
+    """
+    if request.headers.get("content-type", "").startswith(_LINES):
+        return [_json(line) for line in body.splitlines() if line.strip()]
+    found = _json(body)
+    if isinstance(found, Mapping) and set(found) == {"rows"}:
+        found = found["rows"]
+    if not isinstance(found, list):
+        raise HTTPException(400, 'give a list of rows, or {"rows": […]}')
+    return found
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise HTTPException(400, f"not JSON: {error}") from None
+
+
+async def _disconnected(request: Request) -> None:
+    """Return when the client goes away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, headers=dict(error.headers or {}))

@@ -1,0 +1,167 @@
+"""A judge that takes rows at any time: one thread judges the rows of all requests together.
+
+    requests → waiting rows → (task builder, engine) → outcomes → the futures of their rows
+
+The rows of many clients share the batches and the prefix cache of one engine.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Self
+
+from localjudge.errors import EngineError, ServiceBusyError
+from localjudge.judge import Judge
+from localjudge.prompts.prompt import StopSubmitting
+from localjudge.prompts.task_feed import Task
+from localjudge.records import Failure, Outcome, Row
+
+_ROWS_AT_ONCE = 256
+"""Largest number of waiting rows that are encoded at once."""
+
+
+class JudgeService(AbstractContextManager["JudgeService"]):
+    """The thread that judges. It runs while the context is entered; leaving it finishes the rows in flight.
+
+    Args:
+        judge: the judge; its engine is opened by the thread.
+        most_waiting: the largest number of rows without an outcome.
+        keep: called in the thread with the outcomes that finished together, before their futures.
+
+    Attributes:
+        judged: number of judgements so far.
+        failed: number of failures so far.
+        ready: whether the engine is open.
+        error: the error that ended the thread; None if there was none.
+        on_error: called in the thread after such an error.
+    """
+
+    def __init__(
+        self,
+        judge: Judge,
+        most_waiting: int = 10_000,
+        keep: Callable[[list[Outcome]], None] = lambda outcomes: None,
+    ) -> None:
+        self.judged = self.failed = 0
+        self.ready = False
+        self.error: BaseException | None = None
+        self.on_error: Callable[[], None] = lambda: None
+        self._judge, self._most_waiting, self._keep = judge, most_waiting, keep
+        self._next = 1
+        self._waiting: deque[Row | Failure] = deque()
+        self._futures: dict[int, Future[Outcome]] = {}
+        self._in_flight: set[int] = set()
+        self._stopped = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="localjudge-service", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._thread.join()
+
+    @property
+    def unfinished(self) -> int:
+        """Number of rows that wait or are judged now."""
+        return len(self._futures)
+
+    def submit(self, rows: Sequence[Row | Failure]) -> list[Future[Outcome]]:
+        """Queue rows, all or none, and return the future outcome of each.
+
+        A future that is cancelled before its row is taken keeps the row from being judged. The outcome's `row`
+        counts the rows of this service from 1.
+
+        Raises:
+            ServiceBusyError: too many rows are waiting.
+            EngineError: the judge has failed or is stopping.
+        """
+        with self._changed:
+            if self._stopped or self.error is not None:
+                raise EngineError(
+                    f"the judge {'is stopping' if self.error is None else f'failed: {self.error}'}"
+                )
+            if len(self._futures) + len(rows) > self._most_waiting:
+                raise ServiceBusyError(
+                    f"{len(self._futures)} rows are waiting, and {len(rows)} more would be above the limit of "
+                    f"{self._most_waiting}; send them later"
+                )
+            futures: list[Future[Outcome]] = []
+            for row in rows:
+                number, self._next = self._next, self._next + 1
+                self._waiting.append(
+                    replace(row, number=number)
+                    if isinstance(row, Row)
+                    else row.model_copy(update={"row": number})
+                )
+                future: Future[Outcome] = Future()
+                self._futures[number] = future
+                futures.append(future)
+            self._changed.notify()
+        return futures
+
+    def _run(self) -> None:
+        try:
+            _ = self._judge.engine  # loads the model
+            self.ready = True
+            for outcomes in self._judge.outcomes(self._tasks()):
+                self._finish(outcomes)
+        except BaseException as error:  # every request hears of it
+            self.error = error
+        self.ready = False
+        with self._changed:
+            left, self._futures = self._futures, {}
+        for future in left.values():
+            if not future.done():
+                future.set_exception(EngineError(f"the judge stopped: {self.error or 'it was told to'}"))
+        if self.error is not None:
+            self.on_error()
+
+    def _tasks(self) -> Iterator[Task | Failure | None]:
+        """Yield the tasks of waiting rows; None if no row waits while others are in flight."""
+        while True:
+            with self._changed:
+                while not (self._waiting or self._in_flight or self._stopped):
+                    self._changed.wait()
+                if self._stopped and not self._waiting:
+                    raise StopSubmitting
+                taken = [self._waiting.popleft() for _ in range(min(len(self._waiting), _ROWS_AT_ONCE))]
+                rows = [row for row in taken if self._begins(row)]
+            if not rows:
+                yield None
+            yield from self._judge.task_builder.tasks(rows)
+
+    def _begins(self, row: Row | Failure) -> bool:
+        """Return whether a row is to be judged; a client that went away has cancelled its future."""
+        number = _number(row)
+        if not self._futures[number].set_running_or_notify_cancel():
+            del self._futures[number]
+            return False
+        self._in_flight.add(number)
+        return True
+
+    def _finish(self, outcomes: list[Outcome]) -> None:
+        self._keep(outcomes)
+        for outcome in outcomes:
+            number = outcome.row or 0
+            self._in_flight.discard(number)
+            with self._changed:
+                future = self._futures.pop(number)
+            self.judged += outcome.status == "judged"
+            self.failed += outcome.status == "failed"
+            future.set_result(outcome)
+
+
+def _number(row: Row | Failure) -> int:
+    number = row.number if isinstance(row, Row) else row.row
+    assert number is not None  # `submit` numbers all rows
+    return number

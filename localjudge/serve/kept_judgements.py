@@ -1,0 +1,113 @@
+"""A run directory that grows while a judge serves: a line for each outcome, in the order they finish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Self
+
+from localjudge.errors import RunMismatchError
+from localjudge.judge import Judge
+from localjudge.outcome_columns import to_bytes
+from localjudge.records import Outcome
+from localjudge.runs.journal import Journal, read_journal
+from localjudge.runs.ownership import Ownership
+from localjudge.runs.reader import JUDGEMENTS, SUMMARY
+from localjudge.runs.run_manifest import (
+    FORMAT,
+    MANIFEST,
+    ModelFilesRead,
+    RunManifest,
+    StartRecord,
+    as_json,
+    changes,
+    read_manifest,
+)
+from localjudge.runs.summary import Summary
+
+
+class KeptJudgements(AbstractContextManager["KeptJudgements"]):
+    """The run directory of a service. Leaving the context writes the summary, which marks the run as complete.
+
+    A later service with the same settings appends to the same directory.
+
+    Args:
+        folder: the directory; it is created if it does not exist.
+        judge: the judge of the service, whose engine is open.
+
+    Raises:
+        RunMismatchError: the folder holds a run with other settings, or something else.
+        RunLockedError: another process writes to the folder.
+    """
+
+    def __init__(self, folder: Path, judge: Judge) -> None:
+        self._folder, self._judge = folder, judge
+        self._columns = judge.rubric.columns
+        self._ownership = Ownership(folder, lambda text: None)
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.enter_context(self._ownership)
+            self._manifest = self._begun()
+            with self._ownership.writing(MANIFEST) as scratch:
+                scratch.write_bytes(as_json(self._manifest.as_dict()))
+            self._ownership.remove(SUMMARY)
+            self._summary = Summary(self._judge.rubric, self._manifest.orders)
+            with self._ownership.placing(JUDGEMENTS):
+                self._journal = stack.enter_context(
+                    Journal(self._folder / JUDGEMENTS, self._ownership.own, self._earlier())
+                )
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        with self._open:
+            self._journal.sync()
+            counted = self._summary.as_dict(self._manifest, complete=True, planned=self._summary.rows)
+            with self._ownership.writing(SUMMARY) as scratch:
+                scratch.write_bytes(as_json(counted))
+
+    def add(self, outcomes: list[Outcome]) -> None:
+        """Append a line for each outcome."""
+        self._ownership.check()
+        begin = len(self._journal) + 1
+        numbered = [outcome.model_copy(update={"row": n}) for n, outcome in enumerate(outcomes, begin)]
+        self._journal.append((outcome.key, to_bytes(outcome, self._columns)) for outcome in numbered)
+        for outcome in numbered:
+            self._summary.add(outcome)
+
+    def _earlier(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the lines of earlier services, and count them."""
+        for piece, outcome in read_journal(self._folder / JUDGEMENTS, self._columns):
+            self._summary.add(outcome)
+            yield outcome.key, piece
+
+    def _begun(self) -> RunManifest:
+        """Return the manifest with this start."""
+        judge, folder = self._judge, self._folder
+        described = judge.describe() | {"shard": None}
+        remembered = judge.model.digests.remembered
+        now = StartRecord.now(
+            [],
+            {},
+            engine=judge.engine.info,
+            config=judge.config.own,
+            model_files=ModelFilesRead(
+                read=sorted(judge.model.files.keys() - remembered), remembered=sorted(remembered)
+            ),
+        )
+        if not (folder / MANIFEST).exists():
+            if (folder / JUDGEMENTS).exists():
+                raise RunMismatchError(
+                    f"--out {folder}: has {JUDGEMENTS} but no {MANIFEST}; choose another folder"
+                )
+            return RunManifest.model_validate({"format": FORMAT, **described, "starts": [now]})
+        before = read_manifest(folder)
+        if found := changes(before, described):
+            raise RunMismatchError(
+                f"--out {folder}: holds another run; it differs in {'; '.join(found)}. "
+                "Choose another folder, or give the settings of that run"
+            )
+        return before.model_copy(update={"starts": [*before.starts, now]})

@@ -1,0 +1,149 @@
+"""The formula that makes one number of a judgement, such as `helpfulness_expected - 5 * (safety < 3)`.
+
+It is parsed, never executed: numbers, texts, `+ - * / **`, comparisons (true counts as 1), `and`, `or`, `not`,
+`A if B else C`, and the functions `min`, `max` and `abs`. Its names are the aspects, `ASPECT_expected`, and
+`overall`, the mean of all aspects.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from localjudge.errors import UsageError
+from localjudge.records import Judgement
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.score_column import overall
+
+OVERALL, _EXPECTED = "overall", "_expected"
+_LONGEST = 1000
+"""Largest number of characters of a formula."""
+
+_BINARY: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Pow: math.pow,
+}
+_COMPARED: Mapping[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+_SIGNS: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+    ast.Not: operator.not_,
+}
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {"min": min, "max": max, "abs": abs}
+
+_Value = Callable[[Mapping[str, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RewardFormula:
+    """A number of a judgement.
+
+    Attributes:
+        text: the formula as it was given.
+        rubric: the rubric whose aspects it names.
+    """
+
+    text: str
+    rubric: Rubric
+    _value: _Value
+
+    @classmethod
+    def parse(cls, text: str, rubric: Rubric) -> Self:
+        """Parse a formula.
+
+        Raises:
+            UsageError: it is no formula, or a name is none of the rubric's.
+        """
+        known = {OVERALL} if any(column.weight for column in rubric.score_columns) else set()
+        for name, aspect in rubric.aspects.items():
+            known |= {name} if aspect.numbers is None else {name, name + _EXPECTED}
+        try:
+            if len(text) > _LONGEST:
+                raise ValueError(f"longer than {_LONGEST} characters")
+            tree = ast.parse(text.strip(), mode="eval")
+            value = _compiled(tree.body, known)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            reason = error.msg if isinstance(error, SyntaxError) else str(error)
+            raise UsageError(f"--reward {text[:80]!r}: {reason}") from None
+        return cls(text, rubric, value)
+
+    def reward(self, judgement: Judgement) -> float:
+        """Return the number of a judgement.
+
+        Raises:
+            ValueError: it is not defined: a division by zero, or an expected score that is not known.
+        """
+        known: dict[str, Any] = dict(judgement.scores)
+        known |= {name + _EXPECTED: value for name, value in judgement.expected.items()}
+        if any(column.weight for column in self.rubric.score_columns):
+            known[OVERALL] = overall(judgement, self.rubric.score_columns)
+        try:
+            value = float(self._value(known))
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise ValueError(f"the reward {self.text} is not defined: {error}") from None
+        if not math.isfinite(value):
+            raise ValueError(f"the reward {self.text} is not a finite number")
+        return value
+
+
+def _compiled(node: ast.expr, names: set[str]) -> _Value:
+    """Return a function of the names' values.
+
+    Raises:
+        ValueError: a part of the formula is not allowed, or a name is unknown.
+    """
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() as value):
+            return lambda known: value
+        case ast.Name(id=name):
+            if name not in names:
+                raise ValueError(f"{name} is no aspect; give {', '.join(sorted(names))}")
+            return lambda known: _known(known, name)
+        case ast.UnaryOp(op=sign, operand=operand) if type(sign) in _SIGNS:
+            change, inner = _SIGNS[type(sign)], _compiled(operand, names)
+            return lambda known: change(inner(known))
+        case ast.BinOp(left=left, op=kind, right=right) if type(kind) in _BINARY:
+            compute, one, other = _BINARY[type(kind)], _compiled(left, names), _compiled(right, names)
+            return lambda known: compute(one(known), other(known))
+        case ast.BoolOp(op=kind, values=values):
+            choose = all if isinstance(kind, ast.And) else any
+            parts = [_compiled(each, names) for each in values]
+            return lambda known: choose(part(known) for part in parts)
+        case ast.Compare(left=left, ops=kinds, comparators=others) if all(
+            type(each) in _COMPARED for each in kinds
+        ):
+            sides = [_compiled(each, names) for each in (left, *others)]
+            tests = [_COMPARED[type(each)] for each in kinds]
+            return lambda known: all(
+                test(one(known), other(known))
+                for test, one, other in zip(tests, sides[:-1], sides[1:], strict=True)
+            )
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            when, yes, no = (_compiled(each, names) for each in (test, body, orelse))
+            return lambda known: yes(known) if when(known) else no(known)
+        case ast.Call(func=ast.Name(id=function), args=arguments, keywords=[]) if function in _FUNCTIONS:
+            apply, given = _FUNCTIONS[function], [_compiled(each, names) for each in arguments]
+            return lambda known: apply(*(each(known) for each in given))
+    raise ValueError(
+        f"{ast.unparse(node)[:40]!r} is not allowed; use numbers, aspects, + - * / and comparisons"
+    )
+
+
+def _known(known: Mapping[str, Any], name: str) -> Any:
+    if name not in known:
+        raise TypeError(f"{name} is not known, because its values begin with the same token")
+    return known[name]

@@ -1,0 +1,489 @@
+"""The judge behind HTTP: rows of many clients at once, rewards for trainers, and who may ask."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from conftest import Cli, read_lines, write_rows
+
+from localjudge import Judge, Rubric, UsageError, load_run
+from localjudge.errors import EngineError, ServiceBusyError
+from localjudge.records import Judgement, Outcome
+from localjudge.reward import RewardEndpoint, compute_score
+from localjudge.rows.inputs import given_rows
+from localjudge.serve.http_app import AccessRules, JudgeApp
+from localjudge.serve.judge_service import JudgeService
+from localjudge.serve.kept_judgements import KeptJudgements
+from localjudge.serve.reward_formula import RewardFormula
+
+TOKENS = 6
+FORMULA = "tact_expected - 5 * (wit < 2)"
+Asked = tuple[int, Any]
+
+
+class Endpoint:
+    """A running endpoint on this machine."""
+
+    def __init__(self, port: int, service: JudgeService) -> None:
+        self.port, self.service, self.url = port, service, f"http://127.0.0.1:{port}"
+
+    def ask(self, path: str, document: Any = None, **headers: str) -> Asked:
+        status, said = self.ask_bytes(
+            path, None if document is None else json.dumps(document).encode(), **headers
+        )
+        return status, json.loads(said) if path != "/metrics" else said.decode()
+
+    def ask_bytes(self, path: str, body: bytes | None, **headers: str) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        sent = {"Content-Type": "application/json"} | {
+            name.replace("_", "-"): each for name, each in headers.items()
+        }
+        connection.request("GET" if body is None else "POST", path, body, sent)
+        answer = connection.getresponse()
+        found = answer.status, answer.read()
+        connection.close()
+        return found
+
+
+@contextmanager
+def serving(
+    judge: Judge,
+    rules: AccessRules | None = None,
+    reward: str | None = None,
+    failed_reward: float | None = None,
+    most_waiting: int = 1000,
+    keep: Callable[[list[Outcome]], None] = lambda outcomes: None,
+) -> Iterator[Endpoint]:
+    formula = None if reward is None else RewardFormula.parse(reward, judge.rubric)
+    with JudgeService(judge, most_waiting, keep) as service:
+        app = JudgeApp(judge, service, rules or AccessRules(), formula, failed_reward).asgi()
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=5))
+        thread = threading.Thread(target=server.run)
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        try:
+            yield Endpoint(server.servers[0].sockets[0].getsockname()[1], service)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture
+def judge(model: Path, short_rubric: Path) -> Iterator[Judge]:
+    options = {"dtype": "float32", "batch_size": "4"}
+    with Judge(model, rubric=short_rubric, max_rationale_tokens=TOKENS, engine_args=options) as opened:
+        yield opened
+
+
+def rows(count: int, begin: int = 0) -> list[dict[str, str]]:
+    return [
+        {
+            "id": f"r{n}",
+            "instruction": f"Question {n}?",
+            "reference": "Yes.",
+            "candidate": "word " * (1 + n % 9),
+        }
+        for n in range(begin, begin + count)
+    ]
+
+
+def scores_of(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
+    return {line["id"]: (line["tact"], line["wit"], line["rationale"]) for line in outcomes}
+
+
+def test_rows_are_answered_in_their_order_with_the_scores_of_a_run(judge: Judge) -> None:
+    alone = {each.id: each for each in judge.score(rows(10)) if isinstance(each, Judgement)}
+    with serving(judge) as endpoint:
+        status, answer = endpoint.ask("/v1/judge", rows(10))
+    assert status == 200
+    lines = answer["outcomes"]
+    assert [(line["row"], line["id"]) for line in lines] == [(n, f"r{n - 1}") for n in range(1, 11)]
+    for line in lines:
+        assert {name: line[name] for name in ("tact", "wit")} == alone[line["id"]].scores
+        assert line["key"] == alone[line["id"]].key
+
+
+def test_clients_share_one_judge_and_each_gets_its_own_rows(judge: Judge) -> None:
+    with serving(judge) as endpoint, ThreadPoolExecutor(4) as clients:
+        found = list(clients.map(lambda n: endpoint.ask("/v1/judge", rows(12, 12 * n)), range(4)))
+    whole = {each.id: each for each in judge.score(rows(48)) if isinstance(each, Judgement)}
+    assert [status for status, _ in found] == [200] * 4
+    for n, (_, answer) in enumerate(found):
+        assert [line["id"] for line in answer["outcomes"]] == [f"r{m}" for m in range(12 * n, 12 * n + 12)]
+        assert all(line["tact"] == whole[line["id"]].scores["tact"] for line in answer["outcomes"])
+    assert (endpoint.service.judged, endpoint.service.unfinished) == (48, 0)
+
+
+def test_outcomes_are_streamed_as_they_finish(judge: Judge) -> None:
+    lines = b"\n".join(json.dumps(row).encode() for row in rows(6))
+    with serving(judge) as endpoint:
+        kind = "application/x-ndjson"
+        status, said = endpoint.ask_bytes("/v1/judge", lines, Content_Type=kind, Accept=kind)
+    found = [json.loads(line) for line in said.splitlines()]
+    assert status == 200
+    assert sorted(line["row"] for line in found) == [1, 2, 3, 4, 5, 6]
+    assert all(line["id"] == f"r{line['row'] - 1}" for line in found)
+
+
+def test_a_row_that_cannot_be_judged_is_an_outcome_with_its_reason(judge: Judge) -> None:
+    with serving(judge) as endpoint:
+        status, answer = endpoint.ask("/v1/judge", [rows(1)[0], {"instruction": "Q?"}, 7])
+    assert status == 200
+    judged, failed, none = answer["outcomes"]
+    assert judged["status"] == "judged"
+    assert failed["error"].startswith("row 2: no candidate")
+    assert none["error"] == "row 3: a int; a row is a dict or a Row"
+    assert [line["row"] for line in answer["outcomes"]] == [1, 2, 3]
+
+
+def test_a_pair_is_judged_in_both_orders(model: Path) -> None:
+    pair = {"instruction": "Q?", "candidate_a": "a", "candidate_b": "b"}
+    with Judge(model, rubric="pairwise", max_rationale_tokens=TOKENS) as judge, serving(judge) as endpoint:
+        status, answer = endpoint.ask("/v1/judge", {"rows": [pair, pair]})
+        kind = "application/x-ndjson"
+        body = json.dumps(pair).encode()
+        _, streamed = endpoint.ask_bytes("/v1/judge", body, Content_Type=kind, Accept=kind)
+    assert status == 200
+    assert [line["row"] for line in answer["outcomes"]] == [1, 2]
+    assert all(line["key_ab"] and line["key_ba"] for line in answer["outcomes"])
+    assert json.loads(streamed)["better"] == answer["outcomes"][0]["better"]
+
+
+def test_trainers_get_a_number_for_each_row(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = {each.id: each for each in judge.score(rows(3)) if isinstance(each, Judgement)}
+    expected = [each.expected["tact"] - 5 * (int(each.scores["wit"]) < 2) for _, each in sorted(judged.items())]
+    with serving(judge, reward=FORMULA) as endpoint:
+        status, answer = endpoint.ask("/v1/rewards", rows(3))
+        assert (status, answer["rewards"]) == (200, pytest.approx(expected, abs=1e-3))
+        openrlhf = {
+            "query": [f"{row['instruction']}{row['candidate']}<|im_end|>" for row in rows(3)],
+            "prompts": [row["instruction"] for row in rows(3)],
+            "labels": ["Yes."] * 3,
+        }
+        status, theirs = endpoint.ask("/v1/rewards/openrlhf", openrlhf)
+        assert (status, theirs) == (200, {**answer, "scores": answer["rewards"], "extra_logs": {}})
+        asked = {
+            "prompt": [{"role": "user", "content": "Question 1?"}],
+            "response": "word word ",
+            "label": "Yes.",
+        }
+        assert endpoint.ask("/v1/rewards/slime", asked) == (200, answer["rewards"][1])
+        trl = RewardEndpoint(endpoint.url)
+        prompts, completions = ([row[name] for row in rows(3)] for name in ("instruction", "candidate"))
+        assert trl(prompts, completions, reference=["Yes."] * 3, trainer_state=None) == answer["rewards"]
+        turns = [[{"role": "assistant", "content": text}] for text in completions]
+        messages = [[{"role": "user", "content": text}] for text in prompts]
+        assert trl(messages, turns, reference=["Yes."] * 3) == answer["rewards"]
+        monkeypatch.setenv("LOCALJUDGE_URL", endpoint.url)
+        score = compute_score("data", completions[2], "Yes.", {"question": prompts[2]})
+        assert score == answer["rewards"][2]
+
+
+def test_a_row_without_a_score_has_no_reward_unless_one_is_given_for_it(judge: Judge) -> None:
+    broken = [*rows(1), {"instruction": "Q?", "candidate": "c"}]
+    with serving(judge, reward=FORMULA) as endpoint:
+        status, answer = endpoint.ask("/v1/rewards", broken)
+        assert status == 422
+        assert "row 2: no reference" in answer["error"]
+        with pytest.raises(RuntimeError, match="422"):
+            RewardEndpoint(endpoint.url).rewards(broken)
+    with serving(judge, reward=FORMULA, failed_reward=-1.5) as endpoint:
+        assert endpoint.ask("/v1/rewards", broken)[1]["rewards"][1] == -1.5
+    with serving(judge) as endpoint:
+        assert endpoint.ask("/v1/rewards", rows(1))[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("tact", 4), ("tact_expected - 5*(wit<3)", -1.75), ("overall * 2", 6.25), ("-tact ** 2", -16),
+        ("max(tact, wit) - min(tact, wit, 1)", 3), ("1 if tact == 4 and not wit > 2 else 0", 1),
+        ("1 < wit <= 2", 1), ("abs(wit - tact) / 4", 0.5), ("0.5 if 'a' != 'b' or tact else 1", 0.5),
+    ],
+)  # fmt: skip
+def test_a_formula_makes_a_number_of_a_judgement(short_rubric: Path, text: str, value: float) -> None:
+    assert RewardFormula.parse(text, Rubric.load(short_rubric)).reward(judgement()) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("tact +", "invalid syntax"),
+        ("charm", "charm is no aspect; give overall, tact, tact_expected, wit, wit_expected"),
+        ("__import__('os').system('id')", "is not allowed"),
+        ("tact.__class__", "'tact.__class__' is not allowed"),
+        ("[tact for tact in (1,)]", "is not allowed"),
+        ("(lambda: 1)()", "is not allowed"),
+        ("tact; wit", "invalid syntax"),
+        ("1" * 1001, "longer than 1000 characters"),
+        ("(" * 400 + "1" + ")" * 400, ""),
+    ],
+)
+def test_what_is_no_formula_is_refused_and_never_run(short_rubric: Path, text: str, problem: str) -> None:
+    with pytest.raises(UsageError, match=r"--reward") as refused:
+        RewardFormula.parse(text, Rubric.load(short_rubric))
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["1 / (tact - 4)", "9 ** 9 ** 9 ** 9", "tact + 'a'", "(0 - 1) ** 0.5"])
+def test_a_reward_that_is_not_defined_is_an_error_and_no_number(short_rubric: Path, text: str) -> None:
+    with pytest.raises(ValueError, match=r"is not (defined|a finite number)"):
+        RewardFormula.parse(text, Rubric.load(short_rubric)).reward(judgement())
+
+
+def judgement() -> Judgement:
+    return Judgement(
+        id="a", key="k", texts={"rationale": "R."}, scores={"tact": 4, "wit": 2}, rationale_cut=False,
+        expected={"tact": 3.25, "wit": 3.0}, prompt_tokens=1, output_tokens=1,
+    )  # fmt: skip
+
+
+def test_only_who_has_the_token_is_answered(judge: Judge) -> None:
+    with serving(judge, AccessRules("söme-token", hosts=None)) as endpoint:
+        for wrong in ({}, {"Authorization": "Bearer other"}, {"Authorization": "söme-token"}):
+            sent = {name: value.encode().decode("latin-1") for name, value in wrong.items()}
+            assert endpoint.ask("/v1/judge", rows(1), **sent)[0] == 401
+            assert json.loads(endpoint.ask_bytes("/metrics", None, **sent)[1])["error"].startswith(
+                "no valid token"
+            )
+        right = "Bearer söme-token".encode().decode("latin-1")
+        assert endpoint.ask("/v1/judge", rows(1), Authorization=right)[0] == 200
+        assert endpoint.ask("/health") == (200, {"state": "ready"}), "without a token"
+
+
+def test_a_web_page_cannot_ask_a_judge_without_a_token(judge: Judge) -> None:
+    with serving(judge) as endpoint:
+        body = json.dumps(rows(1)).encode()
+        assert endpoint.ask_bytes("/v1/judge", body, Content_Type="text/plain")[0] == 415
+        assert endpoint.ask_bytes("/v1/judge", body, Host="evil.example")[0] == 400
+        assert endpoint.ask_bytes("/v1/judge", body, Host=f"localhost:{endpoint.port}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "problem"),
+    [
+        (b"{", 400, "not JSON"),
+        (b"7", 400, "give a list of rows"),
+        (b'{"rows": 7}', 400, "give a list of rows"),
+        (b"[" * 100_000, 400, "not JSON"),
+        (b'"' + b"a" * 2_000_000 + b'"', 413, "the body is larger than 1,000,000 bytes"),
+    ],
+)
+def test_a_body_that_has_no_rows_is_refused_in_one_line(
+    judge: Judge, body: bytes, status: int, problem: str
+) -> None:
+    with serving(judge, AccessRules(most_bytes=1_000_000)) as endpoint:
+        found, said = endpoint.ask_bytes("/v1/judge", body)
+        assert (found, problem in json.loads(said)["error"]) == (status, True), said
+        assert endpoint.ask("/v1/judge", rows(1))[0] == 200, "and the next request is answered"
+
+
+def test_a_body_without_a_length_is_cut_off_at_the_limit(judge: Judge) -> None:
+    with serving(judge, AccessRules(most_bytes=100_000)) as endpoint:
+        with socket.create_connection(("127.0.0.1", endpoint.port), timeout=30) as client:
+            head = "POST /v1/judge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            client.sendall(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+            piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+            said = b""
+            for _ in range(1000):
+                try:
+                    client.sendall(piece)
+                except (BrokenPipeError, ConnectionResetError):
+                    break
+            client.settimeout(5)
+            with suppress(ConnectionResetError):
+                said = client.recv(1000)
+            assert said == b"" or b"413" in said
+        assert endpoint.ask("/v1/judge", rows(1))[0] == 200
+
+
+def test_more_rows_than_may_wait_are_refused_and_can_be_sent_later(judge: Judge) -> None:
+    with serving(judge, most_waiting=4) as endpoint:
+        status, answer = endpoint.ask("/v1/judge", rows(5))
+        assert (status, "above the limit of 4; send them later" in answer["error"]) == (429, True)
+        assert endpoint.ask("/v1/judge", rows(4))[0] == 200
+        assert "localjudge_requests_refused_total 1" in endpoint.ask("/metrics")[1]
+
+
+def test_metrics_are_text_that_prometheus_reads(judge: Judge) -> None:
+    with serving(judge) as endpoint:
+        endpoint.ask("/v1/judge", [*rows(3), {}])
+        found = endpoint.ask("/metrics")[1]
+    values = dict(line.split() for line in found.splitlines() if not line.startswith("#"))
+    assert values == {
+        "localjudge_requests_total": "1", "localjudge_requests_refused_total": "0",
+        "localjudge_rows_judged_total": "3", "localjudge_rows_failed_total": "1",
+        "localjudge_rows_unfinished": "0", "localjudge_ready": "1",
+    }  # fmt: skip
+    assert found.count("# TYPE") == 6
+
+
+def held(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Hold the engine before each batch until the event is set."""
+    opened, complete = threading.Event(), judge.engine.complete
+
+    def slowly(prompts: Any) -> Iterator[Any]:
+        for batch in complete(prompts):
+            opened.wait()
+            yield batch
+
+    monkeypatch.setattr(judge.engine, "complete", slowly)
+    return opened
+
+
+def test_rows_of_a_client_that_went_away_are_not_judged(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = held(judge, monkeypatch)
+    with serving(judge) as endpoint, ThreadPoolExecutor(1) as client:
+        first = client.submit(endpoint.ask, "/v1/judge", rows(2))
+        while endpoint.service.unfinished < 2:
+            time.sleep(0.01)
+        time.sleep(0.2)  # the first two are with the engine
+        with socket.create_connection(("127.0.0.1", endpoint.port)) as gone:
+            body = json.dumps(rows(300, 10)).encode()
+            head = "POST /v1/judge HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            gone.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            while endpoint.service.unfinished < 302:
+                time.sleep(0.01)
+        time.sleep(0.5)
+        opened.set()
+        assert first.result()[0] == 200
+        assert endpoint.ask("/v1/judge", rows(1))[0] == 200
+        assert endpoint.service.judged == 3, "those of the client that went away had not begun"
+
+
+def test_an_engine_that_fails_is_told_to_every_client(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(prompts: Any) -> Iterator[Any]:
+        next(iter(prompts))
+        raise EngineError("no memory")
+        yield
+
+    monkeypatch.setattr(judge.engine, "complete", broken)
+    with serving(judge) as endpoint:
+        status, answer = endpoint.ask("/v1/judge", rows(2))
+        assert (status, answer["error"]) == (503, "the judge stopped: no memory")
+        assert endpoint.ask("/v1/judge", rows(2)) == (503, {"error": "the judge failed: no memory"})
+        assert endpoint.ask("/health") == (503, {"state": "failed"})
+
+
+def test_what_is_submitted_is_all_or_none(judge: Judge) -> None:
+    with JudgeService(judge, 3) as service:
+        futures = service.submit(list(given_rows(rows(2), judge.rubric.fields)))
+        with pytest.raises(ServiceBusyError):
+            service.submit(list(given_rows(rows(2), judge.rubric.fields)) * 2)
+        assert [future.result().id for future in futures] == ["r0", "r1"]
+    with pytest.raises(EngineError, match="is stopping"):
+        service.submit([])
+
+
+def test_kept_judgements_are_a_run_that_a_later_service_continues(judge: Judge, tmp_path: Path) -> None:
+    out = tmp_path / "kept"
+    for begin in (0, 5):
+        with ExitStack() as stack:
+            kept = stack.enter_context(KeptJudgements(out, judge))
+            endpoint = stack.enter_context(serving(judge, keep=kept.add))
+            assert endpoint.ask("/v1/judge", rows(5, begin))[0] == 200
+    run = load_run(out)
+    assert run.complete
+    assert sorted(outcome.id for outcome in run) == sorted(f"r{n}" for n in range(10))
+    assert [line["row"] for line in read_lines(out)] == list(range(1, 11))
+    assert json.loads((out / "summary.json").read_text())["judged"] == 10
+    with Judge(judge.model, rubric="pairwise") as other, pytest.raises(UsageError, match="holds another run"):
+        KeptJudgements(out, other).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--host", "0.0.0.0"], "--host 0.0.0.0: other machines could use this judge; give --token-file FILE"),
+        (["--reward", "charm"], "--reward 'charm': charm is no aspect"),
+        (["--failed-reward", "1"], "--failed-reward 1.0: belongs to --reward"),
+        (["--certfile", "a.pem"], "--certfile and --keyfile belong together"),
+        (["--token-file", "gone"], "--token-file gone: cannot be read"),
+        (["--port", "70000"], "--host 127.0.0.1 --port 70000: bind(): port must be 0-65535"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused_before_the_model_is_loaded(
+    cli: Cli, flags: list[str], problem: str
+) -> None:
+    end = cli("serve", *flags)
+    assert (end.code, problem in end.err, end.err.count("\n")) == (2, True, 1), end.err
+
+
+@pytest.mark.slow
+def test_a_service_that_is_stopped_in_the_middle_answers_what_it_has_begun(
+    tmp_path: Path, model: Path, short_rubric: Path
+) -> None:
+    out = tmp_path / "kept"
+    command: list[str | Path] = [
+        sys.executable, "-m", "localjudge", "serve", "--port", "0", "--model", model,
+        "--rubric", short_rubric, "--max-rationale-tokens", "24", "--out", out, "--reward", "tact",
+    ]  # fmt: skip
+    with (
+        subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process,
+        ThreadPoolExecutor(1) as client,
+    ):
+        assert process.stderr is not None
+        while "listening on" not in (line := process.stderr.readline()):
+            assert line, "it ended"
+        port = int(line.split("127.0.0.1:")[1].split()[0])
+        endpoint = Endpoint(port, None)  # type: ignore[arg-type]
+        asked = client.submit(endpoint.ask, "/v1/judge", rows(60))
+        while not (out / "judgements.jsonl").stat().st_size:
+            time.sleep(0.01)
+        os.kill(process.pid, signal.SIGTERM)
+        status, answer = asked.result()
+        process.wait(30)
+    assert process.returncode == 143
+    assert (status, len(answer["outcomes"])) == (200, 60)
+    assert load_run(out).complete
+    assert len(list(read_lines(out))) == 60
+
+
+@pytest.mark.slow
+def test_a_large_request_has_the_keys_of_a_run_of_its_rows(tmp_path: Path, judge: Judge) -> None:
+    written = [json.loads(line) for line in write_rows(tmp_path / "a.jsonl", 200).read_text().splitlines()]
+    with serving(judge) as endpoint:
+        status, answer = endpoint.ask("/v1/judge", written)
+    assert status == 200
+    whole = {each.id: each for each in judge.score(written) if isinstance(each, Judgement)}
+    assert {line["id"]: line["key"] for line in answer["outcomes"]} == {
+        i: each.key for i, each in whole.items()
+    }
+
+
+@pytest.mark.slow
+def test_the_trainer_of_trl_takes_ten_steps_by_rewards_of_the_endpoint(
+    judge: Judge, model: Path, tmp_path: Path
+) -> None:
+    trl, datasets = pytest.importorskip("trl"), pytest.importorskip("datasets")
+    asked = datasets.Dataset.from_list([{"prompt": f"Question {n}?", "reference": "Yes."} for n in range(8)])
+    settings = trl.GRPOConfig(
+        output_dir=str(tmp_path / "trained"), max_steps=10, per_device_train_batch_size=4, num_generations=4,
+        max_completion_length=6, report_to=[], use_cpu=True, bf16=False, logging_steps=1, save_strategy="no",
+    )  # fmt: skip
+    with serving(judge, reward="tact_expected - 5 * (wit < 2)") as endpoint:
+        trainer = trl.GRPOTrainer(
+            model=str(model), reward_funcs=RewardEndpoint(endpoint.url), args=settings, train_dataset=asked
+        )
+        trainer.train()
+        counted = endpoint.ask("/metrics")[1]
+    rewards = [each["rewards/localjudge/mean"] for each in trainer.state.log_history if "reward" in each]
+    assert len(rewards) == 10
+    assert len(set(rewards)) > 1
+    assert "localjudge_rows_judged_total 40" in counted
