@@ -17,6 +17,12 @@ MODEL, NOTICE = "model", "notice"
 """Columns that an export adds to each line: the judge, and the notices of the run or null."""
 TEXTS = ("instruction", "reference", "candidate")
 """Columns that an export adds on request: the texts of the row."""
+PAIR_TEXTS = ("instruction", "reference", "candidate_a", "candidate_b")
+"""Columns that an export of pairs adds on request: the texts of the pair."""
+PAIR_SYSTEMS = ("system_a", "system_b")
+"""The columns of the systems in a line of `pairs.jsonl`."""
+PREFERENCE, AGREE, ORDERS = "_preference", "_orders_agree", ("_ab", "_ba")
+"""Suffixes of an aspect's columns in a line of `pairs.jsonl`."""
 RATIONALE = "rationale"
 """Name of the column of the rationale; an import reads it, too."""
 _EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
@@ -164,8 +170,15 @@ PAIR_COLUMNS = frozenset({"opponent", "swapped"})
 """Columns that every line of a comparison has besides."""
 
 
-def is_reserved(name: str) -> bool:
-    """Return whether an aspect with this name would conflict with another column."""
+def is_reserved(name: str, pairs: bool = False) -> bool:
+    """Return whether an aspect with this name would conflict with another column.
+
+    Args:
+        name: the name of the aspect.
+        pairs: whether two responses are compared.
+    """
+    if pairs and (name in (*PAIR_SYSTEMS, *PAIR_TEXTS) or name.endswith((PREFERENCE, AGREE, *ORDERS))):
+        return True
     taken = COMMON_COLUMNS | PAIR_COLUMNS | {RATIONALE, MODEL, NOTICE, *TEXTS}
     return name in taken or name.endswith((_EXPECTED, _PROBABILITIES, _RATIONALE))
 

@@ -6,17 +6,15 @@ the distributions of both are averaged before a winner is named (arXiv 2503.0306
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from localjudge.outcome_columns import AnswerColumns
+from localjudge.outcome_columns import AGREE, ORDERS, PAIR_SYSTEMS, PREFERENCE, AnswerColumns
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.aspect import Aspect
 
 Winner = Literal["a", "b", "tie"]
-PREFERENCE, AGREE, ORDERS = "_preference", "_orders_agree", ("_ab", "_ba")
-"""Suffixes of an aspect's columns in a line of `pairs.jsonl`."""
 _EQUAL = 1e-6
 """Largest difference of two probabilities that counts as none."""
 
@@ -125,11 +123,10 @@ class PairOutcome:
         Args:
             columns: the columns of its rubric.
         """
-        first, (system_a, system_b) = self.orders[0], self.systems
+        first = self.orders[0]
         line: dict[str, Any] = {
             "id": self.id,
-            "system_a": system_a,
-            "system_b": system_b,
+            **dict(zip(PAIR_SYSTEMS, self.systems, strict=True)),
             "status": "failed" if self.error else "judged",
             "error": self.error,
         }
@@ -145,6 +142,30 @@ class PairOutcome:
             line |= {text + suffix: judged and judged.texts[text] for text in columns.texts}
             line["key" + suffix] = own and own.key
         return line | {"group": first.group, "source": first.source, "columns": first.columns}
+
+
+def pair_column_names(columns: AnswerColumns) -> list[str]:
+    """Return the columns of the line of a pair, in their order.
+
+    Args:
+        columns: the columns of its rubric.
+    """
+    return list(PairOutcome((Failure(id="", key="", error=""),), {}).line(columns))
+
+
+def pair_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
+    """Return the Arrow schema of the lines of pairs; an additional column is text.
+
+    Args:
+        columns: the columns of the run's rubric.
+        names: the columns in order; None for the columns of a line.
+    """
+    import pyarrow
+
+    types = dict.fromkeys(names or pair_column_names(columns), pyarrow.string())
+    for aspect in columns.aspects:
+        types |= {aspect + PREFERENCE: pyarrow.float64(), aspect + AGREE: pyarrow.bool_()}
+    return pyarrow.schema(list(types.items()))
 
 
 def _preference(orders: list[Judgement], name: str, aspect: Aspect) -> Preference:
@@ -167,20 +188,42 @@ def _preference(orders: list[Judgement], name: str, aspect: Aspect) -> Preferenc
     )
 
 
+class PairJoin:
+    """Joins the outcomes of a pair's orders, which arrive one by one, in any order.
+
+    Args:
+        aspects: the aspects of the rubric.
+        orders: the number of orders of each pair, 1 or 2.
+    """
+
+    def __init__(self, aspects: Mapping[str, Aspect], orders: int) -> None:
+        self._aspects, self._orders = aspects, orders
+        self._waiting: dict[int, Outcome] = {}
+
+    def add(self, outcome: Outcome) -> PairOutcome | None:
+        """Return the pair that this outcome completes; None if another order is missing.
+
+        Args:
+            outcome: the outcome of a row with a number; the orders of a pair have consecutive numbers.
+        """
+        assert outcome.row is not None  # lines of a run and rows of `Judge.compare` have numbers
+        pair = (outcome.row - 1) // self._orders
+        other = self._waiting.pop(pair, None)
+        if self._orders == 1 or other is not None:
+            return PairOutcome.of([outcome] if other is None else [other, outcome], self._aspects)
+        self._waiting[pair] = outcome
+        return None
+
+
 def joined(outcomes: Iterable[Outcome], aspects: Mapping[str, Aspect], orders: int) -> Iterator[PairOutcome]:
     """Yield the outcome of each pair as soon as the outcomes of all its orders are there.
 
     Args:
-        outcomes: the outcomes of rows with numbers; the orders of a pair have consecutive numbers.
+        outcomes: the outcomes of rows with numbers, as for `PairJoin.add`.
         aspects: the aspects of the rubric.
         orders: the number of orders of each pair, 1 or 2.
     """
-    waiting: dict[int, Outcome] = {}
+    join = PairJoin(aspects, orders)
     for outcome in outcomes:
-        assert outcome.row is not None  # lines of a run and rows of `Judge.compare` have numbers
-        pair = (outcome.row - 1) // orders
-        other = waiting.pop(pair, None)
-        if orders == 1 or other is not None:
-            yield PairOutcome.of([outcome] if other is None else [other, outcome], aspects)
-        else:
-            waiting[pair] = outcome
+        if (pair := join.add(outcome)) is not None:
+            yield pair

@@ -67,7 +67,7 @@ def write_run(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing(folder) as scratch:
         scratch.mkdir()
-        summary = Summary(rubric.score_columns)
+        summary = Summary(rubric, manifest.orders)
         with (scratch / JUDGEMENTS).open("xb") as stream:
             stream.writelines(_lines(outcomes, rubric.columns, summary))
         counted = summary.as_dict(manifest, complete=True, planned=summary.rows)
@@ -78,5 +78,6 @@ def write_run(
 
 def _lines(outcomes: Iterable[Outcome], columns: AnswerColumns, summary: Summary) -> Iterator[bytes]:
     for number, outcome in enumerate(outcomes, 1):
-        summary.add(outcome)
-        yield to_bytes(outcome.model_copy(update={"row": number}), columns)
+        line = outcome.model_copy(update={"row": number})
+        summary.add(line)
+        yield to_bytes(line, columns)

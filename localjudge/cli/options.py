@@ -71,7 +71,9 @@ MaxRowBytes = Annotated[
         "--max-row-bytes", min=1, metavar="N", help="The largest row in bytes; larger rows become failures."
     ),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Use only the first N rows.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Use only the first N rows or pairs.")
+]
 AnswerSpelling = Annotated[
     str,
     typer.Option(
@@ -163,7 +165,7 @@ def input_extras(inputs: Iterable[str]) -> list[str]:
     return ["parquet"] if any(map(needs_pyarrow, inputs)) else []
 
 
-_OF_A_RUN = ("run.json", "judgements.jsonl", "set-aside.jsonl", "summary.json")
+_OF_A_RUN = ("run.json", "judgements.jsonl", "pairs.jsonl", "set-aside.jsonl", "summary.json")
 
 
 def check_out_file(out: Path) -> None:

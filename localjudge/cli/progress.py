@@ -18,8 +18,7 @@ from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.pipeline import RunObserver
-from localjudge.runs.summary import bars
-from localjudge.system.quantities import duration
+from localjudge.system.quantities import bars, duration
 from localjudge.system.terminal import Console, printable
 
 if TYPE_CHECKING:
@@ -173,7 +172,12 @@ def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: Text |
 def _passage(heading: str, said: str) -> str:
     """Return a heading and a text wrapped to the terminal's width; a very long text is cut."""
     width = min(100, get_terminal_size().columns) - 2
-    more = f" … {len(said) - _LONGEST:,} more characters" if len(said) > _LONGEST else ""
-    lines = printable(said[:_LONGEST] + more).splitlines() or ["(empty)"]
+    lines = printable(shortened(said)).splitlines() or ["(empty)"]
     wrapped = [fill(line, width=width, break_on_hyphens=False) for line in lines]
     return indent("\n".join(wrapped), "  ").join([f"{heading}\n", "\n"])
+
+
+def shortened(said: str) -> str:
+    """Return a text to print; a very long one is cut, and says so."""
+    more = f" … {len(said) - _LONGEST:,} more characters" if len(said) > _LONGEST else ""
+    return said[:_LONGEST] + more

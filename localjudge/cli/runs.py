@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from localjudge.cli.options import FAILED_ROWS, RunFolder, check_out_file, print_table
 from localjudge.errors import UsageError
 
+if TYPE_CHECKING:
+    from localjudge.pair_outcome import PairOutcome
+    from localjudge.records import Outcome
+
 
 def show(
     run: RunFolder,
     row_id: Annotated[
-        list[str] | None, typer.Option("--id", metavar="ID", help="Show the judgement of this row.")
+        list[str] | None, typer.Option("--id", metavar="ID", help="Show the judgement of this row or pair.")
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="List the rows of this system, one line each."),
+        typer.Option(metavar="NAME", help="List the rows of this system, or the pairs with it, one line each."),
     ] = None,
     failed: Annotated[bool, typer.Option("--failed", help="List the failures with their reasons.")] = False,
     sort: Annotated[
         str | None,
         typer.Option(
             metavar="ASPECT",
-            help="List the judged rows by this score, lowest first; by the expected score if the run has it.",
+            help="List the judged rows by this score, lowest first; by the expected score if the run has it. "
+            "Pairs are sorted by the preference for the first response.",
         ),
     ] = None,
     descending: Annotated[bool, typer.Option("--descending", help="With --sort: highest first.")] = False,
@@ -38,7 +43,8 @@ def show(
     """Show a run: its systems with their scores, a list of its rows, or single judgements by id.
 
     Each of --system, --failed, --sort and --limit selects the list: id, system and scores, or the reason for a
-    failure.
+    failure. The list of a run of pairs has both systems, and for each aspect the winner (a is the first), the
+    preference for a from 0 to 1, and whether both orders agree.
     """
     from localjudge.runs.notices import headed, kinds
     from localjudge.runs.reader import read_notices, read_outcomes
@@ -53,18 +59,19 @@ def show(
     if row_id:
         _show_judgements(run, row_id)
         return
-    rubric, notices = read_manifest(run).rubric, read_notices(run)
+    manifest, notices = read_manifest(run), read_notices(run)
     if lists_rows:
         from localjudge.cli.shown_rows import RowList, RowSelection
 
-        found = RowList.read(run, rubric, RowSelection(system, failed, sort, descending, limit))
+        found = RowList.read(run, manifest.rubric, RowSelection(system, failed, sort, descending, limit))
         if notices:
             print_table(headed(notices))
         for text in found.texts():
             print(text)
-        print(f"{len(found.rows)} of {found.matching} rows", file=sys.stderr)
+        what = "pairs" if manifest.rubric.compares else "rows"
+        print(f"{len(found.rows)} of {found.matching} {what}", file=sys.stderr)
         return
-    summary = Summary(rubric.score_columns)
+    summary = Summary(manifest.rubric, manifest.orders)
     for outcome in read_outcomes(run):
         summary.add(outcome)
     print_table(headed(notices, summary.table()))
@@ -75,25 +82,40 @@ def show(
 
 def _show_judgements(run: Path, ids: list[str]) -> None:
     from localjudge.cli.progress import judgement_text
+    from localjudge.cli.shown_pair import ShownPair
+    from localjudge.pair_outcome import PairOutcome
     from localjudge.runs.notices import headed
-    from localjudge.runs.reader import read_notices, read_outcomes
+    from localjudge.runs.reader import read_notices, read_outcomes, read_pairs
     from localjudge.runs.reread_texts import Texts
     from localjudge.runs.run_manifest import read_manifest
 
     manifest = read_manifest(run)
+    read = read_pairs if manifest.rubric.compares else read_outcomes
     wanted = set(ids)
-    outcomes = [outcome for outcome in read_outcomes(run) if outcome.id in wanted]
+    found = [each for each in read(run) if each.id in wanted]
     if notices := read_notices(run):
         print_table(headed(notices))
-    with Texts(manifest, outcomes) as texts:
-        for outcome in outcomes:
-            print(judgement_text(outcome, manifest.rubric.aspects, texts.get(outcome)))
+    with Texts(manifest, [_first(each) for each in found]) as texts:
+        for each in found:
+            text = texts.get(_first(each))
+            if isinstance(each, PairOutcome):
+                print_table(ShownPair(each, manifest.rubric.aspects, text))
+            else:
+                print(judgement_text(each, manifest.rubric.aspects, text))
         for problem in texts.problems:
             print(f"the texts of the row are missing: {problem}", file=sys.stderr)
-    if missing := wanted - {outcome.id for outcome in outcomes}:
-        known = next((outcome.id for outcome in read_outcomes(run)), None)
+    if missing := wanted - {each.id for each in found}:
+        known = next((each.id for each in read(run)), None)
         such = f"; its ids are such as {known}" if known else ""
-        raise UsageError(f"{run}: no row with the id {', '.join(sorted(missing))}{such}")
+        what = "pair" if manifest.rubric.compares else "row"
+        raise UsageError(f"{run}: no {what} with the id {', '.join(sorted(missing))}{such}")
+
+
+def _first(found: Outcome | PairOutcome) -> Outcome:
+    """Return the outcome itself, or that of a pair's first order."""
+    from localjudge.pair_outcome import PairOutcome
+
+    return found.orders[0] if isinstance(found, PairOutcome) else found
 
 
 def export(
@@ -111,20 +133,22 @@ def export(
         typer.Option("--out", metavar="FILE", help="The file to write; a folder for inspect."),
     ],
     with_texts: Annotated[
-        bool, typer.Option("--with-texts", help="Include each row's instruction, reference and candidate.")
+        bool, typer.Option("--with-texts", help="Include the instruction, the reference and each candidate.")
     ] = False,
     baseline: Annotated[
         str | None,
         typer.Option(metavar="SYSTEM", help="For alpaca-eval: the system to compare with."),
     ] = None,
 ) -> None:
-    """Write a run for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
+    """Write a run, or its pairs, for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
     from localjudge.export.run_export import export as write
     from localjudge.runs.reader import read_notices
+    from localjudge.runs.run_manifest import read_manifest
 
     if to != "inspect":
         check_out_file(out)
-    print(f"{write(run, to, out, with_texts, baseline)} rows · {out}", file=sys.stderr)
+    what = "pairs" if read_manifest(run).rubric.compares else "rows"
+    print(f"{write(run, to, out, with_texts, baseline)} {what} · {out}", file=sys.stderr)
     for notice in read_notices(run):
         print(notice, file=sys.stderr)
 
@@ -140,6 +164,6 @@ def merge(
 
     summary = put_together(shards, out)
     print_table(headed(read_notices(out), summary.table()))
-    print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
+    print(f"{summary.counted} · {out}", file=sys.stderr)
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)

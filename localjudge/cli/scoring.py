@@ -136,7 +136,7 @@ def score(
         raise typer.Exit(stop.exit_code)
     summary, cost, counted = result.summary, result.cost, result.statistics
     print_table(headed(result.notices, cost.table() if cost else summary.table()))
-    progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
+    progress.say(f"{summary.counted} · {out}")
     if counted.get("cached_prompt_tokens"):
         share = counted["cached_prompt_tokens"] / counted["prompt_tokens"]
         progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")

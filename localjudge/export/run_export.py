@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,20 @@ from localjudge.errors import UsageError
 from localjudge.export import alpaca_eval
 from localjudge.export import inspect_log as inspect
 from localjudge.export import tabular as tables
-from localjudge.outcome_columns import MODEL, NOTICE, TEXTS, AnswerColumns, column_names, to_line
+from localjudge.outcome_columns import (
+    MODEL,
+    NOTICE,
+    PAIR_TEXTS,
+    TEXTS,
+    AnswerColumns,
+    column_names,
+    to_line,
+)
+from localjudge.pair_outcome import PairOutcome, pair_column_names
 from localjudge.records import Outcome
-from localjudge.runs.reader import read_notices, read_outcomes
+from localjudge.runs.reader import read_notices, read_outcomes, read_pairs
 from localjudge.runs.reread_texts import Text, Texts
-from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require
 
@@ -24,21 +34,23 @@ FORMS = (*TABLES, "alpaca-eval", "inspect")
 
 
 def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline: str | None = None) -> int:
-    """Write a run in the format of another tool.
+    """Write a run in the format of another tool; of a run of pairs, its pairs.
 
     Args:
         folder: the run directory.
         to: one of `FORMS`.
         out: the file to write, or for `inspect` a folder; written completely or not at all.
-        with_texts: for a table, include the instruction, the reference and the candidate of each row.
-        baseline: for `alpaca-eval`, the system to compare the others with.
+        with_texts: for a table, include the instruction, the reference and the candidate of each row, or both
+            candidates of each pair.
+        baseline: for `alpaca-eval`, the system to compare the others with. Of a run of pairs, only the pairs
+            with this system are written; None writes all.
 
     Returns:
-        The number of rows written.
+        The number of rows or pairs written.
 
     Raises:
-        UsageError: there is no such format or run, the texts of its rows cannot be found, or the folder for
-            `inspect` contains other files than Inspect's logs.
+        UsageError: there is no such format or run, the texts of its rows cannot be found, the folder for
+            `inspect` contains other files than Inspect's logs, or the format cannot hold pairs.
     """
     if to not in FORMS:
         raise UsageError(f"--to {to}: give one of {', '.join(FORMS)}")
@@ -47,6 +59,10 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
     if to == "inspect":
         refuse_other_files(out)
     manifest = read_manifest(folder)
+    if to == "inspect" and manifest.rubric.compares:
+        raise UsageError(
+            "--to inspect: a sample of Inspect has one response, and this run compares two; use jsonl"
+        )
     inputs = {name for start in manifest.starts for name in start.inputs}
     if any(same_file(name, out) or Path(name) in out.resolve().parents for name in inputs):
         raise UsageError(f"--out {out}: is an input of this run; choose another name")
@@ -56,10 +72,11 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
     try:
         with replacing(out) as scratch:
             if to in TABLES:
-                texts = (*TEXTS, *(name for name in manifest.rubric.fields if name not in TEXTS))
-                texts = texts if with_texts else ()
-                lines, names = _lines(folder, columns, texts), [*column_names(columns), *texts]
+                lines, names = _table(folder, manifest, with_texts)
                 rows = TABLES[to](lines, names, columns, scratch, origin)
+            elif to == "alpaca-eval" and manifest.rubric.compares:
+                pairs = pairs_with_texts(folder)
+                rows = alpaca_eval.write_preferences(pairs, manifest, scratch, baseline, origin)
             elif to == "alpaca-eval":
                 rows = alpaca_eval.write_annotations(
                     lambda: outcomes_with_texts(folder), manifest, scratch, baseline, origin
@@ -107,27 +124,62 @@ def outcomes_with_texts(folder: Path) -> Iterator[tuple[Outcome, Text | None]]:
     Raises:
         UsageError: the inputs are missing, or a row has changed.
     """
+    with _texts(folder) as texts:
+        for outcome in read_outcomes(folder):
+            yield outcome, _text(folder, texts, outcome)
+
+
+def pairs_with_texts(folder: Path) -> Iterator[tuple[PairOutcome, Text | None]]:
+    """Yield the pairs of a run, each with the texts of its first order, as `outcomes_with_texts` does."""
+    with _texts(folder) as texts:
+        for pair in read_pairs(folder):
+            yield pair, _text(folder, texts, pair.orders[0])
+
+
+@contextmanager
+def _texts(folder: Path) -> Iterator[Texts]:
     with Texts(read_manifest(folder), read_outcomes(folder)) as texts:
         if texts.problems:
             raise UsageError(
                 f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}; restore the inputs"
             )
-        for outcome in read_outcomes(folder):
-            text = texts.get(outcome)
-            if text is None and outcome.digest:
-                raise UsageError(
-                    f"{folder}: {outcome.source} has changed since it was judged; restore the input"
-                )
-            yield outcome, text
+        yield texts
 
 
-def _lines(folder: Path, columns: AnswerColumns, texts: Sequence[str]) -> Iterator[dict[str, Any]]:
-    if not texts:
-        return (to_line(outcome, columns) for outcome in read_outcomes(folder))
-    return (
-        to_line(outcome, columns)
-        | dict.fromkeys(texts)
-        | {name: getattr(text, name, None) for name in TEXTS}
-        | dict(text.fields if text else {})
-        for outcome, text in outcomes_with_texts(folder)
-    )
+def _text(folder: Path, texts: Texts, outcome: Outcome) -> Text | None:
+    text = texts.get(outcome)
+    if text is None and outcome.digest:
+        raise UsageError(f"{folder}: {outcome.source} has changed since it was judged; restore the input")
+    return text
+
+
+def _table(folder: Path, manifest: RunManifest, with_texts: bool) -> tuple[Iterator[dict[str, Any]], list[str]]:
+    """Return the lines of a table and the names of its columns."""
+    columns, compares = manifest.rubric.columns, manifest.rubric.compares
+    names = pair_column_names(columns) if compares else column_names(columns)
+    if not with_texts:
+        if compares:
+            return (pair.line(columns) for pair in read_pairs(folder)), names
+        return (to_line(outcome, columns) for outcome in read_outcomes(folder)), names
+    own = PAIR_TEXTS if compares else TEXTS
+    texts = (*own, *(name for name in manifest.rubric.fields if name not in own))
+    lines = _pair_lines(folder, columns) if compares else _lines(folder, columns)
+    return (dict.fromkeys([*names, *texts]) | line for line in lines), [*names, *texts]
+
+
+def _lines(folder: Path, columns: AnswerColumns) -> Iterator[dict[str, Any]]:
+    """Yield each line with the texts of its row."""
+    for outcome, text in outcomes_with_texts(folder):
+        yield to_line(outcome, columns) | (
+            {name: getattr(text, name) for name in TEXTS} | dict(text.fields) if text else {}
+        )
+
+
+def _pair_lines(folder: Path, columns: AnswerColumns) -> Iterator[dict[str, Any]]:
+    """Yield the line of each pair with its texts."""
+    for pair, text in pairs_with_texts(folder):
+        line = pair.line(columns)
+        if text:
+            said = (text.instruction, text.reference, *text.responses(pair.orders[0].swapped))
+            line |= dict(zip(PAIR_TEXTS, said, strict=True)) | dict(text.fields)
+        yield line

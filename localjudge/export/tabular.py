@@ -1,4 +1,4 @@
-"""Export a run as a table (JSON lines, CSV or Parquet) with one row per judgement.
+"""Export a run as a table (JSON lines, CSV or Parquet) with one row per judgement, or per pair.
 
 The columns of a line keep their names and types: scores are integers, probabilities are lists. The other
 columns of the input (`columns`) are written as JSON text if the format has no objects.
@@ -15,6 +15,7 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.outcome_columns import AnswerColumns, arrow_schema, place_of, to_json, without_objects
+from localjudge.pair_outcome import pair_schema
 
 Line = Mapping[str, Any]
 Origin = Mapping[str, str | None]
@@ -71,7 +72,8 @@ def write_parquet(
     import pyarrow.parquet
 
     known = {f"localjudge.{name}": value for name, value in origin.items() if value is not None}
-    schema = arrow_schema(columns, (*names, *origin)).with_metadata(known)
+    typed = pair_schema if columns.pairs else arrow_schema
+    schema = typed(columns, (*names, *origin)).with_metadata(known)
     rows, waiting = 0, iter(lines)
     with pyarrow.parquet.ParquetWriter(file, schema) as writer:
         while some := [without_objects(_fields(line, names, origin)) for line in islice(waiting, _AT_ONCE)]:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis.scores import common_rubric, run_names
-from localjudge.outcome_columns import from_bytes
+from localjudge.outcome_columns import RATIONALE, from_bytes, rationale_of
 from localjudge.records import Judgement, Outcome
+from localjudge.report.page import PageKind, PageRow
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import journal_lines
 from localjudge.runs.reader import JUDGEMENTS, read_outcomes
@@ -91,6 +92,8 @@ class Judgements(AbstractContextManager["Judgements"]):
         UsageError: a folder is not a run, or the runs differ in their aspects or scale.
     """
 
+    kind = PageKind("judgement_view.js", {"one": "judgement", "many": "judgements", "result": "Score"})
+
     def __init__(self, folders: Sequence[Path], moved: Sequence[str] = ()) -> None:
         self.folders = list(folders)
         self.manifests = [read_manifest(folder) for folder in folders]
@@ -117,6 +120,31 @@ class Judgements(AbstractContextManager["Judgements"]):
         for run, place in zip(self._runs, self._places, strict=True):
             outcome = from_bytes(self._lines[run][place], self.manifests[run].rubric.columns)
             yield outcome, self._texts[run].get(outcome)
+
+    def page_rows(self) -> Iterator[PageRow]:
+        """Yield the judgements as the page reads them, in the order of the columns."""
+        for instruction, (outcome, text) in zip(self.columns.group.tolist(), self, strict=True):
+            rationale = outcome.rationale if isinstance(outcome, Judgement) else ""
+            size = len(rationale) + len(text.candidate if text else "")
+            yield PageRow(instruction, text, _values(outcome, text), size)
+
+    def arrays(self) -> Mapping[str, tuple[str, bytes]]:
+        """Return the columns as the page's typed arrays, little-endian; NaN means unknown."""
+        columns = self.columns
+
+        def rounded(values: NDArray[np.float64]) -> bytes:
+            return np.round(values, 3).astype("<f4").tobytes()
+
+        return {
+            "series": ("Int16Array", columns.series.astype("<i2").tobytes()),
+            "group": ("Int32Array", columns.group.astype("<i4").tobytes()),
+            "scores": ("Int16Array", columns.scores.astype("<i2").tobytes()),
+            "expected": ("Float32Array", rounded(columns.expected)),
+            "confidence": ("Float32Array", rounded(columns.confidence)),
+            "overall": ("Float32Array", rounded(columns.overall)),
+            "length": ("Int32Array", columns.length.astype("<i4").tobytes()),
+            "flags": ("Uint8Array", columns.flags.tobytes()),
+        }
 
     @property
     def found(self) -> int:
@@ -187,6 +215,33 @@ class Judgements(AbstractContextManager["Judgements"]):
         )
         for folder, texts in zip(self.folders, self._texts, strict=True):
             self.problems += [f"{folder}: {problem}" for problem in texts.problems]
+
+
+def _values(outcome: Outcome, text: Text | None) -> list[Any]:
+    """Return what the page shows of a judgement; `FIELDS` in `judgement_view.js` names the values."""
+    judged = outcome if isinstance(outcome, Judgement) else None
+    own = judged and {
+        aspect: judged.texts[rationale_of(aspect)]
+        for aspect in judged.scores
+        if rationale_of(aspect) in judged.texts
+    }
+    return [
+        text.candidate if text else None,
+        judged and judged.texts.get(RATIONALE),
+        None if isinstance(outcome, Judgement) else outcome.error,
+        judged and judged.thoughts,
+        rounded_shares(judged) if judged else None,
+        outcome.source,
+        judged.candidate_cut if judged else 0,
+        outcome.columns,
+        own or None,
+    ]
+
+
+def rounded_shares(judgement: Judgement) -> dict[str, list[float]] | None:
+    """Return the probabilities of each aspect as the page shows them; None without any."""
+    found = judgement.probabilities.items()
+    return {aspect: [round(share, 4) for share in shares] for aspect, shares in found} or None
 
 
 def overall_ends(rubric: Rubric) -> tuple[int, int] | None:

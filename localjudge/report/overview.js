@@ -5,6 +5,7 @@
 const breakable = (name) => name.split(/(?<=[=_])/).flatMap((part, place) => (place ? [make("wbr"), part] : [part]));
 function cell(value, { kind, bounds }) {
   if (kind === "text") return make("th", { scope: "row" }, value);
+  if (kind === "rate") return rateCell(value);
   if (kind === "word") return make("td", { class: "word" }, value ?? "–");
   if (value === null || typeof value !== "object") return make("td", {}, value === null ? "–" : String(value));
   const shown = kind === "share" ? percent : fixed;
@@ -26,7 +27,7 @@ function cell(value, { kind, bounds }) {
 function fillTable(table, { caption, columns, rows, dots }) {
   if (caption) table.append(make("caption", {}, caption));
   const headings = columns.map(({ name, kind, note }) =>
-    make("th", { scope: "col", class: kind === "text" || kind === "word" ? "word" : "" }, ...breakable(name),
+    make("th", { scope: "col", class: kind === "text" || kind === "word" ? "word" : kind === "rate" ? "rate" : "" }, ...breakable(name),
       note ? make("span", { class: "note" }, note) : null));
   table.append(make("thead", {}, make("tr", {}, ...headings)));
   const body = rows.map((row, place) => {
@@ -58,8 +59,11 @@ $("foot").textContent = head.foot;
 for (const notice of head.notices) $("notices").append(make("p", { class: "notice" }, notice));
 for (const [section, lead] of Object.entries(head.leads)) $(section + "-lead").textContent = lead;
 $("h-means").textContent = head.means;
-fillTable($("systems-table"), head.table);
-for (const note of head.table.notes) $("systems-notes").append(make("p", { class: "lead" }, note));
+$("systems").hidden = !head.table;
+if (head.table) fillTable($("systems-table"), head.table);
+for (const note of head.table?.notes ?? []) $("systems-notes").append(make("p", { class: "lead" }, note));
+showTables("matrix", head.matrix);
+showTables("position", head.position);
 showTables("agreement", head.agreement);
 showTables("audit", head.audit);
 for (const section of document.querySelectorAll("main > section")) {

@@ -22,6 +22,7 @@ from localjudge.report.shown_values import kind, legend, mean_is_share, value_co
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
+from localjudge.runs.run_manifest import RunManifest
 
 
 def by_series(scores: Scores, judgements: Judgements) -> Scores:
@@ -62,9 +63,7 @@ def head(
         "title": title or ", ".join(run_names(judgements.folders)),
         "about": _about(judgements),
         "notices": _notices(judgements, rankings),
-        "foot": f"Made by localjudge {version('localjudge')} on {time.strftime('%Y-%m-%d')}. "
-        f"Prompt {', '.join({each.prompt_sha256[:12] for each in judgements.manifests})}. "
-        "This file fetches nothing and sends nothing.",
+        "foot": foot(judgements.manifests),
         "aspects": [
             {
                 "name": name,
@@ -96,17 +95,27 @@ def head(
 
 
 def _about(judgements: Judgements) -> str:
-    models = dict.fromkeys(manifest.model.name for manifest in judgements.manifests)
-    rubrics = dict.fromkeys(manifest.rubric.name for manifest in judgements.manifests)
-    days = sorted(start.started[:10] for manifest in judgements.manifests for start in manifest.starts)
-    return " · ".join(
-        [
-            f"{_counted(len(judgements), 'judgement')} of {_counted(len(judgements.series), 'system')} "
-            f"on {_counted(len(judgements.snippets), 'instruction', 'instructions')}",
-            f"judged by {', '.join(models)}",
-            f"rubric {', '.join(rubrics)}",
-            days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}",
-        ]
+    return (
+        f"{counted(len(judgements), 'judgement')} of {counted(len(judgements.series), 'system')} "
+        f"on {counted(len(judgements.snippets), 'instruction')} · {origin(judgements.manifests)}"
+    )
+
+
+def origin(manifests: Sequence[RunManifest]) -> str:
+    """Return who judged, by which rubric, and when."""
+    models = dict.fromkeys(manifest.model.name for manifest in manifests)
+    rubrics = dict.fromkeys(manifest.rubric.name for manifest in manifests)
+    days = sorted(start.started[:10] for manifest in manifests for start in manifest.starts)
+    when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
+    return f"judged by {', '.join(models)} · rubric {', '.join(rubrics)} · {when}"
+
+
+def foot(manifests: Sequence[RunManifest]) -> str:
+    """Return the last line of the page."""
+    return (
+        f"Made by localjudge {version('localjudge')} on {time.strftime('%Y-%m-%d')}. "
+        f"Prompt {', '.join({each.prompt_sha256[:12] for each in manifests})}. "
+        "This file fetches nothing and sends nothing."
     )
 
 
@@ -117,9 +126,9 @@ def _notices(judgements: Judgements, rankings: Sequence[Ranking]) -> list[str]:
     notices = list(dict.fromkeys([*of_runs, *calibrated]))
     if missing := len(judgements) - judgements.found:
         reasons = f" ({'; '.join(judgements.problems)})" if judgements.problems else ""
-        notices.append(f"{_counted(missing, 'judgement')} without text: the input row was not found{reasons}.")
+        notices.append(f"{counted(missing, 'judgement')} without text: the input row was not found{reasons}.")
     if failed := int((judgements.columns.flags & FAILED).sum()):
-        notices.append(f"{_counted(failed, 'row')} failed; the means and charts exclude failed rows.")
+        notices.append(f"{counted(failed, 'row')} failed; the means and charts exclude failed rows.")
     return notices
 
 
@@ -192,23 +201,23 @@ def _figures(
     for column in rubric.score_columns:
         found = {label: own[column.name] for label, own in means.items() if column.name in own}
         if any(mean.value is not None for mean in found.values()):
-            figures["means"].append(_figure(column.name, charts.means(judgements, column, found)))
+            figures["means"].append(figure(column.name, charts.means(judgements, column, found)))
     for name, aspect in rubric.aspects.items():
         own = [] if _common_legend(rubric) else legend(aspect)
-        figures["distribution"].append(_figure(name, charts.distribution(judgements, name), own))
+        figures["distribution"].append(figure(name, charts.distribution(judgements, name), own))
         if spec := confidence_charts.expected_against_score(judgements, name):
-            figures["expected"].append(_figure(name, spec))
+            figures["expected"].append(figure(name, spec))
     if not np.isnan(columns.confidence).all():
         title = "Probability of the chosen score"
-        figures["confidence"].append(_figure(title, confidence_charts.confidence(judgements)))
+        figures["confidence"].append(figure(title, confidence_charts.confidence(judgements)))
     if ((columns.length >= 0) & ~np.isnan(columns.overall)).any():
-        figures["length"] = [_figure(None, charts.length_against_score(judgements))]
+        figures["length"] = [figure(None, charts.length_against_score(judgements))]
     return figures
 
 
-def _figure(title: str | None, spec: charts.Spec, legend: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+def figure(title: str | None, spec: charts.Spec, legend: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
     return {"title": title, "legend": legend, "spec": spec}
 
 
-def _counted(number: int, one: str, many: str | None = None) -> str:
+def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -12,59 +12,117 @@ import gzip
 import hashlib
 import html
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from string import Template
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, Protocol
 
 from localjudge.errors import UsageError
-from localjudge.outcome_columns import RATIONALE, rationale_of
-from localjudge.records import Judgement, Outcome
-from localjudge.report.judgements import Judgements
 from localjudge.runs.reread_texts import Text
 from localjudge.system.durable import replacing
 
 CHUNK = 200_000
-"""Characters of text at which a chunk of judgements is complete."""
-SCRIPTS = ("judgements.js", "overview.js", "search.js", "reader.js")
-"""The parts of the page's script, in their order; they share one scope."""
+"""Characters of text at which a chunk of rows is complete."""
 
 
-def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgements) -> None:
+@dataclass(frozen=True, slots=True)
+class PageKind:
+    """What differs between a page of judgements and a page of pairs.
+
+    Attributes:
+        view: the part of the script that shows one of them.
+        words: the words of the template: `one` and `many` of them, and the name of the filter by `result`.
+    """
+
+    view: str
+    words: Mapping[str, str]
+
+    @property
+    def scripts(self) -> tuple[str, ...]:
+        """The parts of the page's script, in their order; they share one scope."""
+        return ("page_data.js", self.view, "overview.js", "search.js", "reader.js")
+
+
+@dataclass(frozen=True, slots=True)
+class PageRow:
+    """A judgement or a pair as the page reads it.
+
+    Attributes:
+        instruction: the number of its instruction.
+        text: the texts of its row, if they were found.
+        values: what its view shows.
+        characters: about how many characters its texts have.
+    """
+
+    instruction: int
+    text: Text | None
+    values: Sequence[Any]
+    characters: int
+
+
+class PageContent(Protocol):
+    """What a page lists: judgements, or pairs. All rows of an instruction stand together.
+
+    Attributes:
+        kind: the kind of the page.
+        ids: the id of each row.
+        snippets: the beginning of each instruction.
+    """
+
+    kind: PageKind
+    ids: list[str]
+    snippets: list[str]
+
+    def arrays(self) -> Mapping[str, tuple[str, bytes]]:
+        """Return the columns of numbers: the name of the page's typed array, and its bytes, little-endian."""
+        ...
+
+    def page_rows(self) -> Iterable[PageRow]:
+        """Yield the rows in the order of the columns."""
+        ...
+
+
+def write_page(out: Path, title: str, head: dict[str, Any], content: PageContent) -> None:
     """Write the report.
 
     Args:
         out: the file to write; an existing file is replaced when the new one is complete.
         title: the title of the document.
-        head: the content of the page besides the judgements.
-        judgements: the judgements; they are written in chunks, and the page reads a chunk when it needs it.
+        head: the content of the page above the list.
+        content: the content of the list; it is written in chunks, and the page reads a chunk when it needs it.
 
     Raises:
         UsageError: the file cannot be written.
     """
-    library, script = chart_library(), page_script()
+    library, script = chart_library(), page_script(content.kind)
     policy = (
         "default-src 'none'; "
         f"script-src '{_digest(script)}' '{_digest(library)}'; "
         "style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
     )
+    words = {**content.kind.words, "Many": content.kind.words["many"].capitalize()}
     begin, end = Template(_asset("template.html")).substitute(
-        policy=html.escape(policy), title=html.escape(title), style=_asset("style.css"), data="\0"
+        policy=html.escape(policy), title=html.escape(title), style=_asset("style.css"), data="\0", **words
     ).split("\0")  # fmt: skip
-    chunks = _Chunks(judgements)
+    chunks, arrays = _Chunks(content), content.arrays()
     try:
         with replacing(out) as scratch, scratch.open("w", encoding="utf-8") as stream:
             stream.write(begin)
             stream.write(_data("library", library.encode()))
-            for name, numbers in _numbers(judgements).items():
+            for name, (_, numbers) in arrays.items():
                 stream.write(_data(name, numbers))
-            about = {**head, "ids": judgements.ids, "snippets": judgements.snippets, "chunks": chunks.sizes}
+            about = {
+                **head,
+                "words": dict(content.kind.words),
+                "arrays": {name: kind for name, (kind, _) in arrays.items()},
+                "ids": content.ids,
+                "snippets": content.snippets,
+                "chunks": chunks.sizes,
+            }
             # The head is written last because the number of chunks is known only then. The order does not
             # matter: the script runs after the browser has read the whole file.
             for number, chunk in enumerate(chunks):
@@ -77,15 +135,13 @@ def write_page(out: Path, title: str, head: dict[str, Any], judgements: Judgemen
 
 
 class _Chunks:
-    """The judgements in chunks of about `CHUNK` characters; all rows of an instruction are in one chunk.
+    """The rows in chunks of about `CHUNK` characters; all rows of an instruction are in one chunk.
 
-    A chunk is `{"instructions": [[instruction, reference] …], "rows": [[…] …]}`. A row has its candidate,
-    rationale, error, thoughts, probabilities by aspect, source, the number of characters cut from the
-    candidate, its columns, and rationales by aspect. What a row lacks is null.
+    A chunk is `{"instructions": [[instruction, reference] …], "rows": [[…] …]}`. What a row lacks is null.
     """
 
-    def __init__(self, judgements: Judgements) -> None:
-        self._judgements = judgements
+    def __init__(self, content: PageContent) -> None:
+        self._content = content
         self.sizes: list[list[int]] = []
 
     def __iter__(self) -> Iterator[bytes]:
@@ -93,19 +149,15 @@ class _Chunks:
         instructions: list[Any] = []
         rows: list[Any] = []
         size = 0
-        of_instruction = self._judgements.columns.group.tolist()
-        for _, together in groupby(
-            zip(of_instruction, self._judgements, strict=True), key=lambda item: item[0]
-        ):
+        for _, together in groupby(self._content.page_rows(), key=lambda row: row.instruction):
             if size >= CHUNK:
                 yield self._close(instructions, rows)
                 instructions, rows, size = [], [], 0
             known: Text | None = None
-            for _, (outcome, text) in together:
-                known = known or text
-                rows.append(_row(outcome, text))
-                rationale = outcome.rationale if isinstance(outcome, Judgement) else ""
-                size += len(rationale) + len(text.candidate if text else "")
+            for row in together:
+                known = known or row.text
+                rows.append(row.values)
+                size += row.characters
             instructions.append([known.instruction, known.reference] if known else [None, None])
             size += len(known.instruction) + len(known.reference or "") if known else 0
         if rows:
@@ -114,48 +166,6 @@ class _Chunks:
     def _close(self, instructions: list[Any], rows: list[Any]) -> bytes:
         self.sizes.append([len(instructions), len(rows)])
         return json.dumps({"instructions": instructions, "rows": rows}).encode()
-
-
-def _row(outcome: Outcome, text: Text | None) -> list[Any]:
-    judged = outcome if isinstance(outcome, Judgement) else None
-    own = judged and {
-        aspect: judged.texts[rationale_of(aspect)]
-        for aspect in judged.scores
-        if rationale_of(aspect) in judged.texts
-    }
-    shares = judged and {
-        aspect: [round(share, 4) for share in each] for aspect, each in judged.probabilities.items()
-    }
-    return [
-        text.candidate if text else None,
-        judged and judged.texts.get(RATIONALE),
-        None if isinstance(outcome, Judgement) else outcome.error,
-        judged and judged.thoughts,
-        shares or None,
-        outcome.source,
-        judged.candidate_cut if judged else 0,
-        outcome.columns,
-        own or None,
-    ]
-
-
-def _numbers(judgements: Judgements) -> dict[str, bytes]:
-    """Return the columns as the page's typed arrays, little-endian; NaN means unknown."""
-    columns = judgements.columns
-
-    def rounded(values: NDArray[np.float64]) -> bytes:
-        return np.round(values, 3).astype("<f4").tobytes()
-
-    return {
-        "series": columns.series.astype("<i2").tobytes(),
-        "group": columns.group.astype("<i4").tobytes(),
-        "scores": columns.scores.astype("<i2").tobytes(),
-        "expected": rounded(columns.expected),
-        "confidence": rounded(columns.confidence),
-        "overall": rounded(columns.overall),
-        "length": columns.length.astype("<i4").tobytes(),
-        "flags": columns.flags.tobytes(),
-    }
 
 
 def _data(name: str, content: bytes) -> str:
@@ -167,9 +177,9 @@ def _asset(name: str) -> str:
     return (files("localjudge") / "report" / name).read_text(encoding="utf-8")
 
 
-def page_script() -> str:
+def page_script(kind: PageKind) -> str:
     """Return the page's own script."""
-    return '"use strict";\n(async () => {\n' + "\n".join(map(_asset, SCRIPTS)) + "})();\n"
+    return '"use strict";\n(async () => {\n' + "\n".join(map(_asset, kind.scripts)) + "})();\n"
 
 
 @cache

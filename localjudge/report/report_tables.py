@@ -46,14 +46,14 @@ def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[s
     human = [
         name
         for name in ([whole] if whole else names)
-        if any(_estimate((system.human or {}).get(name)) for system in systems)
+        if any(estimate_value((system.human or {}).get(name)) for system in systems)
     ]
     rows = []
     for system in systems:
-        row: list[Any] = [system.name, *(_estimate(system.means[column["name"]]) for column in columns)]
+        row: list[Any] = [system.name, *(estimate_value(system.means[column["name"]]) for column in columns)]
         if held and whole is not None:
-            row.append(_estimate((system.length_held or {}).get(whole)))
-        row += [_estimate((system.human or {}).get(name)) for name in human]
+            row.append(estimate_value((system.length_held or {}).get(whole)))
+        row += [estimate_value((system.human or {}).get(name)) for name in human]
         if whole is not None:
             best, worst = system.ranks[whole]
             row.append(str(best) if best == worst else f"{best} to {worst}")
@@ -133,9 +133,9 @@ def agreement_tables(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, A
         if found.ceiling:
             compared[_COMPARED["people"]] = found.ceiling.rest
         for name, comparison in compared.items():
-            figures = [_estimate(getattr(comparison, statistic)) for statistic in _STATISTICS]
+            figures = [estimate_value(getattr(comparison, statistic)) for statistic in _STATISTICS]
             every.append([f"{aspect}: {name}", found.rows, *figures])
-        correlations = [_estimate(compared[name].spearman) if name in compared else None for name in names]
+        correlations = [estimate_value(compared[name].spearman) if name in compared else None for name in names]
         brief.append([aspect, *correlations, found.rows])
     known = [place for place, _ in enumerate(names, 1) if any(row[place] for row in brief)]
     brief = [[row[0], *(row[place] for place in known), row[-1]] for row in brief]
@@ -146,8 +146,8 @@ def agreement_tables(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, A
     ]
     details = [("compared with the labels", "text"), ("rows", "number")]
     details += [(heading, "estimate") for heading in _STATISTICS.values()]
-    tables = [_table("Spearman's correlation with the labels", columns, brief)] * bool(brief)
-    tables += [_table("All statistics", details, every, folded=True)] * bool(every)
+    tables = [table("Spearman's correlation with the labels", columns, brief)] * bool(brief)
+    tables += [table("All statistics", details, every, folded=True)] * bool(every)
     return {
         "leads": [
             "The agreement of the judge's scores with the labels, compared with trivial baselines (such as "
@@ -173,20 +173,20 @@ def _nominal_tables(agreements: Sequence[tuple[str, Agreement]]) -> list[dict[st
         if found.rest:
             compared[_COMPARED["people"]] = found.rest
         for name, each in compared.items():
-            figures = [_estimate(getattr(each, statistic)) for statistic in _NOMINAL_STATISTICS]
+            figures = [estimate_value(getattr(each, statistic)) for statistic in _NOMINAL_STATISTICS]
             rows.append([f"{aspect}: {name}", *figures, found.rows])
         counts = [
-            [label, *counts, _estimate(recall)]
+            [label, *counts, estimate_value(recall)]
             for label, counts, recall in zip(found.labels, found.confusion, found.recall, strict=True)
         ]
-        counts.append(["precision", *map(_estimate, found.precision), None])
+        counts.append(["precision", *map(estimate_value, found.precision), None])
         columns = [("human \\ judge", "text"), *((label, "number") for label in found.labels)]
-        matrices.append(_table(f"{aspect}: human and judge", [*columns, ("recall", "estimate")], counts))
+        matrices.append(table(f"{aspect}: human and judge", [*columns, ("recall", "estimate")], counts))
     if not rows:
         return []
     headings = [(heading, "estimate") for heading in _NOMINAL_STATISTICS.values()]
     columns = [("compared with the labels", "text"), *headings, ("rows", "number")]
-    return [_table("Agreement on labels", columns, rows), *matrices]
+    return [table("Agreement on labels", columns, rows), *matrices]
 
 
 def audit_tables(file: Path | None) -> dict[str, Any] | None:
@@ -211,14 +211,14 @@ def audit_tables(file: Path | None) -> dict[str, Any] | None:
             check.expected,
             check.held_text,
             check.verdict,
-            _estimate(check.shift),
+            estimate_value(check.shift),
             check.rows,
             check.not_tested,
         ]
         for check in audit.checks
     ]
     moved = [
-        [check.name, *(_estimate(check.aspects[aspect].shift) for aspect in audit.aspects)]
+        [check.name, *(estimate_value(check.aspects[aspect].shift) for aspect in audit.aspects)]
         for check in audit.checks
     ]
     halo = [
@@ -229,19 +229,28 @@ def audit_tables(file: Path | None) -> dict[str, Any] | None:
     return {
         "leads": audit.leads(),
         "tables": [
-            _table("Checks", columns, rows),
-            _table("Shift of each aspect", [("check", "text"), *shifts], moved, folded=True),
-            _table("Correlation of the aspects", [("aspect", "text"), *numbers], halo),
+            table("Checks", columns, rows),
+            table("Shift of each aspect", [("check", "text"), *shifts], moved, folded=True),
+            table("Correlation of the aspects", [("aspect", "text"), *numbers], halo),
         ],
     }
 
 
-def _table(
+def table(
     caption: str, columns: Sequence[tuple[str, str]], rows: list[list[Any]], folded: bool = False
 ) -> dict[str, Any]:
+    """Return a table in the form that the page reads.
+
+    Args:
+        caption: what is above the table; empty for nothing.
+        columns: the name and the kind of each column.
+        rows: the values of each row.
+        folded: whether the table is closed until it is selected.
+    """
     named = [{"name": name, "kind": kind} for name, kind in columns]
     return {"caption": caption, "columns": named, "rows": rows, "folded": folded}
 
 
-def _estimate(estimate: Estimate | None) -> dict[str, float | None] | None:
+def estimate_value(estimate: Estimate | None) -> dict[str, float | None] | None:
+    """Return an estimate in the form that the page reads."""
     return None if estimate is None or estimate.value is None else estimate.as_dict()

@@ -1,4 +1,4 @@
-"""A report of runs as one file for a browser: tables, charts, and all judgements.
+"""A report of runs as one file for a browser: tables, charts, and all judgements or pairs.
 
 runs → judgements, texts → charts, head → page
 """
@@ -11,7 +11,9 @@ from pathlib import Path
 from localjudge.analysis.calibration import judge_of
 from localjudge.analysis.resampling import RESAMPLES
 from localjudge.analysis.scores import read_scores, run_names
+from localjudge.errors import UsageError
 from localjudge.report.judgements import Judgements
+from localjudge.report.listed_pairs import ListedPairs
 from localjudge.report.overview import by_series, head
 from localjudge.report.page import write_page
 from localjudge.runs.run_manifest import read_manifest
@@ -35,7 +37,7 @@ def write_report(
     """Write a report of runs, and return the notices for its reader, one line each.
 
     Args:
-        runs: the run directories, judged on the same aspects and scale.
+        runs: the run directories, judged on the same aspects and scale; runs of pairs, by one judge.
         out: the file to write.
         title: the title of the report; None for the names of the runs.
         inputs: the input files, if they were moved after the runs.
@@ -51,6 +53,11 @@ def write_report(
         UsageError: a file or run directory cannot be used, or an option does not fit the runs.
     """
     require("a report", "report")
+    if read_manifest(runs[0]).rubric.compares:
+        given = {"--labels": labels, "--map": mapping, "--calibration": calibration}
+        if surplus := [option for option, value in given.items() if value]:
+            raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
+        return _write_pairs(runs, out, title, inputs, audit, resamples, seed)
     from localjudge.analysis.agreement import agree
     from localjudge.analysis.calibration import Calibration
     from localjudge.analysis.human_labels import parse_mapping, read_labels
@@ -78,6 +85,30 @@ def write_report(
             agreements.append((name, agree(scores, known, measures, calibrated, resamples, seed)))
         about = head(judgements, title, rankings, agreements, audit)
         write_page(out, about["title"], about, judgements)
+        return list(about["notices"])
+
+
+def _write_pairs(
+    runs: Sequence[Path],
+    out: Path,
+    title: str | None,
+    inputs: Sequence[str],
+    audit: Path | None,
+    resamples: int,
+    seed: int,
+) -> list[str]:
+    """Write a report of runs of pairs."""
+    from localjudge.analysis.preference_ranking import rank_pairs
+    from localjudge.analysis.run_preferences import read_preferences
+    from localjudge.report.pair_overview import pairs_head
+
+    with ListedPairs(runs, inputs) as pairs:
+        ranking = None
+        if pairs.compares_systems:
+            first = next(iter(pairs.rubric.aspects))
+            ranking = rank_pairs(read_preferences(runs, inputs), first, resamples, seed)
+        about = pairs_head(pairs, title, ranking, audit)
+        write_page(out, about["title"], about, pairs)
         return list(about["notices"])
 
 

@@ -42,7 +42,7 @@ def value_colours(aspect: Aspect) -> list[str]:
     count = len(aspect.values)
     if kind(aspect) == "labels":
         return [_LABEL_COLOURS[place % len(_LABEL_COLOURS)] for place in range(count)]
-    return [_between(place / (count - 1)) for place in range(count)]
+    return [share_colour(place / (count - 1)) for place in range(count)]
 
 
 def legend(aspect: Aspect) -> list[tuple[str, str]]:
@@ -69,7 +69,7 @@ def _number(value: object) -> str:
     return str(value).replace("-", "\N{MINUS SIGN}")
 
 
-def _between(share: float) -> str:
+def share_colour(share: float) -> str:
     """Return the colour at a place between the first ordered colour, 0, and the last, 1."""
     low = min(int(share * (len(ORDERED_COLOURS) - 1)), len(ORDERED_COLOURS) - 2)
     part = share * (len(ORDERED_COLOURS) - 1) - low

@@ -163,7 +163,7 @@ class Rubric(RubricPart):
                 )
             if not _ASPECT.fullmatch(aspect):
                 raise ValueError(f"aspects: {aspect!r} is not a column name; use a-z, 0-9, _, a letter first")
-            if is_reserved(aspect):
+            if is_reserved(aspect, self.compares):
                 raise ValueError(f"aspects: {aspect!r} is the name of another column; choose another")
         for name, each in self.aspects.items():
             if (each.preference is not None) is not self.compares:

@@ -54,7 +54,7 @@ def merge(folders: Sequence[Path], out: Path) -> Summary:
     with RunDirectory(out) as run:
         if (out / MANIFEST).exists() or (out / JUDGEMENTS).exists():
             raise RunMismatchError(f"--out {out}: holds a run already; choose another folder")
-        summary = Summary(first.manifest.rubric.score_columns)
+        summary = Summary(first.manifest.rubric, first.manifest.orders)
         with run.writing(JUDGEMENTS) as scratch, scratch.open("xb") as stream:
             stream.writelines(_in_order(parts, summary))
         starts = sorted((start for part in parts for start in part.manifest.starts), key=attrgetter("started"))

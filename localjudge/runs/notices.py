@@ -19,8 +19,8 @@ from localjudge.runs.run_manifest import RunManifest
 DRY_RUN, IMPORTED = "dry-run", "elsewhere"
 """Names of engines that are not engines: of a dry run, and of scores that were imported."""
 KINDS = (
-    "dry run", "bundled model", "changed model", "prompt", "incomplete", "part", "guarded", "truncated",
-    "calibrated",
+    "dry run", "bundled model", "changed model", "prompt", "incomplete", "part", "one order",
+    "missing responses", "guarded", "truncated", "calibrated",
 )  # fmt: skip
 """The kinds of notices."""
 
@@ -53,6 +53,12 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
         found.append(f"incomplete: {there}; means include only these rows")
     if manifest.shard:
         found.append(f"part: shard {manifest.shard} of the input")
+    pairing = manifest.last_start.pairing
+    if pairing is not None and pairing.orders == 1:
+        found.append("one order: a preference includes the judge's preference for a place, such as the first")
+    if missing := manifest.last_start.missing:
+        systems = ", ".join(f"{name} to {count}" for name, count in missing.items())
+        found.append(f"missing responses: {systems} of the instructions; these pairs could not be formed")
     if manifest.rubric.prompt.guard:
         found.append("guarded: made with --guard; do not compare with scores made without it")
     if truncated:

@@ -25,6 +25,7 @@ from localjudge.rows.inputs import check_inputs, columns_found, find_inputs, giv
 from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.cost import CostEstimate
+from localjudge.runs.pair_summary import pairs_in_words
 from localjudge.runs.reader import SET_ASIDE, read_notices
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
@@ -225,6 +226,9 @@ def score_run(
         run.refuse_another(judge, shard)
         with told.step("reading rows") as read:
             plan = stack.enter_context(RunPlan(judge, source.rows, folder, shard, read))
+            if source.pairing is not None:
+                orders = source.pairing.orders
+                told.say(f"{plan.rows} rows ({pairs_in_words(plan.rows // orders, orders)})")
             _warn_of(plan, source, told)
             judge.configure_engine(plan.longest(), folder / ENGINE_LOG)
         with told.step("loading the engine"):

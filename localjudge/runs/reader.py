@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,7 +12,7 @@ from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.outcome_columns import arrow_schema, to_line, without_objects
-from localjudge.pair_outcome import PairOutcome, joined
+from localjudge.pair_outcome import PairOutcome, joined, pair_schema
 from localjudge.records import Judgement, Outcome, row_key, settings_digest
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
@@ -25,28 +26,8 @@ PAIRS = "pairs.jsonl"
 _ROUNDING = 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedRun:
-    """A run directory for programs. Iterating over it yields its outcomes, in the order of its lines.
-
-        run = load_run("runs/monday")
-        print(run.notices)
-        table = run.to_pandas()
-
-    Attributes:
-        folder: the run directory.
-        rubric: the rubric that it was judged by.
-        notices: the warnings that a reader needs before the scores (`localjudge.runs.notices`).
-        complete: True if every row has its line, in the input's order.
-    """
-
-    folder: Path
-    rubric: Rubric
-    notices: tuple[str, ...]
-    complete: bool
-
-    def __iter__(self) -> Iterator[Outcome]:
-        return read_outcomes(self.folder)
+class _Lines(ABC):
+    """Flat lines that become tables of other libraries."""
 
     def to_pandas(self) -> Any:
         """Return a pandas DataFrame with a row for each line; `columns` has the input's other columns.
@@ -70,13 +51,78 @@ class RecordedRun:
         Raises:
             UsageError: PyArrow is not installed.
         """
-        return _library("pyarrow").Table.from_pylist(list(self._flat()), arrow_schema(self.rubric.columns))
+        return _library("pyarrow").Table.from_pylist(list(self._flat()), self._schema())
+
+    def _flat(self) -> Iterator[dict[str, Any]]:
+        return map(without_objects, self._lines())
+
+    @abstractmethod
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        """Return the lines as flat objects."""
+
+    @abstractmethod
+    def _schema(self) -> Any:
+        """Return the Arrow schema of the lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPairs(_Lines):
+    """The pairs of a run for programs. Iterating over it yields the outcomes of the pairs, in their order.
+
+    Its tables have the columns of `pairs.jsonl`.
+    """
+
+    folder: Path
+    rubric: Rubric
+
+    def __iter__(self) -> Iterator[PairOutcome]:
+        return read_pairs(self.folder)
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        return (pair.line(self.rubric.columns) for pair in self)
+
+    def _schema(self) -> Any:
+        return pair_schema(self.rubric.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun(_Lines):
+    """A run directory for programs. Iterating over it yields its outcomes, in the order of its lines.
+
+        run = load_run("runs/monday")
+        print(run.notices)
+        table = run.to_pandas()
+
+    Attributes:
+        folder: the run directory.
+        rubric: the rubric that it was judged by.
+        notices: the warnings that a reader needs before the scores (`localjudge.runs.notices`).
+        complete: True if every row has its line, in the input's order.
+    """
+
+    folder: Path
+    rubric: Rubric
+    notices: tuple[str, ...]
+    complete: bool
+
+    def __iter__(self) -> Iterator[Outcome]:
+        return read_outcomes(self.folder)
+
+    @property
+    def pairs(self) -> RecordedPairs:
+        """The pairs of which every order has a line.
+
+        Raises:
+            UsageError: the rubric of the run does not compare responses.
+        """
+        _refuse_single(self.folder, self.rubric)
+        return RecordedPairs(self.folder, self.rubric)
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         return (to_line(outcome, self.rubric.columns) for outcome in self)
 
-    def _flat(self) -> Iterator[dict[str, Any]]:
-        return map(without_objects, self._lines())
+    def _schema(self) -> Any:
+        return arrow_schema(self.rubric.columns)
 
 
 def load_run(folder: str | Path) -> RecordedRun:
@@ -115,9 +161,13 @@ def read_pairs(folder: Path) -> Iterator[PairOutcome]:
         UsageError: the rubric of the run does not compare responses.
     """
     manifest = read_manifest(folder)
-    if not manifest.rubric.compares:
-        raise UsageError(f"{folder}: its rubric {manifest.rubric.name} judges one response, so it has no pairs")
+    _refuse_single(folder, manifest.rubric)
     return joined(read_outcomes(folder), manifest.rubric.aspects, manifest.orders)
+
+
+def _refuse_single(folder: Path, rubric: Rubric) -> None:
+    if not rubric.compares:
+        raise UsageError(f"{folder}: its rubric {rubric.name} judges one response, so it has no pairs")
 
 
 def _own_outcomes(file: Path, manifest: RunManifest) -> Iterator[Outcome]:

@@ -32,6 +32,14 @@ class Text:
     opponent: str | None
     fields: Mapping[str, str]
 
+    def responses(self, swapped: bool) -> tuple[str, str | None]:
+        """Return the response, or both of a pair, in the input's order.
+
+        Args:
+            swapped: whether the judge read the responses in the reverse of that order.
+        """
+        return (self.opponent or "", self.candidate) if swapped else (self.candidate, self.opponent)
+
 
 class Texts(AbstractContextManager["Texts"]):
     """The texts of a run's rows, in a scratch file; memory grows by a few numbers for each row.

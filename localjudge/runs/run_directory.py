@@ -273,7 +273,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     def _put_in_order(self) -> Summary:
         """Rewrite the lines in the input's order."""
         index, columns = self._journal.index(), self._judge.rubric.columns
-        summary = Summary(self._judge.rubric.score_columns)
+        summary = Summary(self._judge.rubric, self._manifest.orders)
 
         def in_order() -> Iterator[bytes]:
             for place, row in enumerate(self._plan.in_order()):
@@ -306,7 +306,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
 
         A line is written to its new file before it is removed from the old one.
         """
-        self._so_far = Summary(self._judge.rubric.score_columns)
+        self._so_far = Summary(self._judge.rubric, self._manifest.orders)
 
         def kept() -> Iterator[tuple[str, bytes]]:
             for piece, outcome in lines.staying():

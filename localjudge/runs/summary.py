@@ -1,19 +1,22 @@
-"""The summary of a run: counts of rows and failures, and the mean of each score column for each system."""
+"""The summary of a run: counts of rows and failures, and the mean scores or the win rate of each system."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich import box
+from rich.console import RenderableType
 from rich.table import Table
 
 from localjudge.records import Failure, Outcome
-from localjudge.rubrics.score_column import ScoreColumn, heading
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import notices
+from localjudge.runs.pair_summary import PairSummary
 from localjudge.runs.run_manifest import RunManifest
+from localjudge.system.quantities import bars
 
 _MOST_BARS = 10
 """Largest number of bars for one aspect; a scale with more values is divided into this many intervals."""
@@ -32,18 +35,29 @@ class _System:
 
 
 class Summary:
-    """Counts and means of each system, from the outcomes of a run."""
+    """Counts of a run's rows, and the means or the win rate of each system, from the outcomes of a run.
 
-    def __init__(self, columns: Iterable[ScoreColumn]) -> None:
-        self._columns = tuple(columns)
+    Args:
+        rubric: the rubric of the run.
+        orders: the number of orders in which each pair is judged; 1 for rows of one response.
+
+    Attributes:
+        pairs: the counts and win rates of the pairs; None if the rubric judges one response.
+    """
+
+    def __init__(self, rubric: Rubric, orders: int = 1) -> None:
+        self._columns = rubric.score_columns
         self._systems: dict[str | None, _System] = {}
-        self.reasons: Counter[str] = Counter()
+        self._reasons: Counter[str] = Counter()
+        self.pairs = PairSummary(rubric.aspects, orders) if rubric.compares else None
 
     def add(self, outcome: Outcome) -> None:
+        if self.pairs:
+            self.pairs.add(outcome)
         system = self._systems.setdefault(outcome.system, _System())
         if isinstance(outcome, Failure):
             system.failed += 1
-            self.reasons[outcome.reason] += 1
+            self._reasons[outcome.reason] += 1
             return
         system.judged += 1
         system.cut += outcome.rationale_cut
@@ -69,26 +83,41 @@ class Summary:
         return self.judged + self.failed
 
     @property
+    def reasons(self) -> Counter[str]:
+        """Number of failed rows, or of failed pairs, for each reason."""
+        return self.pairs.reasons if self.pairs else self._reasons
+
+    @property
+    def counted(self) -> str:
+        """The numbers of judged and failed rows, or of pairs, in words."""
+        return self.pairs.counted if self.pairs else f"{self.judged} judged, {self.failed} failed"
+
+    @property
     def truncated(self) -> int:
         """Number of candidates that were cut to fit the model's context."""
         return sum(system.truncated for system in self._systems.values())
 
     def as_dict(self, manifest: RunManifest, *, complete: bool, planned: int | None) -> dict[str, Any]:
-        """Return the counts and means for `summary.json`; the mean of no judgements is None.
+        """Return the counts, and the means or win rates, for `summary.json`; the mean of nothing is None.
 
         Args:
             manifest: the manifest of the run.
             complete: whether every row has its line.
             planned: number of rows of the complete run.
         """
-        return {
+        counts = {
             "complete": complete,
             "notices": notices(manifest, complete, self.rows, self.truncated),
             "planned": planned,
             "rows": self.rows,
             "judged": self.judged,
             "failed": self.failed,
-            "failures": dict(self.reasons.most_common()),
+            "failures": dict(self._reasons.most_common()),
+        }
+        if self.pairs:
+            return {**counts, "pairs": self.pairs.as_dict(), "systems": self.pairs.systems()}
+        return {
+            **counts,
             "systems": [
                 {
                     "system": name,
@@ -108,8 +137,10 @@ class Summary:
             ],
         }
 
-    def table(self) -> Table:
-        """Return the means as a terminal table, one system in each row."""
+    def table(self) -> RenderableType:
+        """Return the means or win rates as a terminal table, one system in each row."""
+        if self.pairs:
+            return self.pairs.table()
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         table.add_column("system", overflow="fold", min_width=8)
         counts = ("n", "failed") if self.failed else ("n",)
@@ -123,7 +154,12 @@ class Summary:
         return table
 
     def chart(self) -> Table:
-        """Return a terminal table of the frequencies of the scores, lowest first, one system in each row."""
+        """Return a terminal table of the frequencies of the scores, lowest first, one system in each row.
+
+        Of pairs, the frequencies are those of the preferences.
+        """
+        if self.pairs:
+            return self.pairs.chart()
         ends = {f"{column.lowest} to {column.highest}" for column in self._columns}
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         table.add_column(ends.pop() if len(ends) == 1 else "low to high", overflow="fold", min_width=8)
@@ -148,8 +184,3 @@ class Summary:
 
 def _mean(total: float, count: int) -> float | None:
     return round(total / count, 4) if count else None
-
-
-def bars(shares: Iterable[float]) -> str:
-    """Return one bar character for each share from 0 to 1; a share below 0.005 is a dot."""
-    return "".join("·" if share < 0.005 else "▁▂▃▄▅▆▇█"[min(7, int(share * 8))] for share in shares)

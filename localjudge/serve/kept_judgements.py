@@ -54,7 +54,7 @@ class KeptJudgements(AbstractContextManager["KeptJudgements"]):
             with self._ownership.writing(MANIFEST) as scratch:
                 scratch.write_bytes(as_json(self._manifest.as_dict()))
             self._ownership.remove(SUMMARY)
-            self._summary = Summary(self._judge.rubric.score_columns)
+            self._summary = Summary(self._judge.rubric, self._manifest.orders)
             with self._ownership.placing(JUDGEMENTS):
                 self._journal = stack.enter_context(
                     Journal(self._folder / JUDGEMENTS, self._ownership.own, self._earlier())

@@ -1,6 +1,8 @@
-"""Sizes and times as people read them."""
+"""Sizes, times and shares as people read them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 GIB = 2**30
 
@@ -30,3 +32,8 @@ def figure(value: float) -> str:
     if value < 0.001:
         return "< 0.001"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def bars(shares: Iterable[float]) -> str:
+    """Return one bar character for each share from 0 to 1; a share below 0.005 is a dot."""
+    return "".join("·" if share < 0.005 else "▁▂▃▄▅▆▇█"[min(7, int(share * 8))] for share in shares)

@@ -1,5 +1,5 @@
-// The judgements of the page: its data, decoded. All data from rows enters the document as text nodes, never as
-// markup. The parts of the page's script share one scope; a judgement is named by its row, an aspect by its place.
+// The data of the page, decoded. All data from rows enters the document as text nodes, never as markup. The parts of
+// the page's script share one scope; a judgement or a pair is named by its row, an aspect by its place.
 
 const FAILED = 1, RATIONALE_CUT = 2, CANDIDATE_CUT = 4;
 const LONG = 1200;          // characters of a text that are shown before "Show all"
@@ -41,13 +41,13 @@ if (typeof DecompressionStream === "undefined") {
   return;
 }
 const head = JSON.parse(await text("head"));
-const [series, group, scores, expected, confidence, overall, length, flags] = await Promise.all([
-  ["series", Int16Array], ["group", Int32Array], ["scores", Int16Array], ["expected", Float32Array],
-  ["confidence", Float32Array], ["overall", Float32Array], ["length", Int32Array], ["flags", Uint8Array],
-].map(async ([name, Kind]) => new Kind(await bytes(name))));
+const KINDS = { Int16Array, Int32Array, Float32Array, Uint8Array };
+const arrays = Object.fromEntries(await Promise.all(Object.entries(head.arrays).map(
+  async ([name, kind]) => [name, new KINDS[kind](await bytes(name))])));
+const { series, group, scores, expected, overall, flags } = arrays;
 const N = head.ids.length;
 // A score is the place of a value in aspects[aspect].values; -1 where the row failed. What is unknown is NaN.
-const aspects = head.aspects;
+const { aspects, words } = head;
 
 const firstRow = [0], firstInstruction = [0];
 for (const [instructions, rows] of head.chunks) {
@@ -71,18 +71,15 @@ function chunk(number) {
   if (kept.size > KEPT_CHUNKS) kept.delete(kept.keys().next().value);
   return found;
 }
-async function judgement(row) {
+async function rowTexts(row) {
   const number = chunkOf(row);
   const { instructions, rows } = await chunk(number);
   return read(instructions, rows, number, row);
 }
 function read(instructions, rows, number, row) {
   const [instruction, reference] = instructions[group[row] - firstInstruction[number]];
-  const [candidate, rationale, error, thoughts, probabilities, source, cut, columns, rationales] =
-    rows[row - firstRow[number]];
-  return {
-    row, instruction, reference, candidate, rationale, error, thoughts, probabilities, source, cut, columns, rationales,
-  };
+  const values = rows[row - firstRow[number]];
+  return { row, instruction, reference, ...Object.fromEntries(FIELDS.map((name, place) => [name, values[place]])) };
 }
 const ofAspect = (column, aspect, row) => column[aspect * N + row];
 function together(row) {  // the rows of the same instruction
@@ -92,21 +89,9 @@ function together(row) {  // the rows of the same instruction
   return Array.from({ length: end - begin + 1 }, (_, place) => begin + place);
 }
 
-const leastConfidence = new Float32Array(N).fill(NaN), spread = new Float32Array(N).fill(NaN);
-for (let row = 0; row < N; row++) {
-  const known = aspects.map((_, aspect) => ofAspect(confidence, aspect, row)).filter((share) => !Number.isNaN(share));
-  if (known.length) leastConfidence[row] = Math.min(...known);
-}
-for (let row = 0; row < N;) {
-  const rows = together(row), known = rows.map((each) => overall[each]).filter((value) => !Number.isNaN(value));
-  const range = known.length > 1 ? Math.max(...known) - Math.min(...known) : NaN;
-  for (const each of rows) spread[each] = range;
-  row += rows.length;
-}
-
 const count = (number) => number.toLocaleString("en");
 const fixed = (number, digits = 2) => number === null || Number.isNaN(number) ? "–"
-  : number.toFixed(digits).replace("-", "−");
+  : number.toFixed(digits).replace(/^-(?=[0.]*$)/, "").replace("-", "−");
 const percent = (share, digits = 0) => share === null || Number.isNaN(share) ? "–" : `${(100 * share).toFixed(digits)}\u00a0%`;
 const meanOf = (aspect, mean) => (aspects[aspect].kind === "boolean" ? percent : fixed)(mean);
 const ordered = aspects.flatMap(({ kind }, aspect) => (kind === "labels" ? [] : [aspect]));
@@ -123,4 +108,48 @@ function dot(index) {
   const node = make("i", { class: "dot", "aria-hidden": "true" });
   node.style.background = head.series[index].colour;
   return node;
+}
+const option = (value, label) => make("option", { value }, label);
+
+// ---- texts and probabilities ----------------------------------------------------------------------------
+
+const CROWDED = 20;           // bars that stand without a space between them above this number
+function prose(said, limit = LONG) {
+  if (said === null || said === undefined) return make("p", { class: "muted" }, "The text was not found in the inputs.");
+  if (said === "") return make("p", { class: "muted" }, "(empty)");
+  const node = make("div", { class: "prose" });
+  if (said.length <= limit * 1.2) node.textContent = said;
+  else {
+    // Not in the middle of a character that takes two units.
+    const end = /[\ud800-\udbff]/.test(said[limit - 1]) ? limit - 1 : limit;
+    const more = make("button", { type: "button", onclick: () => { node.textContent = said; } },
+      `Show all ${count(said.length)} characters`);
+    node.append(said.slice(0, end) + "… ", more);
+  }
+  return node;
+}
+function probabilities({ kind, values }, score, weights) {
+  const said = weights.map((share, place) => `${values[place]}: ${percent(share, 1)}`);
+  if (kind === "scale") {
+    const bars = make("span", { class: "bars", role: "img", "aria-label": said.join(", "), title: said.join(", ") });
+    weights.forEach((share, place) => {
+      const bar = make("i", { class: place === score ? "given" : "" });
+      bar.style.setProperty("--share", share);
+      bars.append(bar);
+    });
+    if (weights.length > CROWDED) bars.classList.add("crowded");
+    return bars;
+  }
+  return make("span", { class: "shares" }, ...weights.flatMap((share, place) => {
+    const bar = make("i", { class: place === score ? "given" : "", "aria-hidden": "true" });
+    bar.style.setProperty("--share", share);
+    return [make("span", { class: "name" }, values[place]), bar, make("span", {}, percent(share))];
+  }));
+}
+function columnsOf(each) {  // the other columns of the input
+  const columns = Object.entries(each.columns ?? {}).filter(([, value]) => value !== null && JSON.stringify(value) !== "{}");
+  if (!columns.length) return null;
+  const listed = columns.map(([name, value]) => make("div", {}, make("dt", {}, name),
+    make("dd", {}, (typeof value === "string" ? value : JSON.stringify(value)).slice(0, LONG))));
+  return make("details", {}, make("summary", {}, "Columns"), make("dl", {}, ...listed));
 }

@@ -1,0 +1,241 @@
+"""The pairs of runs as columns: a few numbers for each, and the places of its lines and its texts."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.analysis.scores import common_rubric
+from localjudge.outcome_columns import from_bytes
+from localjudge.pair_outcome import PairJoin, PairOutcome
+from localjudge.records import Judgement, Outcome
+from localjudge.report.judgements import CANDIDATE_CUT, FAILED, NO_SCORE, RATIONALE_CUT, SNIPPET, rounded_shares
+from localjudge.report.page import PageKind, PageRow
+from localjudge.runs.journal import journal_lines
+from localjudge.runs.reader import JUDGEMENTS, read_pairs
+from localjudge.runs.reread_texts import Texts
+from localjudge.runs.run_manifest import read_manifest
+from localjudge.system.line_store import LineStore
+
+ORDERS_DIFFER = 8
+"""The bit of a pair's flags, besides those of a judgement: in some aspect the orders name different winners."""
+WINNERS = ("a", "tie", "b")
+"""The possible winners; a pair's score is a place among them."""
+UNNAMED = ("first response", "second response")
+"""The names of the responses of pairs without systems, by their place."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairColumns:
+    """N pairs with preferences in A aspects, grouped by instruction, in the order of each group's first pair.
+
+    Attributes:
+        series: int16 (2, N), the systems of both responses, as indices into the names.
+        group: int32 (N,), the number of the instruction.
+        winners: int16 (A, N), the place of the winner in `WINNERS`; `NO_SCORE` if the pair failed.
+        preference: float64 (A, N), the preference for the first response; NaN if the pair failed.
+        shown_first: float64 (A, N), the mean over the orders of the probability that the response shown first
+            is better; NaN if the pair failed.
+        agree: float64 (A, N), 1 if both orders name the same winner, 0 if not; NaN if that is not known.
+        overall: float64 (N,), the weighted mean of the preferences; NaN if the pair failed.
+        length: int32 (2, N), characters of both responses; -1 if the texts were not found.
+        flags: uint8 (N,), a sum of `FAILED` and the other bits.
+    """
+
+    series: NDArray[np.int16]
+    group: NDArray[np.int32]
+    winners: NDArray[np.int16]
+    preference: NDArray[np.float64]
+    shown_first: NDArray[np.float64]
+    agree: NDArray[np.float64]
+    overall: NDArray[np.float64]
+    length: NDArray[np.int32]
+    flags: NDArray[np.uint8]
+
+
+class ListedPairs(AbstractContextManager["ListedPairs"]):
+    """The pairs of runs with the same aspects. A pair without a line for every order is not listed.
+
+    Args:
+        folders: the run directories.
+        moved: the input files, if they were moved after the runs.
+
+    Attributes:
+        manifests: the content of each `run.json`.
+        rubric: the rubric of the first run.
+        names: the systems, sorted.
+        ids: the ids of the pairs, in the order of the columns.
+        snippets: the beginning of each instruction, or the id of its first pair if the text was not found.
+        columns: the numbers.
+        problems: the reasons why texts are missing.
+
+    Raises:
+        UsageError: a folder is not a run of pairs, or the runs differ in their aspects.
+    """
+
+    kind = PageKind("pair_view.js", {"one": "pair", "many": "pairs", "result": "Winner"})
+
+    def __init__(self, folders: Sequence[Path], moved: Sequence[str] = ()) -> None:
+        self.folders = list(folders)
+        self.manifests = [read_manifest(folder) for folder in folders]
+        self.rubric = common_rubric(folders, self.manifests)
+        self._stack = ExitStack()
+        self._texts: list[Texts] = []
+        self._files: list[IO[bytes]] = []
+        self.problems: list[str] = []
+        for folder, manifest in zip(self.folders, self.manifests, strict=True):
+            texts = Texts(manifest, (pair.orders[0] for pair in read_pairs(folder)), moved)
+            self._texts.append(self._stack.enter_context(texts))
+            self._files.append(self._stack.enter_context((folder / JUDGEMENTS).open("rb")))
+            self.problems += [f"{folder}: {problem}" for problem in texts.problems]
+        self._lines = [LineStore(file) for file in self._files]
+        self._read()
+
+    def __exit__(self, *exception: object) -> None:
+        self._stack.close()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def compares_systems(self) -> bool:
+        """Whether a judged pair has responses of two different systems."""
+        first, second = self.columns.series
+        judged = (self.columns.flags & FAILED) == 0
+        unnamed = [place for place, name in enumerate(self.names) if name in UNNAMED]
+        return bool((judged & (first != second) & ~np.isin(first, unnamed) & ~np.isin(second, unnamed)).any())
+
+    @property
+    def found(self) -> int:
+        """Number of pairs whose texts were found in the inputs."""
+        return int((self.columns.length[0] >= 0).sum())
+
+    def page_rows(self) -> Iterator[PageRow]:
+        """Yield the pairs as the page reads them, in the order of the columns."""
+        for place, run, instruction in zip(self._places, self._runs, self.columns.group.tolist(), strict=True):
+            columns = self.manifests[run].rubric.columns
+            orders = [from_bytes(self._lines[run][line], columns) for line in place]
+            pair = PairOutcome.of(orders, self.rubric.aspects)
+            text = self._texts[run].get(pair.orders[0])
+            responses = None if text is None else text.responses(pair.orders[0].swapped)
+            values = [responses, pair.error, [self._order(each) for each in pair.orders]]
+            size = sum(len(order.rationale) for order in orders if isinstance(order, Judgement))
+            size += sum(len(response or "") for response in responses or ())
+            first = pair.orders[0]
+            yield PageRow(instruction, text, [*values, first.source, first.columns], size)
+
+    def _order(self, outcome: Outcome) -> dict[str, Any]:
+        """Return what the page shows of one order."""
+        if not isinstance(outcome, Judgement):
+            return {"swapped": outcome.swapped, "error": outcome.error}
+        return {
+            "swapped": outcome.swapped,
+            "scores": {
+                name: [*aspect.values.values()].index(outcome.scores[name])
+                for name, aspect in self.rubric.aspects.items()
+            },
+            "probabilities": rounded_shares(outcome),
+            "texts": outcome.texts,
+            "rationale_cut": outcome.rationale_cut,
+            "candidate_cut": outcome.candidate_cut,
+            "thoughts": outcome.thoughts,
+        }
+
+    def arrays(self) -> Mapping[str, tuple[str, bytes]]:
+        """Return the columns as the page's typed arrays, little-endian; NaN means unknown."""
+        columns = self.columns
+        return {
+            "series": ("Int16Array", columns.series[0].astype("<i2").tobytes()),
+            "opponent": ("Int16Array", columns.series[1].astype("<i2").tobytes()),
+            "group": ("Int32Array", columns.group.astype("<i4").tobytes()),
+            "scores": ("Int16Array", columns.winners.astype("<i2").tobytes()),
+            "expected": ("Float32Array", columns.preference.astype("<f4").tobytes()),
+            "agree": ("Float32Array", columns.agree.astype("<f4").tobytes()),
+            "overall": ("Float32Array", columns.overall.astype("<f4").tobytes()),
+            "length": ("Int32Array", columns.length.astype("<i4").tobytes()),
+            "flags": ("Uint8Array", columns.flags.tobytes()),
+        }
+
+    def _read(self) -> None:
+        aspects = self.rubric.aspects
+        found: dict[str, int] = {}
+        groups: dict[str, int] = {}
+        self.snippets: list[str] = []
+        ids: list[str] = []
+        runs, group, flags = array("h"), array("i"), array("B")
+        series, length, numbers = array("h"), array("i"), array("d")
+        places: list[tuple[int, ...]] = []
+        for run, folder in enumerate(self.folders):
+            join, lines = PairJoin(aspects, self.manifests[run].orders), {}
+            for place, (piece, outcome) in enumerate(
+                journal_lines(self._files[run], self.manifests[run].rubric.columns)
+            ):
+                self._lines[run].add(len(piece))
+                lines[outcome.row] = place
+                if (pair := join.add(outcome)) is None:
+                    continue
+                first = pair.orders[0]
+                text = self._texts[run].get(first)
+                same = first.group or f"{folder}\0{first.source}"
+                if same not in groups:
+                    groups[same] = len(groups)
+                    told = text and (text.instruction or next(iter(text.fields.values()), ""))
+                    self.snippets.append(told[:SNIPPET] if told else pair.id)
+                runs.append(run)
+                places.append(tuple(lines.pop(order.row) for order in pair.orders))
+                ids.append(pair.id)
+                group.append(groups[same])
+                responses = text.responses(first.swapped) if text else (None, None)
+                length.extend(-1 if each is None else len(each) for each in responses)
+                names = (name or unnamed for name, unnamed in zip(pair.systems, UNNAMED, strict=True))
+                series.extend(found.setdefault(name, len(found)) for name in names)
+                flags.append(_flags(pair))
+                for name in aspects:
+                    numbers.extend(_numbers(pair, name))
+        self.names = sorted(found)
+        rank = np.array([self.names.index(name) for name in found], np.int16)
+        order = np.argsort(np.asarray(group), kind="stable") if ids else np.array([], np.int64)
+        self._runs = np.asarray(runs)[order].tolist()
+        self._places = [places[place] for place in order.tolist()]
+        self.ids = [ids[place] for place in order.tolist()]
+        winners, preference, shown_first, agree = np.moveaxis(
+            np.asarray(numbers).reshape(-1, len(aspects), 4)[order], -1, 0
+        )
+        self.columns = PairColumns(
+            series=rank[np.asarray(series)].reshape(-1, 2)[order].T,
+            group=np.asarray(group, np.int32)[order],
+            winners=winners.T.astype(np.int16),
+            preference=preference.T,
+            shown_first=shown_first.T,
+            agree=agree.T,
+            overall=np.average(preference, axis=1, weights=[each.weight for each in aspects.values()]),
+            length=np.asarray(length, np.int32).reshape(-1, 2)[order].T,
+            flags=np.asarray(flags, np.uint8)[order],
+        )
+
+
+def _flags(pair: PairOutcome) -> int:
+    judged = [order for order in pair.orders if isinstance(order, Judgement)]
+    return (
+        FAILED * (pair.error is not None)
+        + RATIONALE_CUT * any(order.rationale_cut for order in judged)
+        + CANDIDATE_CUT * any(order.candidate_cut > 0 for order in judged)
+        + ORDERS_DIFFER * any(each.agree is False for each in pair.preferences.values())
+    )
+
+
+def _numbers(pair: PairOutcome, aspect: str) -> tuple[float, float, float, float]:
+    """Return the place of the winner, the preference, the wins of the response shown first, the agreement."""
+    known = pair.preferences.get(aspect)
+    if known is None:
+        return NO_SCORE, np.nan, np.nan, np.nan
+    shown_first = sum(known.shown_first) / len(known.shown_first)
+    agree = np.nan if known.agree is None else float(known.agree)
+    return WINNERS.index(known.winner), known.value, shown_first, agree

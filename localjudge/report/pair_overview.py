@@ -1,0 +1,275 @@
+"""The part of a report above the pairs: win rates, strengths, system against system, the effect of order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.analysis.interval import Estimate
+from localjudge.analysis.preference_ranking import PreferenceOrder, PreferenceRanking
+from localjudge.analysis.scores import run_names
+from localjudge.report import charts
+from localjudge.report.judgements import FAILED
+from localjudge.report.listed_pairs import UNNAMED, WINNERS, ListedPairs
+from localjudge.report.overview import counted, figure, foot, origin
+from localjudge.report.report_tables import audit_tables, estimate_value, table
+from localjudge.report.shown_values import ORDERED_COLOURS, share_colour
+from localjudge.runs.notices import together
+from localjudge.runs.reader import read_notices
+
+_MOST_POINTS = 1500
+
+
+def pairs_head(
+    pairs: ListedPairs, title: str | None, ranking: PreferenceRanking | None, audit: Path | None
+) -> dict[str, Any]:
+    """Return everything that the page shows besides the pairs.
+
+    Args:
+        pairs: the pairs of the report.
+        title: the title of the report; None for the names of the runs.
+        ranking: the comparison of the systems; None if the pairs do not name any.
+        audit: the output of `localjudge audit --json`, if any.
+
+    Raises:
+        UsageError: the audit file cannot be read, or is not the output of an audit.
+    """
+    of = f" of {counted(len(pairs.names), 'system')}" if ranking else ""
+    return {
+        "title": title or ", ".join(run_names(pairs.folders)),
+        "about": f"{counted(len(pairs), 'pair')}{of} on {counted(len(pairs.snippets), 'instruction')} · "
+        f"{origin(pairs.manifests)}",
+        "notices": _notices(pairs),
+        "foot": foot(pairs.manifests),
+        "aspects": [
+            {
+                "name": name,
+                "kind": "pair",
+                "values": WINNERS,
+                "colours": [
+                    ORDERED_COLOURS[-1],
+                    ORDERED_COLOURS[len(ORDERED_COLOURS) // 2],
+                    ORDERED_COLOURS[0],
+                ],
+                "labels": list(aspect.values.values()),
+            }
+            for name, aspect in pairs.rubric.aspects.items()
+        ],
+        "rationale": any(manifest.rubric.columns.texts for manifest in pairs.manifests),
+        "series": [
+            {"label": name, "colour": charts.series_colour(index)} for index, name in enumerate(pairs.names)
+        ],
+        "table": ranking and _systems(pairs, ranking),
+        "leads": {"systems": _SYSTEMS, "length": _LENGTH},
+        "means": "",
+        "legend": [],
+        "figures": {"length": [figure(None, _length_chart(pairs))] if _measured(pairs).any() else []},
+        "matrix": ranking and _matrix(pairs, ranking),
+        "position": _position(pairs, ranking),
+        "agreement": None,
+        "audit": audit_tables(audit),
+    }
+
+
+_SYSTEMS = (
+    "A win rate is the share of its comparisons that a system wins; the judge's probability counts, averaged "
+    "over both orders, and a tie counts half. A strength is in log-odds (the model of Bradley and Terry); it "
+    "also accounts for the strength of the opponents. Intervals are at 95 %. A rank is a range if differences "
+    "of strengths are not significant."
+)
+_MATRIX = (
+    "The share of comparisons that the system of the row wins against the system of the column, with the "
+    "number n of pairs. Select a cell to read its pairs."
+)
+_POSITION = (
+    "Without an effect of the order, the response that is shown first wins half of the comparisons, and both "
+    "orders name the same winner."
+)
+_LENGTH = (
+    "The preference for the first response of each pair (a sample if there are many) against how much longer "
+    "it is than the second; the line is the mean of all pairs. Select a point to read its pair."
+)
+
+
+def _notices(pairs: ListedPairs) -> list[str]:
+    notices = list(together(run_names(pairs.folders), [read_notices(folder) for folder in pairs.folders]))
+    if missing := len(pairs) - pairs.found:
+        reasons = f" ({'; '.join(pairs.problems)})" if pairs.problems else ""
+        notices.append(f"{counted(missing, 'pair')} without text: the input row was not found{reasons}.")
+    if failed := int((pairs.columns.flags & FAILED > 0).sum()):
+        notices.append(f"{counted(failed, 'pair')} failed; the tables exclude failed pairs.")
+    return notices
+
+
+def _systems(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
+    """Return the table of the systems, in the order of the deciding aspect."""
+    decides = ranking.aspects[ranking.by]
+    index_of = {name: index for index, name in enumerate(pairs.names)}
+    several = len(ranking.aspects) > 1
+    rates = {
+        aspect: {system.name: system.win_rate for system in order.systems}
+        for aspect, order in ranking.aspects.items()
+    }
+    share = {"kind": "share", "bounds": [0, 1]}
+    columns = [
+        {"name": "system", "kind": "text"},
+        *({"name": f"win rate, {aspect}" if several else "win rate", **share} for aspect in rates),
+        {"name": f"strength, {ranking.by}" if several else "strength", "kind": "estimate"},
+        {"name": "rank", "kind": "number"},
+        {"name": "pairs", "kind": "number"},
+        {"name": "instructions", "kind": "number"},
+    ]
+    rows = [
+        [
+            system.name,
+            *(estimate_value(own[system.name]) for own in rates.values()),
+            estimate_value(system.strength),
+            str(system.ranks[0]) if system.ranks[0] == system.ranks[1] else "{} to {}".format(*system.ranks),
+            system.pairs,
+            system.instructions,
+        ]
+        for system in decides.systems
+    ]
+    notes = [f"No significant difference: {', '.join(group)}." for group in decides.groups if len(group) > 1]
+    notes += [f"A cycle: {a} beats {b}, {b} beats {c}, and {c} beats {a}." for a, b, c in decides.cycles]
+    return {
+        "columns": columns,
+        "rows": rows,
+        "dots": [index_of[system.name] for system in decides.systems],
+        "notes": [*notes, *ranking.notes],
+    }
+
+
+def _matrix(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
+    """Return a table for each aspect; the tables of the aspects that do not decide are folded."""
+    several = len(ranking.aspects) > 1
+    first, *others = sorted(ranking.aspects.items(), key=lambda each: each[0] != ranking.by)
+    tables = [_against(pairs, name if several else None, order, False) for name, order in [first]]
+    return {
+        "leads": [_MATRIX],
+        "tables": [*tables, *(_against(pairs, name, order, True) for name, order in others)],
+    }
+
+
+def _against(pairs: ListedPairs, caption: str | None, order: PreferenceOrder, folded: bool) -> dict[str, Any]:
+    """Return the table of the win rates of each system against each other one."""
+    place = {name: index for index, name in enumerate(pairs.names)}
+    names = [system.name for system in order.systems]
+    cells: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in order.pairs:
+        rate = each.win_rate
+        if rate.value is None:
+            continue
+        low, high = rate.low, rate.high
+        turned = Estimate(1 - rate.value, None if high is None else 1 - high, None if low is None else 1 - low)
+        for one, other, own in ((each.first, each.second, rate), (each.second, each.first, turned)):
+            assert own.value is not None
+            cells[one, other] = {
+                "share": own.value,
+                "low": own.low,
+                "high": own.high,
+                "n": each.pairs,
+                "colour": share_colour(own.value),
+                "at": [place[one], place[other]],
+            }
+    rows = [[name, *(cells.get((name, other)) for other in names)] for name in names]
+    return table(caption or "", [("against", "text"), *((name, "rate") for name in names)], rows, folded)
+
+
+def _position(pairs: ListedPairs, ranking: PreferenceRanking | None) -> dict[str, Any] | None:
+    """Return the table of the effect of the order in each aspect; None if no pair was judged."""
+    found, judged = pairs.columns, (pairs.columns.flags & FAILED) == 0
+    if not judged.any():
+        return None
+    unnamed = set(pairs.names) <= set(UNNAMED)
+    rows = []
+    for place, aspect in enumerate(pairs.rubric.aspects):
+        agree = found.agree[place, judged]
+        known = agree[~np.isnan(agree)]
+        shown_first = Estimate(float(found.shown_first[place, judged].mean()))
+        consistency = Estimate(float(known.mean()) if len(known) else None)
+        if ranking:
+            order = ranking.aspects[aspect]
+            shown_first, consistency = order.position, order.consistency
+        ties = Estimate(float((found.winners[place, judged] == WINNERS.index("tie")).mean()))
+        first = Estimate(float(found.preference[place, judged].mean()))
+        shares = [shown_first, consistency, ties, *([first] * unnamed)]
+        rows.append([aspect, *map(estimate_value, shares), int(judged.sum())])
+    columns = [
+        ("aspect", "text"),
+        ("shown first wins", "share"),
+        ("both orders agree", "share"),
+        ("ties", "share"),
+    ]
+    columns += [("first response of the input wins", "share")] * unnamed + [("pairs", "number")]
+    return {"leads": [_POSITION], "tables": [table("", columns, rows)]}
+
+
+def _measured(pairs: ListedPairs) -> NDArray[np.bool_]:
+    """Return which pairs have a preference and both texts, (N,)."""
+    known: NDArray[np.bool_] = (pairs.columns.length[0] >= 0) & ~np.isnan(pairs.columns.overall)
+    return known
+
+
+def _length_chart(pairs: ListedPairs) -> charts.Spec:
+    """Return the chart of the preference against the ratio of the lengths of both responses."""
+    columns, known = pairs.columns, np.flatnonzero(_measured(pairs))
+    first, second = np.maximum(columns.length, 0)
+    ratio = (first + 1) / (second + 1)
+    chosen = np.sort(np.random.default_rng(0).permutation(known)[:_MOST_POINTS])
+    points = [
+        {
+            "row": int(row),
+            "pair": " vs ".join(pairs.names[index] for index in columns.series[:, row]),
+            "ratio": round(float(ratio[row]), 4),
+            "preference": round(float(columns.overall[row]), 3),
+            "a": int(first[row]),
+            "b": int(second[row]),
+        }
+        for row in chosen
+    ]
+    by_ratio = known[np.argsort(ratio[known], kind="stable")]
+    trend = [
+        {
+            "ratio": round(float(np.median(ratio[part])), 4),
+            "preference": round(float(columns.overall[part].mean()), 3),
+        }
+        for part in np.array_split(by_ratio, max(1, min(12, len(by_ratio) // 10)))
+    ]
+    x: Mapping[str, Any] = {
+        "field": "ratio",
+        "type": "quantitative",
+        "scale": {"type": "log", "nice": False},
+        "title": "characters of a / characters of b",
+        "axis": {"tickCount": 5, "labelOverlap": True, "grid": False},
+    }
+    y: Mapping[str, Any] = {
+        "field": "preference",
+        "type": "quantitative",
+        "title": "preference for a",
+        "scale": {"domain": [0, 1]},
+        "axis": {"tickCount": 5},
+    }
+    tips = charts.tooltip(
+        pair="pair", preference=("preference", ".2f"), characters_of_a="a", characters_of_b="b"
+    )
+    return {
+        "description": "Preference for the first response against the ratio of the lengths",
+        "height": 260,
+        "layer": [
+            {
+                "data": {"values": points},
+                "mark": {"type": "circle", "size": 26, "cursor": "pointer", "color": charts.series_colour(0)},
+                "encoding": {"x": x, "y": y, "opacity": {"value": 0.55}, "tooltip": tips},
+            },
+            {
+                "data": {"values": trend},
+                "mark": {"type": "line", "color": "currentColor", "strokeWidth": 2},
+                "encoding": {"x": x, "y": y},
+            },
+        ],
+    }

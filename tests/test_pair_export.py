@@ -1,0 +1,159 @@
+"""Tests of exports of pairs: tables of pairs, AlpacaEval's annotations, and pairs for programs."""
+
+from __future__ import annotations
+
+import csv
+import json
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from conftest import Cli
+from pair_runs import RUBRIC, judged_pairs, lines, write_pairs, write_responses
+
+from localjudge import Rubric, RubricError, UsageError, load_run
+from localjudge.rows.pairs import Pairing
+
+
+@pytest.fixture(scope="module")
+def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of the seven pairs of three systems."""
+    folder = tmp_path_factory.mktemp("pairs")
+    return judged_pairs(write_responses(folder / "rows.jsonl"), model, folder / "run")
+
+
+@pytest.fixture(scope="module")
+def nameless(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of four pairs without systems, judged in one order; the last pair cannot be judged."""
+    folder = tmp_path_factory.mktemp("nameless")
+    rows = write_pairs(folder / "rows.jsonl", note="=1+1")
+    return judged_pairs(rows, model, folder / "run", Pairing(orders=1))
+
+
+def exported(cli: Cli, run: Path, to: str, out: Path, *flags: str) -> Path:
+    end = cli("export", run, "--to", to, "--out", out, *flags)
+    assert end.code == 0, end.err
+    assert " pairs · " in end.err
+    return out
+
+
+def test_a_table_of_a_run_of_pairs_has_a_line_for_each_pair(cli: Cli, run: Path, tmp_path: Path) -> None:
+    out = exported(cli, run, "jsonl", tmp_path / "t.jsonl")
+    table = [json.loads(line) for line in out.read_text().splitlines()]
+    pairs = lines(run, "pairs.jsonl")
+    assert [{name: row[name] for name in pairs[0]} for row in table] == pairs
+    assert len(table) == 7
+    assert all(row["notice"].startswith("missing responses: ") for row in table)
+
+
+def test_the_texts_of_a_pair_are_in_the_order_of_the_input(cli: Cli, run: Path, tmp_path: Path) -> None:
+    out = exported(cli, run, "jsonl", tmp_path / "t.jsonl", "--with-texts")
+    for row in map(json.loads, out.read_text().splitlines()):
+        n = int(row["id"][0])
+        assert (row["instruction"], row["reference"]) == (f"Question {n}?", None)
+        assert row["candidate_a"] == f"word {row['system_a']} " * n
+        assert row["candidate_b"] == f"word {row['system_b']} " * n
+
+
+def test_parquet_has_typed_columns_and_the_failed_pairs(cli: Cli, nameless: Path, tmp_path: Path) -> None:
+    table = pyarrow.parquet.read_table(
+        exported(cli, nameless, "parquet", tmp_path / "t.parquet", "--with-texts")
+    )
+    types = {field.name: field.type for field in table.schema}
+    assert types["better_preference"] == pyarrow.float64()
+    assert types["better_orders_agree"] == pyarrow.bool_()
+    assert types["better"] == types["better_ba"] == types["candidate_a"] == pyarrow.string()
+    *judged, failed = table.to_pylist()
+    assert [row["candidate_a"] for row in judged] == ["yes ", "yes yes ", "yes yes yes "]
+    assert {row["better_ba"] for row in judged} == {None}, "it was judged in one order"
+    assert (failed["status"], failed["better"], failed["better_preference"]) == ("failed", None, None)
+    assert failed["error"]
+
+
+def test_no_cell_of_a_csv_of_pairs_is_a_formula(cli: Cli, nameless: Path, tmp_path: Path) -> None:
+    with exported(cli, nameless, "csv", tmp_path / "t.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["id"] for row in rows] == ["p1", "p2", "p3", "p4"]
+    assert rows[0]["better_preference"] == str(lines(nameless, "pairs.jsonl")[0]["better_preference"])
+    assert not any(cell.startswith(("=", "+", "@")) for row in rows for cell in row.values())
+
+
+def annotated(cli: Cli, run: Path, out: Path, *flags: str) -> list[dict[str, Any]]:
+    return list(json.loads(exported(cli, run, "alpaca-eval", out, *flags).read_text()))
+
+
+def test_alpaca_eval_gets_one_plus_the_preference_for_the_second_response(
+    cli: Cli, run: Path, tmp_path: Path
+) -> None:
+    found = annotated(cli, run, tmp_path / "a.json")
+    for annotation, pair in zip(found, lines(run, "pairs.jsonl"), strict=True):
+        assert (annotation["generator_1"], annotation["generator_2"]) == (pair["system_a"], pair["system_b"])
+        assert annotation["output_1"].startswith(f"word {pair['system_a']}")
+        value = (pair["better_preference"] + pair["depth_preference"]) / 2
+        assert annotation["preference"] == pytest.approx(2 - value, abs=1e-6)
+    assert all(1 <= annotation["preference"] <= 2 for annotation in found)
+
+
+def test_the_baseline_is_the_first_of_each_of_its_pairs(cli: Cli, run: Path, tmp_path: Path) -> None:
+    every = annotated(cli, run, tmp_path / "a.json")
+    found = annotated(cli, run, tmp_path / "b.json", "--baseline", "y")
+    assert [(each["generator_1"], each["generator_2"]) for each in found] == [("y", "x"), ("y", "z")] * 2 + [
+        ("y", "x")
+    ]
+    turned = next(each for each in every if each["generator_1"] == "x")
+    assert found[0]["preference"] == pytest.approx(3 - turned["preference"])
+    assert (found[0]["output_1"], found[0]["output_2"]) == (turned["output_2"], turned["output_1"])
+    end = cli("export", run, "--to", "alpaca-eval", "--baseline", "w", "--out", tmp_path / "c.json")
+    assert (end.code, "--baseline w: give one of the systems x, y, z" in end.err) == (2, True)
+
+
+def test_a_failed_pair_has_no_annotation(cli: Cli, nameless: Path, tmp_path: Path) -> None:
+    assert len(annotated(cli, nameless, tmp_path / "a.json")) == 3
+
+
+def test_alpaca_eval_itself_reads_the_win_rate(cli: Cli, run: Path, tmp_path: Path) -> None:
+    try:  # AlpacaEval is not among the packages of the tests: it requires clients of APIs
+        metrics = import_module("alpaca_eval.metrics")
+    except ImportError:
+        pytest.skip("alpaca_eval is not installed")
+    found = annotated(cli, run, tmp_path / "a.json", "--baseline", "x")
+    pairs = [pair for pair in lines(run, "pairs.jsonl") if pair["system_a"] == "x"]
+    means = [(pair["better_preference"] + pair["depth_preference"]) / 2 for pair in pairs]
+    read = metrics.get_winrate(found)
+    assert read["n_total"] == len(pairs)
+    assert read["win_rate"] == pytest.approx(100 * (1 - sum(means) / len(means)))
+
+
+def test_inspect_has_no_form_for_pairs_and_says_so(cli: Cli, run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("inspect_ai")
+    end = cli("export", run, "--to", "inspect", "--out", tmp_path / "logs")
+    assert (end.code, "a sample of Inspect has one response" in end.err) == (2, True)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_a_program_reads_the_pairs_of_a_run_as_outcomes_and_as_tables(run: Path) -> None:
+    recorded, written = load_run(run), lines(run, "pairs.jsonl")
+    assert [pair.id for pair in recorded.pairs] == [line["id"] for line in written]
+    values = [line["better_preference"] for line in written]
+    assert list(recorded.pairs.to_pandas()["better_preference"]) == values
+    assert recorded.pairs.to_polars()["better_preference"].to_list() == values
+    assert recorded.pairs.to_arrow()["better_preference"].to_pylist() == values
+    assert recorded.to_arrow().num_rows == 14, "the run itself has a row for each order"
+
+
+def test_a_run_of_single_responses_has_no_pairs(cli: Cli, model: Path, tmp_path: Path) -> None:
+    assert cli("score", "examples", "--limit", 1, "--engine", "dry-run", "--out", tmp_path / "run").code == 0
+    with pytest.raises(UsageError, match="judges one response, so it has no pairs"):
+        _ = load_run(tmp_path / "run").pairs
+
+
+@pytest.mark.parametrize(
+    "name", ["system_a", "candidate_b", "depth_preference", "depth_orders_agree", "depth_ab"]
+)
+def test_an_aspect_of_pairs_cannot_have_the_name_of_a_column_of_pairs(name: str, tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text(RUBRIC.replace("aspects.better", f"aspects.{name}"))
+    with pytest.raises(RubricError, match=f"'{name}' is the name of another column"):
+        Rubric.load(str(tmp_path / "r.toml"))

@@ -1,0 +1,231 @@
+"""Tests of reports of pairs: the systems side by side, the effect of the order, and each pair to read."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Cli
+from pair_runs import judged_pairs, lines, write_pairs, write_responses
+from report_page import OpenPage, data, head, held_rows, open_in_browser
+
+from localjudge.report.run_report import write_report
+from localjudge.rows.pairs import Pairing
+
+SCRIPT = '</script><script>document.title = "taken over"</script><img src=x onerror=alert(1)>\u2028'
+
+
+@pytest.fixture(scope="module")
+def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of pairs of three systems on six instructions; a response and a system are hostile."""
+    folder = tmp_path_factory.mktemp("pairs")
+    rows = write_responses(folder / "rows.jsonl", instructions=6)
+    changed = [json.loads(line) for line in rows.read_text().splitlines()]
+    for row in changed:
+        row["system"] = SCRIPT if row["system"] == "z" else row["system"]
+    changed[0]["candidate"] = SCRIPT
+    rows.write_text("".join(json.dumps(row) + "\n" for row in changed))
+    return judged_pairs(rows, model, folder / "run")
+
+
+@pytest.fixture(scope="module")
+def page(run: Path) -> Path:
+    write_report([run], run.parent / "report.html", resamples=100)
+    return run.parent / "report.html"
+
+
+@pytest.fixture(scope="module")
+def nameless(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of four pairs without systems, judged in one order; the last pair cannot be judged."""
+    folder = tmp_path_factory.mktemp("nameless")
+    return judged_pairs(write_pairs(folder / "rows.jsonl"), model, folder / "run", Pairing(orders=1))
+
+
+def test_the_page_holds_each_pair_with_both_responses_and_both_answers(page: Path, run: Path) -> None:
+    about, rows = head(page), held_rows(page)
+    pairs = {pair["id"]: pair for pair in lines(run, "pairs.jsonl")}
+    assert len(about["ids"]) == len(rows) == len(pairs) == 16
+    labels = {aspect["name"]: aspect["labels"] for aspect in about["aspects"]}
+    for pair_id, (responses, error, orders, source, _) in zip(about["ids"], rows, strict=True):
+        pair = pairs[pair_id]
+        assert (error, source, len(responses)) == (None, pair["source"], 2)
+        assert responses[1].startswith(f"word {'z' if pair['system_b'] == SCRIPT else pair['system_b']} ")
+        for order, suffix in zip(orders, ("_ab", "_ba"), strict=True):
+            for name in ("better", "depth"):
+                assert labels[name][order["scores"][name]] == pair[name + suffix]
+            assert order["texts"]["rationale"] == pair["rationale" + suffix]
+
+
+def test_the_numbers_of_the_page_are_those_of_the_pairs(page: Path, run: Path) -> None:
+    about, pairs = head(page), {pair["id"]: pair for pair in lines(run, "pairs.jsonl")}
+    series, opponent = (np.frombuffer(data(page, name), "<i2") for name in ("series", "opponent"))
+    scores = np.frombuffer(data(page, "scores"), "<i2").reshape(2, -1)
+    preference = np.frombuffer(data(page, "expected"), "<f4").reshape(2, -1)
+    agree = np.frombuffer(data(page, "agree"), "<f4").reshape(2, -1)
+    for place, pair_id in enumerate(about["ids"]):
+        pair = pairs[pair_id]
+        labels = [about["series"][index]["label"] for index in (series[place], opponent[place])]
+        assert labels == [pair["system_a"], pair["system_b"]]
+        for rank, name in enumerate(("better", "depth")):
+            assert about["aspects"][rank]["values"][scores[rank, place]] == pair[name]
+            assert preference[rank, place] == pytest.approx(pair[f"{name}_preference"], abs=1e-6)
+            assert bool(agree[rank, place]) is pair[f"{name}_orders_agree"]
+
+
+def test_the_matrix_has_the_win_rate_of_each_system_against_each_other_one(page: Path, run: Path) -> None:
+    matrix, folded = head(page)["matrix"]["tables"]
+    assert (matrix["caption"], matrix["folded"], folded["caption"], folded["folded"]) == (
+        "better",
+        False,
+        "depth",
+        True,
+    )
+    names = [column["name"] for column in matrix["columns"][1:]]
+    assert [row[0] for row in matrix["rows"]] == names
+    won: dict[tuple[str, str], list[float]] = {}
+    for pair in lines(run, "pairs.jsonl"):
+        a, b, value = pair["system_a"], pair["system_b"], pair["better_preference"]
+        won.setdefault((a, b), []).append(value)
+        won.setdefault((b, a), []).append(1 - value)
+    for name, *cells in matrix["rows"]:
+        for other, cell in zip(names, cells, strict=True):
+            if name == other:
+                assert cell is None
+                continue
+            known = won[name, other]
+            assert (cell["n"], cell["share"]) == (len(known), pytest.approx(sum(known) / len(known)))
+
+
+def test_the_table_of_the_systems_has_win_rates_and_strengths_with_intervals(page: Path) -> None:
+    table = head(page)["table"]
+    assert [column["name"] for column in table["columns"]] == [
+        "system", "win rate, better", "win rate, depth", "strength, better", "rank", "pairs", "instructions",
+    ]  # fmt: skip
+    for row in table["rows"]:
+        assert row[1]["low"] <= row[1]["value"] <= row[1]["high"]
+        assert row[3]["low"] <= row[3]["value"] <= row[3]["high"]
+    assert {row[0]: row[5] for row in table["rows"]} == {"x": 11, "y": 11, SCRIPT: 10}
+
+
+def test_the_page_says_how_much_the_order_matters(page: Path, run: Path) -> None:
+    row = head(page)["position"]["tables"][0]["rows"][0]
+    counts = json.loads((run / "summary.json").read_text())["pairs"]["aspects"]["better"]
+    found = [row[0], *(each["value"] for each in row[1:4]), row[4]]
+    expected = [counts["shown_first"], counts["orders_agree"], counts["ties"]]
+    assert found == ["better", *(pytest.approx(share, abs=1e-4) for share in expected), 16]
+
+
+def test_pairs_without_systems_have_no_table_of_systems_and_a_failed_pair_has_its_reason(
+    cli: Cli, nameless: Path, tmp_path: Path
+) -> None:
+    end = cli("report", nameless, "--out", tmp_path / "report.html")
+    assert (end.code, "1 pair failed; the tables exclude failed pairs." in end.err) == (0, True)
+    about = head(tmp_path / "report.html")
+    assert (about["table"], about["matrix"]) == (None, None)
+    columns = [column["name"] for column in about["position"]["tables"][0]["columns"]]
+    assert "first response of the input wins" in columns
+    first = json.loads((nameless / "summary.json").read_text())["pairs"]["aspects"]["depth"]["first_response"]
+    assert about["position"]["tables"][0]["rows"][1][4]["value"] == pytest.approx(first, abs=1e-4)
+    *_, failed = held_rows(tmp_path / "report.html")
+    assert failed[1]
+
+
+def test_no_text_of_a_pair_stands_in_the_file_as_itself(page: Path) -> None:
+    said = page.read_text()
+    assert "taken over" not in said
+    assert "onerror" not in said
+    assert "\u2028" not in said
+
+
+def test_labels_and_calibrations_are_refused_for_pairs_in_one_line(cli: Cli, run: Path, tmp_path: Path) -> None:
+    for option in ("--labels", "--calibration"):
+        end = cli("report", run, "--out", tmp_path / "report.html", option, run / "run.json")
+        assert (end.code, end.err.count("\n")) == (2, 1)
+        assert f"{option}: is for runs that judge one response" in end.err
+
+
+def test_a_browser_shows_the_pairs_and_asks_for_nothing(page: Path, tmp_path: Path) -> None:
+    dumped, asked = open_in_browser(page, tmp_path)
+    assert asked == set()
+    assert 'data-ready="yes"' in dumped
+    assert 'data-charts="drawn"' in dumped
+    body = re.sub(r"<script.*?</script>", "", dumped, flags=re.DOTALL)
+    assert body.count("<svg") == 1
+    assert 'aria-setsize="16"' in body
+    assert "<title>run</title>" in dumped
+    assert html.escape(SCRIPT[:50], quote=False) in body
+    assert "<img" not in body
+
+
+@pytest.fixture(scope="module")
+def opened(page: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenPage]:
+    with OpenPage(page, tmp_path_factory.mktemp("browser")) as opened:
+        # The list then has room for a line for each pair.
+        opened.run("document.getElementById('reader').style.height = '1500px'")
+        yield opened
+
+
+def shown_ids(opened: OpenPage) -> set[str]:
+    """Return the ids of the pairs in the list, which shows all that are left by its filters."""
+    return {said.removeprefix(" · ") for said in opened.texts("#list .who .muted") if said.startswith(" · ")}
+
+
+def test_the_filters_find_the_pairs_of_two_systems_with_a_winner(opened: OpenPage, run: Path) -> None:
+    opened.run("document.getElementById('reset').click()")
+    opened.select("by-series", "x")
+    opened.select("by-opponent", "y")
+    opened.select("by-score", "y")
+    pairs = lines(run, "pairs.jsonl")
+    wanted = {
+        pair["id"]
+        for pair in pairs
+        if {pair["system_a"], pair["system_b"]} == {"x", "y"}
+        and pair["better"] == "ab"[pair["system_b"] == "y"]
+    }
+    assert shown_ids(opened) == wanted
+    assert opened.texts("#status") == [
+        f"{len(wanted)} of 16 pairs"
+        if wanted
+        else "No pair matches. Clear a filter, or search for fewer words."
+    ]
+
+
+def test_the_filter_of_orders_that_differ_finds_them(opened: OpenPage, run: Path) -> None:
+    opened.run("document.getElementById('reset').click()")
+    opened.select("by-state", "orders differ")
+    assert shown_ids(opened) == {
+        pair["id"]
+        for pair in lines(run, "pairs.jsonl")
+        if not (pair["better_orders_agree"] and pair["depth_orders_agree"])
+    }
+
+
+def test_a_cell_of_the_matrix_lists_its_pairs(opened: OpenPage) -> None:
+    opened.run("document.querySelector('#matrix td.rate button').click()")
+    assert len(shown_ids(opened)) in (5, 6)
+    assert opened.texts("#status")[0].endswith(" of 16 pairs")
+
+
+def test_a_pair_is_read_side_by_side_and_on_a_phone_one_below_the_other(opened: OpenPage) -> None:
+    opened.run("document.getElementById('reset').click()")
+    opened.run("document.querySelector('#list .line').click()")
+    opened.run("new Promise((done) => setTimeout(done, 300))")
+    cards = (
+        "[...document.querySelectorAll('#detail .cards.pair .card')].map((card) => card.getClientRects()[0].{})"
+    )
+    titles = opened.texts("#detail .cards.pair h4")
+    assert titles[:2] == ["a · x", "b · y"]
+    assert titles[2:] == ["Shown first: a · x", "Shown first: b · y"]
+    tops = opened.run(cards.format("top"))
+    assert (tops[0] == tops[1], tops[2] == tops[3], tops[0] < tops[2]) == (True, True, True)
+    opened._call("Emulation.setDeviceMetricsOverride", width=390, height=844, deviceScaleFactor=1, mobile=True)
+    opened.run("new Promise((done) => setTimeout(done, 300))")
+    tops, lefts = opened.run(cards.format("top")), opened.run(cards.format("left"))
+    assert tops == sorted(set(tops))
+    assert len(set(lefts)) == 1
+    opened._call("Emulation.clearDeviceMetricsOverride")

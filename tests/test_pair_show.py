@@ -1,0 +1,167 @@
+"""Tests of what a run of pairs says of itself: its counts, its win rates, its notices, its pairs to read."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from conftest import Cli
+from pair_runs import RUBRIC, judged_pairs, lines, write_pairs, write_responses
+from rich.console import Console
+
+from localjudge.cli.shown_pair import ShownPair
+from localjudge.rows.pairs import Pairing
+from localjudge.runs.reader import read_notices, read_pairs
+from localjudge.runs.reread_texts import Texts
+from localjudge.runs.run_manifest import read_manifest
+
+
+@pytest.fixture(scope="module")
+def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of the seven pairs of three systems."""
+    folder = tmp_path_factory.mktemp("pairs")
+    return judged_pairs(write_responses(folder / "rows.jsonl"), model, folder / "run")
+
+
+@pytest.fixture(scope="module")
+def nameless(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of four pairs without systems, judged in one order; the last pair cannot be judged."""
+    folder = tmp_path_factory.mktemp("nameless")
+    return judged_pairs(write_pairs(folder / "rows.jsonl"), model, folder / "run", Pairing(orders=1))
+
+
+def test_the_summary_counts_pairs_and_has_the_win_rate_of_each_system(run: Path) -> None:
+    summary, pairs = json.loads((run / "summary.json").read_text()), lines(run, "pairs.jsonl")
+    assert (summary["rows"], summary["pairs"]["judged"], summary["pairs"]["failed"]) == (14, 7, 0)
+    won = defaultdict(list)
+    for pair in pairs:
+        won[pair["system_a"]].append(pair["better_preference"])
+        won[pair["system_b"]].append(1 - pair["better_preference"])
+    assert {each["system"]: (each["judged"], each["win_rate"]["better"]) for each in summary["systems"]} == {
+        system: (len(all_of), pytest.approx(sum(all_of) / len(all_of), abs=1e-4))
+        for system, all_of in won.items()
+    }
+    better = summary["pairs"]["aspects"]["better"]
+    assert better["orders_agree"] == pytest.approx(
+        sum(pair["better_orders_agree"] for pair in pairs) / 7, abs=1e-4
+    )
+    assert better["ties"] == pytest.approx(sum(pair["better"] == "tie" for pair in pairs) / 7, abs=1e-4)
+    shown_first = [
+        line["better_probabilities"][0] + line["better_probabilities"][1] / 2
+        for line in lines(run, "judgements.jsonl")
+    ]
+    assert better["shown_first"] == pytest.approx(sum(shown_first) / 14, abs=1e-4)
+
+
+def test_score_says_how_many_pairs_it_judges_in_which_orders(cli: Cli, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "r.toml").write_text(RUBRIC)
+    rows = write_responses(tmp_path / "rows.jsonl")
+    flags = ["--rubric", tmp_path / "r.toml", "--model", model, "--max-rationale-tokens", 3, "--pairs", "all"]
+    end = cli("score", rows, "--out", tmp_path / "run", *flags)
+    assert (end.code, "14 rows (7 pairs in both orders)" in end.err) == (0, True)
+    assert "7 pairs in both orders judged, 0 failed" in end.err
+    assert "missing responses: z to 1 of the instructions" in end.out
+    assert "both orders name the same winner in" in end.out
+    systems = [line.split() for line in end.out.splitlines() if line.startswith((" x", " y", " z"))]
+    assert [(line[0], line[-1]) for line in systems] == [("x", "5"), ("y", "5"), ("z", "4")]
+
+
+def test_pairs_without_systems_have_a_line_instead_of_a_table(cli: Cli, nameless: Path) -> None:
+    end = cli("show", nameless)
+    rate = json.loads((nameless / "summary.json").read_text())["pairs"]["aspects"]["depth"]["first_response"]
+    assert f"the input's first response wins {rate:.2f}" in end.out
+    assert "win rate of" not in end.out
+    assert "both orders" not in end.out
+    assert "1 failed: " in end.out
+
+
+def test_a_notice_says_that_one_order_was_judged_and_which_responses_are_missing(
+    run: Path, nameless: Path
+) -> None:
+    assert [notice.split(":")[0] for notice in read_notices(nameless)] == ["one order"]
+    assert read_notices(run) == (
+        "missing responses: z to 1 of the instructions; these pairs could not be formed",
+    )
+
+
+def test_the_list_has_a_line_for_each_pair_of_a_system_sorted_by_the_preference(cli: Cli, run: Path) -> None:
+    end = cli("show", run, "--sort", "better", "--system", "z")
+    found = [pair for pair in lines(run, "pairs.jsonl") if "z" in (pair["system_a"], pair["system_b"])]
+    found.sort(key=lambda pair: pair["better_preference"])
+    _, heading, *listed = end.out.splitlines()
+    assert heading.split() == ["id", "systems", "better", "depth"]
+    assert [line.split("  ")[0] for line in listed] == [pair["id"] for pair in found]
+    first = f"{found[0]['better']} {found[0]['better_preference']:.3f} "
+    assert first + ("agree" if found[0]["better_orders_agree"] else "differ") in listed[0]
+    assert "4 of 4 pairs" in end.err
+    assert cli("show", run, "--system", "w").code == 2
+
+
+def test_the_failed_pairs_are_listed_with_their_reasons(cli: Cli, nameless: Path) -> None:
+    end = cli("show", nameless, "--failed")
+    assert "1 of 1 pairs" in end.err
+    assert end.out.splitlines()[-1].startswith("p4  (none) vs (none)  failed: ")
+
+
+def test_a_pair_is_read_with_both_responses_and_both_answers(cli: Cli, run: Path) -> None:
+    pair = lines(run, "pairs.jsonl")[0]
+    end = cli("show", run, "--id", pair["id"])
+    for said in (
+        "Question 1?",
+        "a (x)",
+        "b (y)",
+        "shown: A = a (x), B = b (y)",
+        "shown: A = b (y), B = a (x)",
+        f"better  {pair['better_ab']}   (A ",
+        f"better  {pair['better_ba']}   (A ",
+        f"preference for a {pair['better_preference']:.3f} · "
+        + ("both orders agree" if pair["better_orders_agree"] else "the orders differ"),
+    ):
+        assert said in end.out
+    assert (
+        "no pair with the id nothing; its ids are such as 1x vs 1y" in cli("show", run, "--id", "nothing").err
+    )
+
+
+def test_a_pair_that_failed_is_read_with_its_reason(cli: Cli, nameless: Path) -> None:
+    end = cli("show", nameless, "--id", "p4")
+    assert end.code == 0
+    assert end.out.count("failed: ") == 1
+    assert "wins" not in end.out
+
+
+def test_the_text_of_a_response_cannot_control_the_terminal(cli: Cli, model: Path, tmp_path: Path) -> None:
+    rows = write_pairs(tmp_path / "rows.jsonl", 2)
+    rows.write_text(rows.read_text().replace("yes ", "yes \\u001b]0;taken\\u0007 \\u202e[red]"))
+    judged_pairs(rows, model, tmp_path / "run", Pairing())
+    end = cli("show", tmp_path / "run", "--id", "p1")
+    assert not {"\x1b", "\x07", "\u202e"} & set(end.out)
+    assert r"yes \u001b]0;taken\u0007 \u202e[red]" in end.out
+
+
+@pytest.mark.parametrize(("width", "beside"), [(140, True), (60, False)])
+def test_a_wide_terminal_shows_the_responses_side_by_side(
+    run: Path, width: int, beside: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest, pair = read_manifest(run), next(read_pairs(run))
+    with Texts(manifest, pair.orders) as texts:
+        shown = ShownPair(pair, manifest.rubric.aspects, texts.get(pair.orders[0]))
+    Console(width=width).print(shown)
+    said = capsys.readouterr().out.splitlines()
+    assert any("word x" in line and "word y" in line for line in said) is beside
+    assert max(map(len, said)) <= width
+
+
+def test_the_merged_shards_of_pairs_have_the_summary_of_one_machine(
+    cli: Cli, run: Path, model: Path, tmp_path: Path
+) -> None:
+    rows, rubric = run.parent / "rows.jsonl", run.parent / "rows.toml"
+    flags = ["--rubric", rubric, "--model", model, "--max-rationale-tokens", 3, "--pairs", "all"]
+    for shard in ("1/2", "2/2"):
+        assert cli("score", rows, "--out", tmp_path / shard[0], "--shard", shard, *flags).code == 0
+    assert cli("merge", tmp_path / "1", tmp_path / "2", "--out", tmp_path / "whole").code == 0
+    own, whole = (json.loads((folder / "summary.json").read_text()) for folder in (run, tmp_path / "whole"))
+    assert (whole["pairs"], whole["systems"]) == (own["pairs"], own["systems"])
+    assert (tmp_path / "whole" / "pairs.jsonl").read_text() == (run / "pairs.jsonl").read_text()
