@@ -252,6 +252,19 @@ def test_labels_are_found_by_id_by_texts_in_either_order_and_by_systems(judged: 
         agreement(run, write(tmp_path / "none.jsonl", other))
 
 
+def test_without_the_inputs_the_labels_are_those_that_the_run_kept(
+    cli: Cli, judged: Run, tmp_path: Path
+) -> None:
+    run = judged(marked, marked_pairs("aabt"))
+    moved = (tmp_path / "run.jsonl").rename(tmp_path / "moved.jsonl")
+    found = agreement(run).aspects["better"]
+    assert (found.labels, values(found, "both orders")[0]) == ({"a": 2, "tie": 1, "b": 1}, 1)
+    assert "longer" not in found.comparisons
+    end = cli("agree", run, "--inputs", moved, "--json", "--resamples", FEW)
+    comparisons = json.loads(end.out)["aspects"]["better"]["comparisons"]
+    assert (comparisons["both orders"]["accuracy"]["value"], "longer" in comparisons) == (1, True)
+
+
 def test_pairs_with_the_same_id_are_told_apart_by_texts_or_systems(judged: Run, tmp_path: Path) -> None:
     given = [pair | {"id": "same", "system_a": f"s{n}"} for n, pair in enumerate(labelled_pairs("aab"))]
     run = judged(longer, [pair | {"system_b": "base"} for pair in given])

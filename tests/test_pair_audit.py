@@ -167,7 +167,7 @@ def test_the_shift_of_the_position_is_the_advantage_of_the_first_place(audit_of:
 
 
 def test_the_page_says_how_often_the_response_shown_first_wins(audit_of: Try) -> None:
-    for opinion, share in ((knows, "50%"), (always_first, "100%")):
+    for opinion, share in ((knows, "50 %"), (always_first, "100 %")):
         assert f"shown first wins with a mean probability of {share};" in " ".join(audit_of(opinion).leads())
 
 

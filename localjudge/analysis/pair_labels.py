@@ -63,22 +63,24 @@ def read_pair_labels(
     """Return the labels of the pairs that were judged, as the numbers of `RESULTS`.
 
     Args:
-        files: label files, or globs of them; without any, the inputs of the run.
+        files: label files, or globs of them; without any, the inputs of the run, or if these cannot be read
+            again, the columns of its rows.
         pairs: the pairs.
         mapping: the aspect that a column of another name holds.
 
     Raises:
         UsageError: a file cannot be read, a value is no label, or no label belongs to any pair.
     """
-    names = find_inputs(files or pairs.manifest.last_start.inputs)
-    if not names:
-        raise UsageError("--labels: is missing, and the run has no input files with labels; name a file")
+    own = pairs.manifest.last_start.inputs
+    names = find_inputs(files or own if all(map(can_be_read_twice, own)) else files)
     if special := [name for name in names if not can_be_read_twice(name)]:
         raise UsageError(f"--labels {special[0]}: must be a file, because it is read twice; write it to one")
     reading = _PairMatching(pairs, mapping or {})
     for name in names:
         for number, record in read_records(name):
             reading.add(record, f"{name}:{number}")
+    for identity, columns in zip(pairs.ids, pairs.columns, strict=True) if not names else ():
+        reading.add({**columns, "id": identity}, f"{pairs.folder}: {identity}")
     return reading.labels()
 
 

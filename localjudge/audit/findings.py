@@ -169,8 +169,8 @@ class Audit(_AuditRecord):
         first = next((check.shift.value for check in self.checks if check.name == POSITION), None)
         if first is not None:
             yield (
-                f"In these pairs as they are, the response shown first wins with a mean probability of "
-                f"{_EVEN + first:.0%}; without a preference for a place, it is 50 %."
+                "In these pairs as they are, the response shown first wins with a mean probability of "
+                f"{100 * (_EVEN + first):.0f} %; without a preference for a place, it is 50 %."
             )
         yield (
             "The shift of position and identical is this probability minus one half, and that of planted the "

@@ -96,7 +96,7 @@ def _agree_on_pairs(
     from localjudge.analysis.pair_labels import read_pair_labels
 
     pairs = read_judged_pairs(run, inputs)
-    known = read_pair_labels(labels, pairs, parse_mapping(mapping, [*pairs.aspects]))
+    known = read_pair_labels(labels or inputs, pairs, parse_mapping(mapping, [*pairs.aspects]))
     found = agree_on_pairs(pairs, known, by, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), pair_agreement_tables(found))
 
