@@ -16,10 +16,10 @@ class Preferences:
     """The preferences of n pairs of responses in one aspect. The responses of a pair answer one instruction.
 
     `preference` is the probability that the input's first response is better, averaged over both orders.
-    `shown_first` is the probability that the response shown first wins, in the input's order and in the reverse.
+    `shown_first` is the probability that the response shown first wins, in the input's order and in the other.
     `agree` is 1 if both orders name the same winner and 0 if not. `length_difference` is log(1 + characters) of
-    the first response minus that of the second. An order that was not judged, and a length that is not known, is
-    NaN; `agree` is NaN for one order.
+    the first response minus that of the second. An order that was not judged, and a length that is not known,
+    is NaN; `agree` is NaN for one order.
     """
 
     systems: tuple[str, ...]
