@@ -13,22 +13,23 @@ from localjudge.analysis.scores import Floats, Integers
 
 @dataclass(frozen=True, slots=True)
 class Preferences:
-    """The preferences of n pairs of responses in one aspect.
+    """The preferences of n pairs of responses in one aspect. The responses of a pair answer one instruction.
 
-    The two responses of a pair answer the same instruction; intervals resample instructions. No value is NaN,
-    unless it is said here.
+    `preference` is the probability that the input's first response is better, averaged over both orders.
+    `shown_first` is the probability that the response shown first wins, in the input's order and in the other.
+    `agree` is 1 if both orders name the same winner and 0 if not. `length_difference` is log(1 + characters) of
+    the first response minus that of the second. An order that was not judged, and a length that is not known,
+    is NaN; `agree` is NaN for one order.
     """
 
     systems: tuple[str, ...]
-    first: Integers  # [n]: the index in `systems` of the input's first response
-    second: Integers  # [n]: that of the second response
+    first: Integers  # [n]: the index of its system in `systems`
+    second: Integers  # [n]
     group: Integers  # [n]: the number of the instruction, from 0
-    preference: Floats  # [n]: the probability that the first response is better, averaged over the orders
-    shown_first: (
-        Floats  # [n, 2]: that the response shown first wins, in the input's order and swapped; NaN: not judged
-    )
-    agree: Floats  # [n]: 1 if both orders name the same winner, 0 if not; NaN with one order
-    length_difference: Floats | None = None  # [n]: log1p(characters), first minus second; NaN: not known
+    preference: Floats  # [n]
+    shown_first: Floats  # [n, 2]
+    agree: Floats  # [n]
+    length_difference: Floats | None = None  # [n]
 
     @property
     def groups(self) -> int:
