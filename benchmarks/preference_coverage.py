@@ -68,16 +68,21 @@ def main() -> None:
                 simulation = Simulation(population, hard, systems, options.seed)
                 for size in SIZES:
                     found += _count(simulation, size, options.sets)
-    ours = [one for one in found if one["method"] == "ours" and one["population"] != STRESS]
+    ours = [one for one in found if one["method"] == "ours" and not one["data"].startswith(STRESS)]
     outside = [one for one in ours if not 0.93 <= one["coverage"] <= 0.97]
     inside = f"{len(ours) - len(outside)} of {len(ours)}"
     print(f"\n{inside} within 93 to 97 %")
+    intervals: dict[str, dict[str, dict[str, str]]] = defaultdict(lambda: defaultdict(dict))
+    for one in found:
+        figures = f"{one['coverage']} · {one['width']} · {one['undefined']}"
+        intervals[one["data"]][one["kind"]][one["method"]] = figures
     content = {
         "sets": options.sets,
         "seed": options.seed,
         "within_93_to_97": inside,
         "outside": outside,
-        "intervals": found,
+        "figures": "coverage · mean width · undefined intervals",
+        "intervals": intervals,
     }
     results_table.write("preference_coverage", content, options.results)
 
@@ -216,28 +221,24 @@ def _count(simulation: Simulation, size: int, sets: int) -> list[dict[str, Any]]
     for number in range(sets):
         for kind, method, low, high, truth in simulation.intervals(size, number):
             held[kind, method].append(np.column_stack([(low <= truth) & (truth <= high), high - low]))
+    preferences = "hard" if simulation.hard else "soft"
+    data = f"{simulation.population}, {preferences}, {simulation.systems} systems, {size} instructions"
     found = []
     for (kind, method), each in held.items():
         whole = np.concatenate(each)
         defined = whole[np.isfinite(whole[:, 1])]
         found.append(
             {
-                "population": simulation.population,
-                "preferences": "hard" if simulation.hard else "soft",
-                "systems": simulation.systems,
-                "instructions": size,
+                "data": data,
                 "kind": kind,
                 "method": method,
-                "intervals": len(defined),
                 "undefined": len(whole) - len(defined),
                 "coverage": round(float(defined[:, 0].mean()), 4),
                 "width": round(float(defined[:, 1].mean()), 4),
             }
         )
     rows = [[one["kind"], one["method"], one["coverage"], one["width"], one["undefined"]] for one in found]
-    preferences = "hard" if simulation.hard else "soft"
-    title = f"{simulation.population}, {preferences}, {simulation.systems} systems, {size} instructions"
-    results_table.table(title, ["interval", "method", "coverage", "width", "undefined"], rows)
+    results_table.table(data, ["interval", "method", "coverage", "width", "undefined"], rows)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -26,6 +27,7 @@ from localjudge.errors import ModelError, RubricError
 from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.prompt import Prompt
+from localjudge.rubrics.answer import FreeText
 
 PROMETHEUS = "Feedback: {rationale} [RESULT] {score}"
 LINES = "{rationale}\nScore: {score}"
@@ -147,7 +149,13 @@ def test_every_value_can_be_written_and_is_read_back(data: st.DataObject) -> Non
     rubric = data.draw(rubrics())
     layout = rubric.answer_layout
     table, vocabulary = table_of(rubric, decodes_opening=True)
-    texts = {text.name: '"No"\t\\{}<🙂' for text in layout.texts}
+    text = '"No"\t\\{}<🙂'
+    # A text ends where the literal text after it first occurs.
+    after = [
+        end for field, end in pairwise(layout.parts) if isinstance(field, FreeText) and isinstance(end, str)
+    ]
+    assume(all((text + end).find(end) == len(text) for end in filter(None, after)))
+    texts = {field.name: text for field in layout.texts}
     for number in range(max(len(field.values) for field in layout.values)):
         written = {field.name: [*field.values][number % len(field.values)] for field in layout.values}
         answer = layout.write(texts | written)

@@ -31,6 +31,7 @@ const STATES = [
 const systems = () => [option("", "all"), ...head.series.map((_, index) => option(index, label(index)))];
 $("by-series").append(...systems());
 $("by-series").parentNode.after(make("label", {}, "Against ", make("select", { id: "by-opponent" }, ...systems())));
+if (!head.table) for (const id of ["by-series", "by-opponent"]) $(id).parentNode.style.display = "none";
 $("by-aspect").append(...aspects.map(({ name }, aspect) => option(aspect, name)));
 $("by-aspect").parentNode.style.display = aspects.length > 1 ? "" : "none";
 $("by-score").append(option("", "any"), option("tie", "tie"), ...systems().slice(1));
