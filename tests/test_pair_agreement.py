@@ -110,15 +110,15 @@ def test_a_judge_that_always_prefers_the_first_place_is_right_in_half_of_the_pai
     found = agreement(judged(always_first, marked_pairs("aaabaaab"))).aspects["better"]
     assert values(found, "both orders") == [0.5, None, 0, 0.5]
     assert found.comparisons["both orders"].decided == 0
-    assert values(found, "input order") == values(found, "first") == [0.75, 0.75, 0, 0.75]
+    assert values(found, "input order") == values(found, "first wins") == [0.75, 0.75, 0, 0.75]
     assert values(found, "reverse order")[0] == 0.25
     assert (found.consistency.value, found.gain.value) == (0, 0)
 
 
 def test_a_judge_that_prefers_the_longer_response_is_the_baseline_of_the_longer_one(judged: Run) -> None:
     found = agreement(judged(longer, labelled_pairs("abbaabababbaab"))).aspects["better"]
-    assert values(found, "both orders")[:3] == values(found, "longer")[:3]
-    assert found.comparisons["longer"].accuracy.low is not None
+    assert values(found, "both orders")[:3] == values(found, "longer wins")[:3]
+    assert found.comparisons["longer wins"].accuracy.low is not None
 
 
 def test_averaging_both_orders_gains_what_the_errors_of_a_place_cost(judged: Run) -> None:
@@ -259,10 +259,10 @@ def test_without_the_inputs_the_labels_are_those_that_the_run_kept(
     moved = (tmp_path / "run.jsonl").rename(tmp_path / "moved.jsonl")
     found = agreement(run).aspects["better"]
     assert (found.labels, values(found, "both orders")[0]) == ({"a": 2, "tie": 1, "b": 1}, 1)
-    assert "longer" not in found.comparisons
+    assert "longer wins" not in found.comparisons
     end = cli("agree", run, "--inputs", moved, "--json", "--resamples", FEW)
     comparisons = json.loads(end.out)["aspects"]["better"]["comparisons"]
-    assert (comparisons["both orders"]["accuracy"]["value"], "longer" in comparisons) == (1, True)
+    assert (comparisons["both orders"]["accuracy"]["value"], "longer wins" in comparisons) == (1, True)
 
 
 def test_pairs_with_the_same_id_are_told_apart_by_texts_or_systems(judged: Run, tmp_path: Path) -> None:
@@ -344,7 +344,7 @@ def test_without_the_texts_the_longer_response_is_not_known(judged: Run, tmp_pat
     run, labels = judged(longer, given), write(tmp_path / "labels.jsonl", given)
     (tmp_path / "run.jsonl").unlink()
     found = agreement(run, labels)
-    assert "longer" not in found.aspects["better"].comparisons
+    assert "longer wins" not in found.aspects["better"].comparisons
     assert found.notes == (
         "the texts were not found, so the longer response is not known; name the files with --inputs",
     )
@@ -406,11 +406,11 @@ def test_data_sets_of_pairs_are_read_as_they_come(
         assert end.code == 0, end.err
         found = json.loads(end.out)
         better = found["aspects"]["better"]
-        assert (better["pairs"], better["comparisons"]["first"]["accuracy"]["value"]) == (
+        assert (better["pairs"], better["comparisons"]["first wins"]["accuracy"]["value"]) == (
             3,
             pytest.approx(first),
         )
-        assert better["comparisons"]["longer"]["accuracy"]["value"] == pytest.approx(longer_wins)
+        assert better["comparisons"]["longer wins"]["accuracy"]["value"] == pytest.approx(longer_wins)
     if name == "RewardBench":
         assert found["by"] == "subset"
         assert {name: each["pairs"] for name, each in found["subsets"]["better"].items()} == {
@@ -455,7 +455,7 @@ def test_one_order_has_no_consistency_and_no_gain(cli: Cli, tmp_path: Path) -> N
     file = write(tmp_path / "pairs.jsonl", labelled_pairs("aabb"))
     assert cli("score", file, *FLAGS, "--orders", "one", "--out", tmp_path / "run").code == 0
     found = agreement(tmp_path / "run").aspects["better"]
-    assert [*found.comparisons] == ["input order", "longer", "first"]
+    assert [*found.comparisons] == ["input order", "longer wins", "first wins"]
     assert (found.consistency.value, found.gain.value) == (None, None)
 
 

@@ -142,11 +142,29 @@ def test_no_text_of_a_pair_stands_in_the_file_as_itself(page: Path) -> None:
     assert "\u2028" not in said
 
 
-def test_labels_and_calibrations_are_refused_for_pairs_in_one_line(cli: Cli, run: Path, tmp_path: Path) -> None:
-    for option in ("--labels", "--calibration"):
-        end = cli("report", run, "--out", tmp_path / "report.html", option, run / "run.json")
-        assert (end.code, end.err.count("\n")) == (2, 1)
-        assert f"{option}: is for runs that judge one response" in end.err
+def test_a_calibration_is_refused_for_pairs_in_one_line(cli: Cli, run: Path, tmp_path: Path) -> None:
+    end = cli("report", run, "--out", tmp_path / "report.html", "--calibration", run / "run.json")
+    assert (end.code, end.err.count("\n")) == (2, 1)
+    assert "--calibration: is for runs that judge one response" in end.err
+
+
+def test_labels_of_pairs_have_their_agreement_on_the_page(cli: Cli, nameless: Path, tmp_path: Path) -> None:
+    labels = tmp_path / "labels.jsonl"
+    given = lines(nameless, "pairs.jsonl")
+    records = ({"id": pair["id"], "label": "a", "annotators": ["a", "a", "tie"]} for pair in given)
+    labels.write_text("".join(json.dumps(record) + "\n" for record in records))
+    page = tmp_path / "report.html"
+    end = cli("report", nameless, "--out", page, "--labels", labels, "--map", "annotators=depth")
+    assert end.code == 0, end.err
+    agreement = head(page)["agreement"]
+    tables = {table["caption"]: table["rows"] for table in agreement["tables"]}
+    assert [*tables] == ["Agreement on pairs", "Labels and orders"]
+    assert [row[0] for row in tables["Agreement on pairs"]] == [
+        "depth: input order", "depth: longer wins", "depth: first wins", "depth: inter-annotator agreement",
+    ]  # fmt: skip
+    assert tables["Agreement on pairs"][2][1]["value"] == 1
+    assert tables["Labels and orders"][0][:5] == ["depth", 3, 3, 0, 0]
+    assert "pairs that could not be judged, and are left out: 1" in agreement["leads"]
 
 
 def test_a_browser_shows_the_pairs_and_asks_for_nothing(page: Path, tmp_path: Path) -> None:

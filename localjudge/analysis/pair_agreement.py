@@ -57,8 +57,9 @@ class LabelledPairs:
         annotators: number of annotators.
         labels: number of pairs with each result by the labels; with several, the most frequent label of a pair,
             or a tie if two are equally frequent.
-        comparisons: by "both orders", "input order", "reverse order"; "longer", the response with more
-            characters wins, on the pairs whose texts were found; and "first", the first of the input wins.
+        comparisons: by "both orders", "input order" and "reverse order", and by what trivial judges say:
+            "longer wins", the response with more characters, on the pairs whose texts were found, and
+            "first wins", the first of the input.
         gain: the accuracy of both orders minus the mean accuracy of the two; undefined with one order.
         consistency: share of pairs whose orders name the same winner; undefined with one order.
         alpha: Krippendorff's nominal alpha of the annotators; None if no pair has two labels.
@@ -188,8 +189,8 @@ class _Comparing:
                 score = self.verdicts.preference[rows, place] - _TIE
                 yield name, self.verdicts.result[rows, place], score, everywhere
         longer = np.subtract(*np.log1p(self.pairs.lengths[rows]).T)
-        yield "longer", _TIE + np.sign(longer) / 2, longer, np.isfinite(longer)
-        yield "first", np.ones(len(rows)), np.ones(len(rows)), everywhere
+        yield "longer wins", _TIE + np.sign(longer) / 2, longer, np.isfinite(longer)
+        yield "first wins", np.ones(len(rows)), np.ones(len(rows)), everywhere
 
     def _compare(self, human: Floats, group: Integers, result: Floats, score: Floats | None) -> PairComparison:
         """Compare results [m] with labels [m]; `score` has the preferences minus one half, [m]."""

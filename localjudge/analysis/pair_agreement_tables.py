@@ -24,8 +24,6 @@ from localjudge.analysis.table_parts import (
 )
 from localjudge.runs.notices import headed
 
-_ROW_NAMES = {"longer": "longer wins", "first": "first wins"}
-
 
 def pair_agreement_tables(agreement: PairAgreement) -> Group:
     """Return the tables of each aspect: of all pairs, and of the subsets."""
@@ -43,7 +41,7 @@ def pair_agreement_tables(agreement: PairAgreement) -> Group:
 def _comparisons(found: LabelledPairs) -> Table:
     table = plain_table("", "accuracy", "without ties", "decided", "kappa", "AUC")
     for name, comparison in found.comparisons.items():
-        table.add_row(_ROW_NAMES.get(name, name), *_cells(comparison))
+        table.add_row(name, *_cells(comparison))
     if found.rest is not None:
         table.add_section()
         table.add_row("inter-annotator", *_cells(found.rest))
@@ -68,7 +66,7 @@ def _lines(found: LabelledPairs) -> Iterator[str]:
 
 def _subsets(all_pairs: LabelledPairs, subsets: Mapping[str, LabelledPairs]) -> Table:
     names = [*all_pairs.comparisons]
-    table = plain_table("subset", "pairs", *(_ROW_NAMES.get(name, name).replace(" ", "\n") for name in names))
+    table = plain_table("subset", "pairs", *(name.replace(" ", "\n") for name in names))
     for subset, found in subsets.items():
         known = found.comparisons
         accuracies = (stacked(known[name].accuracy) if name in known else UNDEFINED_SIGN for name in names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis.interval import Estimate
+from localjudge.analysis.pair_agreement import PairAgreement
 from localjudge.analysis.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.analysis.scores import run_names
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED
 from localjudge.report.listed_pairs import UNNAMED, WINNERS, ListedPairs
 from localjudge.report.overview import counted, figure, foot, origin
+from localjudge.report.pair_agreement_section import pair_agreement_section
 from localjudge.report.report_tables import audit_tables, estimate_value, table
 from localjudge.report.shown_values import ORDERED_COLOURS, share_colour
 from localjudge.runs.notices import together
@@ -25,7 +27,11 @@ _MOST_POINTS = 1500
 
 
 def pairs_head(
-    pairs: ListedPairs, title: str | None, ranking: PreferenceRanking | None, audit: Path | None
+    pairs: ListedPairs,
+    title: str | None,
+    ranking: PreferenceRanking | None,
+    agreements: Sequence[tuple[str, PairAgreement]],
+    audit: Path | None,
 ) -> dict[str, Any]:
     """Return everything that the page shows besides the pairs.
 
@@ -33,6 +39,7 @@ def pairs_head(
         pairs: the pairs of the report.
         title: the title of the report; None for the names of the runs.
         ranking: the comparison of the systems; None if the pairs do not name any.
+        agreements: the name of each run with labels, and its agreement.
         audit: the output of `localjudge audit --json`, if any.
 
     Raises:
@@ -70,7 +77,7 @@ def pairs_head(
         "figures": {"length": [figure(None, _length_chart(pairs))] if _measured(pairs).any() else []},
         "matrix": ranking and _matrix(pairs, ranking),
         "position": _position(pairs, ranking),
-        "agreement": None,
+        "agreement": pair_agreement_section(agreements),
         "audit": audit_tables(audit),
     }
 

@@ -54,10 +54,10 @@ def write_report(
     """
     require("a report", "report")
     if read_manifest(runs[0]).rubric.compares:
-        given = {"--labels": labels, "--map": mapping, "--calibration": calibration}
+        given = {"--calibration": calibration, "--allow-no-gain": allow_no_gain}
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
-        return _write_pairs(runs, out, title, inputs, audit, resamples, seed)
+        return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed)
     from localjudge.analysis.agreement import agree
     from localjudge.analysis.calibration import Calibration
     from localjudge.analysis.human_labels import parse_mapping, read_labels
@@ -93,11 +93,17 @@ def _write_pairs(
     out: Path,
     title: str | None,
     inputs: Sequence[str],
+    labels: Sequence[str],
+    mapping: Sequence[str],
     audit: Path | None,
     resamples: int,
     seed: int,
 ) -> list[str]:
     """Write a report of runs of pairs."""
+    from localjudge.analysis.human_labels import parse_mapping
+    from localjudge.analysis.judged_pairs import read_judged_pairs
+    from localjudge.analysis.pair_agreement import agree_on_pairs
+    from localjudge.analysis.pair_labels import read_pair_labels
     from localjudge.analysis.preference_ranking import rank_pairs
     from localjudge.analysis.run_preferences import read_preferences
     from localjudge.report.pair_overview import pairs_head
@@ -107,7 +113,12 @@ def _write_pairs(
         if pairs.compares_systems:
             first = next(iter(pairs.rubric.aspects))
             ranking = rank_pairs(read_preferences(runs, inputs), first, resamples, seed)
-        about = pairs_head(pairs, title, ranking, audit)
+        ours, agreements = parse_mapping(mapping, [*pairs.rubric.aspects]), []
+        for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
+            judged = read_judged_pairs(run, inputs)
+            known = read_pair_labels(labels, judged, ours)
+            agreements.append((name, agree_on_pairs(judged, known, None, resamples, seed)))
+        about = pairs_head(pairs, title, ranking, agreements, audit)
         write_page(out, about["title"], about, pairs)
         return list(about["notices"])
 
