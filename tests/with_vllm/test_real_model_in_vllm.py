@@ -55,3 +55,24 @@ def test_a_candidate_longer_than_the_context_is_cut_to_it_and_judged(real_model:
         judgement = assert_whole(outcome, judge.rubric)
     assert 0 < judgement.candidate_cut < len(long.candidate)
     assert 8192 - 8 < judgement.prompt_tokens + judge.decoding.max_tokens <= 8192
+
+
+def test_pairs_have_the_same_preference_in_both_engines(real_model: Path) -> None:
+    pairs = [
+        {
+            "id": str(n),
+            "instruction": row.instruction,
+            "candidate_a": row.candidate,
+            "candidate_b": "I do not know.",
+        }
+        for n, row in enumerate(example_rows(3))
+    ]
+    settings: dict[str, Any] = {"rubric": "pairwise", "max_rationale_tokens": 8}
+    plain = Judge(real_model, engine="transformers", engine_args=FLOAT32, **settings)
+    expected = {pair.id: pair.preferences["better"] for pair in plain.compare(pairs)}
+    with in_vllm(real_model, **settings) as judge:
+        found = {pair.id: pair.preferences["better"] for pair in judge.compare(pairs)}
+    assert found.keys() == expected.keys()
+    for name, preference in found.items():
+        assert (preference.winner, preference.agree) == (expected[name].winner, expected[name].agree)
+        assert preference.value == pytest.approx(expected[name].value, abs=1e-3)
