@@ -26,6 +26,7 @@ from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.records import Judgement, Outcome
 from localjudge.reward import RewardEndpoint, compute_score
 from localjudge.rows.inputs import given_rows
+from localjudge.runs.reader import read_pairs
 from localjudge.serve.http_app import AccessRules, JudgeApp
 from localjudge.serve.judge_service import JudgeService
 from localjudge.serve.kept_judgements import KeptJudgements
@@ -401,10 +402,25 @@ def test_kept_judgements_are_a_run_that_a_later_service_continues(judge: Judge, 
     run = load_run(out)
     assert run.complete
     assert sorted(outcome.id for outcome in run) == sorted(f"r{n}" for n in range(10))
-    assert [line["row"] for line in read_lines(out)] == list(range(1, 11))
+    assert sorted(line["row"] for line in read_lines(out)) == list(range(1, 11))
     assert json.loads((out / "summary.json").read_text())["judged"] == 10
     with Judge(judge.model, rubric="pairwise") as other, pytest.raises(UsageError, match="holds another run"):
         KeptJudgements(out, other).__enter__()
+
+
+def test_kept_pairs_are_read_as_pairs(model: Path, tmp_path: Path) -> None:
+    pairs = [
+        {"id": f"p{n}", "instruction": "Q?", "candidate_a": "a" * n, "candidate_b": "b"} for n in (1, 2, 3)
+    ]
+    with Judge(model, rubric="pairwise", max_rationale_tokens=TOKENS) as judge:
+        for _service in range(2):
+            with ExitStack() as stack:
+                kept = stack.enter_context(KeptJudgements(tmp_path / "kept", judge))
+                endpoint = stack.enter_context(serving(judge, keep=kept.add))
+                lines = endpoint.ask("/v1/judge", pairs)[1]["outcomes"]
+    found = [(pair.id, pair.preferences["better"].value) for pair in read_pairs(tmp_path / "kept")]
+    assert sorted(found) == sorted(2 * [(line["id"], line["better_preference"]) for line in lines])
+    assert json.loads((tmp_path / "kept" / "summary.json").read_text())["pairs"]
 
 
 @pytest.mark.parametrize(

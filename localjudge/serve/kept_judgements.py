@@ -11,6 +11,7 @@ from localjudge.errors import RunMismatchError
 from localjudge.judge import Judge
 from localjudge.outcome_columns import to_bytes
 from localjudge.records import Outcome
+from localjudge.rows.pairs import Pairing
 from localjudge.runs.journal import Journal, read_journal
 from localjudge.runs.ownership import Ownership
 from localjudge.runs.reader import JUDGEMENTS, SUMMARY
@@ -55,6 +56,7 @@ class KeptJudgements(AbstractContextManager["KeptJudgements"]):
                 scratch.write_bytes(as_json(self._manifest.as_dict()))
             self._ownership.remove(SUMMARY)
             self._summary = Summary(self._judge.rubric, self._manifest.orders)
+            self._before = 0
             with self._ownership.placing(JUDGEMENTS):
                 self._journal = stack.enter_context(
                     Journal(self._folder / JUDGEMENTS, self._ownership.own, self._earlier())
@@ -70,10 +72,11 @@ class KeptJudgements(AbstractContextManager["KeptJudgements"]):
                 scratch.write_bytes(as_json(counted))
 
     def add(self, outcomes: list[Outcome]) -> None:
-        """Append a line for each outcome."""
+        """Append a line for each outcome; its `row` continues the numbers of earlier services."""
         self._ownership.check()
-        begin = len(self._journal) + 1
-        numbered = [outcome.model_copy(update={"row": n}) for n, outcome in enumerate(outcomes, begin)]
+        numbered = [
+            outcome.model_copy(update={"row": self._before + (outcome.row or 0)}) for outcome in outcomes
+        ]
         self._journal.append((outcome.key, to_bytes(outcome, self._columns)) for outcome in numbered)
         for outcome in numbered:
             self._summary.add(outcome)
@@ -82,6 +85,9 @@ class KeptJudgements(AbstractContextManager["KeptJudgements"]):
         """Yield the lines of earlier services, and count them."""
         for piece, outcome in read_journal(self._folder / JUDGEMENTS, self._columns):
             self._summary.add(outcome)
+            # The orders of a pair have consecutive numbers, the first of them after whole pairs.
+            orders = self._manifest.orders
+            self._before = max(self._before, -(-(outcome.row or 0) // orders) * orders)
             yield outcome.key, piece
 
     def _begun(self) -> RunManifest:
@@ -94,6 +100,7 @@ class KeptJudgements(AbstractContextManager["KeptJudgements"]):
             {},
             engine=judge.engine.info,
             config=judge.config.own,
+            **({} if (pairing := Pairing.usual(judge.rubric.fields)) is None else {"pairing": pairing}),
             model_files=ModelFilesRead(
                 read=sorted(judge.model.files.keys() - remembered), remembered=sorted(remembered)
             ),
