@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from localjudge.engines.server.address import ServerAddress
 from localjudge.errors import UsageError
 from localjudge.models.device import Device
 
@@ -130,6 +131,62 @@ class DryRunOptions:
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer on the represented engine."""
         return self.represented.context(model)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """The options of a server as the engine.
+
+    Attributes:
+        address: the server; `server` is its URL, and `allow_host` the other hosts, with commas, to which rows
+            may go.
+        request_timeout: time limit of a request in seconds.
+        patience: seconds without any answer after which the run ends; the same command continues it.
+        retry_wait: seconds before a request is repeated; each further wait is twice as long, up to 30 s.
+        max_num_seqs: the largest number of requests in flight.
+        ask_again: how often an answer that is not whole is asked for again.
+        top_logprobs: the number of alternatives to ask for with each token, for probabilities; 0 for none.
+        ca_file: a file with the certificates to trust for https; None for the system's.
+    """
+
+    address: ServerAddress
+    request_timeout: float = 600.0
+    patience: float = 600.0
+    retry_wait: float = 0.5
+    max_num_seqs: int = 256
+    ask_again: int = 0
+    top_logprobs: int = 20
+    ca_file: str | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read normalized options.
+
+        Raises:
+            UsageError: an option or its value is unknown, there is no server, or its host is not allowed.
+        """
+        known: dict[str, Any] = {"server": str, "allow_host": str, "ca_file": str}
+        known |= {"request_timeout": float, "patience": float, "retry_wait": float}
+        known |= {"max_num_seqs": int, "ask_again": int, "top_logprobs": int}
+        if unknown := sorted(set(options) - known.keys()):
+            raise UsageError(f"--engine-arg {unknown[0]}: the server engine knows {', '.join(known)}")
+        if not options.get("server"):
+            raise UsageError("--engine server: give its URL, such as --server http://127.0.0.1:8000")
+        read: dict[str, Any] = {}
+        for name, text in options.items():
+            try:
+                read[name] = known[name](text)
+            except ValueError:
+                raise UsageError(f"--engine-arg {name}={text}: give a number") from None
+            least = {"max_num_seqs": 1, "request_timeout": 0.001}.get(name, 0)
+            if not isinstance(read[name], str) and not least <= read[name] < float("inf"):
+                raise UsageError(f"--engine-arg {name}={text}: give {least:g} or more")
+        allowed = read.pop("allow_host", "").split(",")
+        return cls(ServerAddress.parse(read.pop("server"), [name.strip() for name in allowed]), **read)
+
+    def context(self, model: Model) -> int | None:
+        """Return None: only the server knows its context, and refuses what does not fit."""
+        return None
 
 
 def _json_or_text(text: str) -> Any:
