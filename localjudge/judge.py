@@ -14,7 +14,7 @@ from localjudge.answer_reader import ReadAnswer, TableReader, TextReader
 from localjudge.config import JudgeConfig, JudgeSettings
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.engines.cluster import Cluster
-from localjudge.engines.engine_options import ServerOptions
+from localjudge.engines.engine_options import ServerOptions, TableServerOptions
 from localjudge.engines.protocol import (
     Completion,
     Decoding,
@@ -85,7 +85,9 @@ class Judge:
             self.model: Model = find_served_model(self._engine_options, config.model)
             self._prepare_texts(layout)
         else:
-            self.model = found or Model.find(config.model, allow_download=allow_download)
+            # Of a model on a server, only the tokenizer and the configuration must be here.
+            find = Model.locate if self._has_served_weights else Model.find
+            self.model = found or find(config.model, allow_download=allow_download)
             self.model_changes = changes_since_verified(self.model, allow_changed_model)
             self._prepare_table(layout)
 
@@ -200,9 +202,13 @@ class Judge:
         """The settings that determine a judgement, without those that only the engine knows."""
         return {
             **self.config.decisive,
-            "model": self.model.digest,
+            "model": "on a server " * self._has_served_weights + self.model.digest,
             **self._prompt_settings,
         }
+
+    @property
+    def _has_served_weights(self) -> bool:
+        return isinstance(self._engine_options, TableServerOptions)
 
     @cached_property
     def settings(self) -> dict[str, Any]:

@@ -35,6 +35,7 @@ _EngineShare = Annotated[float | None, typer.Option(metavar="SHARE", help=_PASSE
 _EngineText = Annotated[str | None, typer.Option(metavar="NAME", help=_PASSED)]
 _ENGINE_ARGS = (
     "server",
+    "server_kind",
     "tensor_parallel_size",
     "max_model_len",
     "gpu_memory_utilization",
@@ -57,6 +58,13 @@ class JudgeOptions:
         typer.Option(metavar="auto|vllm|transformers|server|dry-run", help="The engine that runs the model."),
     ] = "auto"
     server: ServerUrl = None
+    server_kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="unverified|table",
+            help="table: the server was started with the flags of serve-flags, or is refused.",
+        ),
+    ] = None
     allow_host: AllowHost = None
     rubric: RubricName = "just-eval"
     column: ColumnNames = None

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localjudge.engines.cluster import Cluster
-from localjudge.engines.engine_options import DryRunOptions, ServerOptions, TransformersOptions, VllmOptions
+from localjudge.engines.engine_options import (
+    DryRunOptions,
+    ServerOptions,
+    TableServerOptions,
+    TransformersOptions,
+    VllmOptions,
+)
 from localjudge.errors import UsageError
 from localjudge.system.requirements import installed, require
 
@@ -15,7 +21,7 @@ if TYPE_CHECKING:
     from localjudge.engines.protocol import Decoding, TableEngine, TextDecoding, TextEngine
     from localjudge.models.model import Model
 
-EngineOptions = DryRunOptions | ServerOptions | TransformersOptions | VllmOptions
+EngineOptions = DryRunOptions | ServerOptions | TableServerOptions | TransformersOptions | VllmOptions
 
 
 def choose_engine(name: str) -> tuple[str, str]:
@@ -62,7 +68,11 @@ def engine_options(name: str, options: Mapping[str, str], cluster: Cluster | Non
     require("--ray" if cluster else f"--engine {name}", *engine_extras(name, cluster))
     chosen = choose_engine(name)[0] if cluster is None else name
     if chosen == "server":
-        return ServerOptions.parse(options)
+        others = dict(options)
+        kind = others.pop("server_kind", "unverified")
+        if kind not in ("unverified", "table"):
+            raise UsageError(f"--server-kind {kind}: give unverified or table")
+        return TableServerOptions.parse(others) if kind == "table" else ServerOptions.parse(others)
     if chosen == "dry-run":
         return DryRunOptions.parse(options)
     if chosen == "transformers":
@@ -94,6 +104,10 @@ def open_engine(
     match options:
         case ServerOptions():
             raise UsageError("--engine server: a server answers with text, and applies no token table")
+        case TableServerOptions():
+            from localjudge.engines.server.table_server import TableServer
+
+            return TableServer(model, decoding, options)
         case DryRunOptions():
             from localjudge.engines.dry_run import DryRunEngine
 
