@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from conftest import Cli, read_lines, write_rows
 from scripted_server import WHOLE, Reply, Script, ScriptedServer, chat, serving
 
 from localjudge import EngineError, Judge, UsageError
-from localjudge.records import Failure, Judgement, Outcome
+from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.written_values import answer_pattern, value_places
 from localjudge.runs.reader import read_notices, read_outcomes
@@ -470,3 +472,98 @@ def test_doctor_says_whether_a_server_answers_what_it_serves_and_its_kind(cli: C
     assert ended.code == 1
     assert "the server cannot be reached" in ended.out
     assert "start the server, or correct the URL" in ended.out
+
+
+def tokens_of(judge: Judge) -> list[int]:
+    """Return the tokens of a whole answer: in each state the first that is allowed near the end."""
+    table, tokens = judge.decoding.table, list[int]()
+    state, left = table.entry, judge.decoding.table.smallest_limit
+    while not table.is_complete(state):
+        tokens.append(int(table.allowed(state, left).argmax()))
+        state, left = int(table.next_state[state, tokens[-1]]), left - 1
+    return tokens
+
+
+@contextmanager
+def table_serving(tokens: Callable[[], list[int]], *, has_table: bool = True) -> Iterator[ScriptedServer]:
+    """Serve completions of token ids, as vLLM does; another table than the judge's is refused."""
+    with serving(lambda text, before: None) as server:
+        get = server.reply
+
+        def reply(path: str, body: Any) -> Reply | None:
+            if body is None:
+                return get(path, body)
+            server.bodies.append(body)
+            if has_table and body["vllm_xargs"]["localjudge"] == "0" * 32:
+                return 400, {"error": {"message": "localjudge: this server has the table 1234"}}
+            listed = [
+                {f"token_id:{token}": -1.0 - rank for rank, token in enumerate(body["logprob_token_ids"])}
+                for _ in tokens()
+            ]
+            choice = {"token_ids": tokens(), "logprobs": {"top_logprobs": listed}}
+            return 200, {"choices": [choice], "usage": {"prompt_tokens": len(body["prompt"])}}
+
+        server.reply = reply  # type: ignore[method-assign]
+        yield server
+
+
+def table_judge(server: ScriptedServer, model: Path, rubric: Path) -> Judge:
+    given = {"server": server.url, "server_kind": "table", **FAST}
+    return Judge(model, rubric=rubric, engine="server", engine_args=given, max_rationale_tokens=4)
+
+
+def test_a_server_with_the_table_gives_tokens_and_normalized_probabilities(
+    model: Path, short_rubric: Path
+) -> None:
+    with table_serving(lambda: tokens_of(judge)) as server, table_judge(server, model, short_rubric) as judge:
+        outcomes = list(judge.score(ROWS))
+        assert judge.engine.info.details["kind"] == "by construction"
+        assert judge.engine.info.applies_table
+        assert "whole by construction" in judge.engine.info.headline
+        prompts = {tuple(body["prompt"]) for body in server.bodies[2:]}
+        assert prompts == {tuple(task.tokens) for task in map(judge.task_builder.task, rows_of(ROWS))}
+    shares = [math.exp(-rank) for rank in range(3)]
+    for outcome in outcomes:
+        assert isinstance(outcome, Judgement)
+        for aspect in ("tact", "wit"):
+            assert outcome.probabilities[aspect] == pytest.approx(
+                [each / sum(shares) for each in shares], abs=1e-6
+            )
+
+
+def rows_of(rows: list[dict[str, str]]) -> list[Row]:
+    return [Row.of(**{name: row[name] for name in ("instruction", "candidate", "reference")}) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("has_table", "said"), [(False, "has no token table; start it with the flags"), (True, "breaks the token table")]
+)
+def test_a_server_without_the_judges_table_is_refused_before_the_first_row(
+    has_table: bool, said: str, model: Path, short_rubric: Path
+) -> None:
+    with (
+        table_serving(lambda: [5, 6, 7], has_table=has_table) as server,
+        table_judge(server, model, short_rubric) as judge,
+        pytest.raises(UsageError, match=said),
+    ):
+        list(judge.score(ROWS))
+    assert all(len(body["prompt"]) < 20 for body in server.bodies)
+
+
+def test_serve_flags_name_a_table_by_its_content_and_limits(
+    model: Path, short_rubric: Path, tmp_path: Path, cli: Cli
+) -> None:
+    def named(*flags: object) -> str:
+        ended = cli("serve-flags", model, "--rubric", short_rubric, "--table", tmp_path / "t.npz", *flags)
+        assert ended.code == 0, ended.err
+        command = shlex.split(ended.out)
+        assert command[:3] == ["vllm", "serve", str(model)]
+        return command[command.index("--logits-processors") + 1]
+
+    flags = ["--runner", "V1", "--max-rationale-tokens", 9]
+    first = named(*flags)
+    assert first.startswith("localjudge.engines.vllm.served_table:V1_")
+    assert named(*flags) == first
+    assert named("--runner", "V2", *flags[2:]) == first.replace("V1_", "V2_")
+    assert named("--runner", "V1", "--max-rationale-tokens", 10) != first
+    assert named(*flags, "--answer-spelling", "spaced") != first

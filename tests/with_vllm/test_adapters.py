@@ -563,3 +563,26 @@ def test_an_answer_is_asked_for_alone(adapter: Any) -> None:
     adapter.TableProcessor.validate_params(SamplingParams(extra_args={KEY: 3}))
     with pytest.raises(ValueError, match="n requests"):
         adapter.TableProcessor.validate_params(SamplingParams(n=2, temperature=1, extra_args={KEY: 3}))
+
+
+# Requests of strangers, as a server gets them
+
+
+@pytest.mark.parametrize("slot", [-1, SLOTS, 10**9])
+def test_an_answer_whose_slot_does_not_exist_is_masked_like_any_other(slot: int) -> None:
+    known, unknown = Request(0, LONGEST), Request(slot, LONGEST)
+    batch = V1Batch()
+    batch.processor.update_state(batch.update([], [known, unknown]))
+    for masked, request in zip(batch.apply(), batch.rows, strict=True):
+        assert request is not None
+        assert_allows(masked, request, [])
+
+
+def test_a_request_that_is_no_answer_may_be_longer_than_any_answer_when_it_returns() -> None:
+    runner, (table, longer) = V2Runner(2), sorted([TABLE, EACH], key=most_tokens)
+    assert table is TABLE
+    request = Request(1, 10**6, answers=False, outputs=[5] * most_tokens(longer))
+    runner.admit(request)
+    runner.flush()
+    row = V2Row(request, 0, len(request.tokens) - 1, 5, request.outputs)
+    assert torch.equal(runner.apply([row])[0], request.logits(request.outputs))
