@@ -10,8 +10,12 @@ from operator import mul
 from typing import Self
 
 from localjudge.config import JudgeConfig
+from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.engines.protocol import Completion, Decoding, TextCompletion, TextDecoding, TokenChoice
+from localjudge.errors import ModelError, SettingError
+from localjudge.models.model import Model
+from localjudge.prompts.encoder import PromptEncoder
 from localjudge.rubrics.answer import Answer, AnswerLayout, ValueField
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
@@ -22,6 +26,7 @@ from localjudge.rubrics.written_values import (
     longest_answer,
     value_places,
 )
+from localjudge.system.cache import cache_folder
 
 _THOUGHTS = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 _FENCE = re.compile(r"\s*```(?:json)?\n(.*)\n```\s*", re.DOTALL)
@@ -75,6 +80,45 @@ class TableReader:
     vocabulary: Vocabulary
     decoding: Decoding
     opening: str
+
+    @classmethod
+    def of(cls, config: JudgeConfig, layout: AnswerLayout, model: Model) -> tuple[Self, PromptEncoder]:
+        """Return the reader of a judge's answers, and the encoder of the prompts that they go on.
+
+        Raises:
+            SettingError: the model cannot think, or only without a limit.
+            ModelError: its tokenizer cannot spell a prompt or an answer.
+        """
+        vocabulary, budget = model.vocabulary, _thinking_budget(config.thinking_budget, model)
+        prompts = model.prompts if budget is None else model.thinking_prompts
+        if turns := config.rubric.turns(layout):
+            prompts = model.prompts_after(turns, thinking=budget is not None)
+        # A model that thinks first decodes the opening after its thoughts.
+        opening = layout.opening if budget is None else ""
+        try:
+            encoder = prompts.with_opening(opening)
+            table = token_table(
+                layout,
+                vocabulary,
+                prompts.spell,
+                decodes_opening=budget is not None,
+                cache=cache_folder(),
+            )
+        except ModelError as error:
+            raise ModelError(f"model {model.name}: {error}") from None
+        if budget is not None and model.thinking_tokens is not None:
+            table = table.after_thinking(vocabulary, *model.thinking_tokens)
+        if max(encoder.head + encoder.tail, default=0) >= vocabulary.size:
+            raise ModelError(
+                f"model {model.name}: its chat template uses tokens that the model does not have; "
+                "its tokenizer and its weights do not belong together"
+            )
+        text_tokens = config.max_rationale_tokens
+        margin = closing_margin_for(text_tokens)
+        decoding = Decoding(
+            table, text_tokens, margin, config.temperature, config.top_p, thinking_budget=budget
+        )
+        return cls(config.rubric, layout, vocabulary, decoding, opening), encoder
 
     def read(self, completion: Completion) -> ReadAnswer:
         """Read a completion.
@@ -157,6 +201,14 @@ class TextReader:
         except ValueError:
             return False
         return True
+
+
+def _thinking_budget(asked: int | None, model: Model) -> int | None:
+    if asked is None:
+        return 2048 if model.always_thinks else None
+    if model.thinking_tokens is None:
+        raise SettingError("thinking_budget", asked, f"model {model.name} has no token that ends its thinking")
+    return asked
 
 
 def _split_thoughts(text: str) -> tuple[str, str]:

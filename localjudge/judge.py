@@ -12,18 +12,16 @@ from typing import Any, Self, Unpack
 
 from localjudge.answer_reader import ReadAnswer, TableReader, TextReader
 from localjudge.config import JudgeConfig, JudgeSettings
-from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.engines.cluster import Cluster
 from localjudge.engines.engine_options import ServerOptions, TableServerOptions
 from localjudge.engines.protocol import (
     Completion,
-    Decoding,
     TableEngine,
     TextCompletion,
     TextEngine,
 )
 from localjudge.engines.selection import engine_options, find_served_model, open_engine, open_text_engine
-from localjudge.errors import ModelError, SettingError, UsageError
+from localjudge.errors import SettingError, UsageError
 from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
 from localjudge.pair_outcome import PairOutcome, joined
@@ -33,7 +31,6 @@ from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_k
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import AnswerLayout
-from localjudge.system.cache import cache_folder
 
 
 class Judge:
@@ -93,45 +90,16 @@ class Judge:
 
     def _prepare_table(self, layout: AnswerLayout) -> None:
         """Prepare prompts and answers that are token ids, with the model's own tokenizer."""
-        config, vocabulary = self.config, self.model.vocabulary
-        budget = self._thinking_budget(config.thinking_budget)
-        prompts = self.model.prompts if budget is None else self.model.thinking_prompts
-        if turns := self.rubric.turns(layout):
-            prompts = self.model.prompts_after(turns, thinking=budget is not None)
-        # A model that thinks first decodes the opening after its thoughts.
-        opening = layout.opening if budget is None else ""
-        try:
-            self.prompts = prompts.with_opening(opening)
-            table = token_table(
-                layout,
-                vocabulary,
-                prompts.spell,
-                decodes_opening=budget is not None,
-                cache=cache_folder(),
-            )
-        except ModelError as error:
-            raise ModelError(f"model {self.model.name}: {error}") from None
-        if budget is not None and self.model.thinking_tokens is not None:
-            table = table.after_thinking(vocabulary, *self.model.thinking_tokens)
-        text_tokens = config.max_rationale_tokens
-        margin = closing_margin_for(text_tokens)
-        self.decoding = Decoding(
-            table, text_tokens, margin, config.temperature, config.top_p, thinking_budget=budget
-        )
-        if max(self.prompts.head + self.prompts.tail, default=0) >= vocabulary.size:
-            raise ModelError(
-                f"model {self.model.name}: its chat template uses tokens that the model does not have; "
-                "its tokenizer and its weights do not belong together"
-            )
-        cuts = config.on_overflow == "truncate-candidate"
+        reader, self.prompts = TableReader.of(self.config, layout, self.model)
+        self._read, self.decoding = reader.read, reader.decoding
+        cuts = self.config.on_overflow == "truncate-candidate"
         self.task_builder = TaskBuilder(
             self.rubric, self.prompts, self.context, self.decoding.max_tokens, cuts_candidates=cuts
         )
-        self._read = TableReader(self.rubric, layout, vocabulary, self.decoding, opening).read
         self._prompt_settings: dict[str, Any] = {
             "chat_template": self.prompts.digest,
-            "vocabulary": vocabulary.digest,
-            "thinking_budget": budget,
+            "vocabulary": reader.vocabulary.digest,
+            "thinking_budget": self.decoding.thinking_budget,
         }
 
     def _prepare_texts(self, layout: AnswerLayout) -> None:
@@ -158,15 +126,6 @@ class Judge:
         if "engine" in self.__dict__:
             self.engine.close()
             del self.engine
-
-    def _thinking_budget(self, asked: int | None) -> int | None:
-        if asked is None:
-            return 2048 if self.model.always_thinks else None
-        if self.model.thinking_tokens is None:
-            raise SettingError(
-                "thinking_budget", asked, f"model {self.model.name} has no token that ends its thinking"
-            )
-        return asked
 
     @cached_property
     def engine(self) -> TableEngine | TextEngine:

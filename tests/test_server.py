@@ -16,6 +16,7 @@ from conftest import Cli, read_lines, write_rows
 from scripted_server import WHOLE, Reply, Script, ScriptedServer, chat, serving
 
 from localjudge import EngineError, Judge, UsageError
+from localjudge.engines.vllm.score_collector import TableSettings
 from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.written_values import answer_pattern, value_places
@@ -467,7 +468,12 @@ def test_doctor_says_whether_a_server_answers_what_it_serves_and_its_kind(cli: C
         assert ended.code == 0
         assert f"{server.url}/v1: answers; vllm 0.32.0; serves tiny" in ended.out
         assert "unverified: it applies no token table" in ended.out
-        assert server.bodies == []
+        assert server.asked == []
+    with table_serving(list, lambda: "1" * 32) as server:
+        server.version = "0.32.0"
+        ended = cli("doctor", "--engine", "server", "--server", server.url)
+        assert ended.code == 0
+        assert f"by construction, with --server-kind table: it has the token table {'1' * 32}" in ended.out
     ended = cli("doctor", "--engine", "server", "--server", server.url)
     assert ended.code == 1
     assert "the server cannot be reached" in ended.out
@@ -485,8 +491,10 @@ def tokens_of(judge: Judge) -> list[int]:
 
 
 @contextmanager
-def table_serving(tokens: Callable[[], list[int]], *, has_table: bool = True) -> Iterator[ScriptedServer]:
-    """Serve completions of token ids, as vLLM does; another table than the judge's is refused."""
+def table_serving(
+    tokens: Callable[[], list[int]], table: Callable[[], object] = lambda: None
+) -> Iterator[ScriptedServer]:
+    """Serve completions of token ids, as a vLLM with this table does, or with none."""
     with serving(lambda text, before: None) as server:
         get = server.reply
 
@@ -494,10 +502,10 @@ def table_serving(tokens: Callable[[], list[int]], *, has_table: bool = True) ->
             if body is None:
                 return get(path, body)
             server.bodies.append(body)
-            if has_table and body["vllm_xargs"]["localjudge"] == "0" * 32:
-                return 400, {"error": {"message": "localjudge: this server has the table 1234"}}
+            if body["vllm_xargs"]["localjudge"] == "0" * 32 and table():
+                return 400, {"error": {"message": f"localjudge: this server has the table {table()}; judge …"}}
             listed = [
-                {f"token_id:{token}": -1.0 - rank for rank, token in enumerate(body["logprob_token_ids"])}
+                {f"token_id:{each}": -1.0 - rank for rank, each in enumerate(body.get("logprob_token_ids", []))}
                 for _ in tokens()
             ]
             choice = {"token_ids": tokens(), "logprobs": {"top_logprobs": listed}}
@@ -515,7 +523,10 @@ def table_judge(server: ScriptedServer, model: Path, rubric: Path) -> Judge:
 def test_a_server_with_the_table_gives_tokens_and_normalized_probabilities(
     model: Path, short_rubric: Path
 ) -> None:
-    with table_serving(lambda: tokens_of(judge)) as server, table_judge(server, model, short_rubric) as judge:
+    with (
+        table_serving(lambda: tokens_of(judge), lambda: digest_of(judge)) as server,
+        table_judge(server, model, short_rubric) as judge,
+    ):
         outcomes = list(judge.score(ROWS))
         assert judge.engine.info.details["kind"] == "by construction"
         assert judge.engine.info.applies_table
@@ -535,14 +546,23 @@ def rows_of(rows: list[dict[str, str]]) -> list[Row]:
     return [Row.of(**{name: row[name] for name in ("instruction", "candidate", "reference")}) for row in rows]
 
 
+def digest_of(judge: Judge) -> str:
+    return TableSettings.served(judge.decoding, Path()).digest(judge.decoding.table)
+
+
 @pytest.mark.parametrize(
-    ("has_table", "said"), [(False, "has no token table; start it with the flags"), (True, "breaks the token table")]
+    ("table", "said"),
+    [
+        (lambda judge: None, "has no token table; start it with the flags"),
+        (lambda judge: "1" * 32, "has the table 1{32}, and the judge's is"),
+        (digest_of, "breaks the token table"),
+    ],
 )
 def test_a_server_without_the_judges_table_is_refused_before_the_first_row(
-    has_table: bool, said: str, model: Path, short_rubric: Path
+    table: Callable[[Judge], object], said: str, model: Path, short_rubric: Path
 ) -> None:
     with (
-        table_serving(lambda: [5, 6, 7], has_table=has_table) as server,
+        table_serving(lambda: [5, 6, 7], lambda: table(judge)) as server,
         table_judge(server, model, short_rubric) as judge,
         pytest.raises(UsageError, match=said),
     ):

@@ -96,9 +96,12 @@ def _model_here(intent: Intent) -> list[_Look]:
 
 
 def _server(server: ServerOptions, model: str | None) -> list[_Look]:
-    from localjudge.diagnostics.server_check import examine_server
+    def look() -> list[Check]:
+        from localjudge.diagnostics.server_check import examine_server
 
-    return [("server", lambda: examine_server(server, model))]
+        return examine_server(server, model)
+
+    return [("server", look)]
 
 
 def _settled(name: str, look: Callable[[], Check | list[Check]]) -> list[Check]:

@@ -7,6 +7,7 @@ value, before the mask, and they are normalized at the places of the values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from localjudge.engines.engine_options import TableServerOptions
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
-from localjudge.engines.server.connection import RequestRefusedError, RequestTroubleError
+from localjudge.engines.server.connection import Connection, RequestRefusedError, RequestTroubleError
 from localjudge.engines.server.served_model import ServedModel
 from localjudge.engines.server.server_requests import ServerRequests
 from localjudge.engines.vllm.score_collector import KEY, TableSettings
@@ -32,6 +33,7 @@ _PATH = "/completions"
 _MOST_LISTED = 128
 """vLLM's limit of tokens whose log-probabilities a request names."""
 _OTHER_TABLE = "0" * 32
+_TABLE = re.compile(rf"{KEY}: this server has the table ([0-9a-f]{{32}})")
 
 
 class _Logprobs(BaseModel):
@@ -50,6 +52,26 @@ class _Usage(BaseModel):
 class _Reply(BaseModel):
     choices: list[_Choice]
     usage: _Usage | None = None
+
+
+async def table_of(connection: Connection, model: str) -> str | None:
+    """Return the digest of a server's token table, by a request for another one; None if it has none.
+
+    Args:
+        connection: the server.
+        model: the name of a model on it.
+
+    Raises:
+        RequestTroubleError, RequestRefusedError, EngineError: as `Connection.post`.
+    """
+    body = {"model": model, "prompt": [0], "max_tokens": 1, "vllm_xargs": {KEY: _OTHER_TABLE}}
+    try:
+        await connection.post(_PATH, body)
+    except RequestRefusedError as refused:
+        if named := _TABLE.search(str(refused)):
+            return named[1]
+        raise
+    return None
 
 
 class TableServer:
@@ -132,30 +154,24 @@ class TableServer:
             )
 
     def _check_table(self) -> None:
-        """Check that the server refuses another table, and that an answer to a trial follows this one.
+        """Check that the server has this table, and that its answer to a trial follows it.
 
         Raises:
             UsageError: it does not.
         """
         where = f"--server {self._options.address}"
-        trial = self._body(Prompt(0, self._trial_tokens, 0))
         advice = "start it with the flags that localjudge serve-flags prints, or give --server-kind unverified"
-        post = self._requests.connection.post
         try:
-            self._requests.run(post(_PATH, trial | {"vllm_xargs": {KEY: _OTHER_TABLE}}))
-        except RequestRefusedError as refused:
-            if KEY not in str(refused):
-                raise UsageError(f"{where}: does not answer a trial: {refused}") from None
-        except (RequestTroubleError, EngineError) as error:
+            there = self._requests.run(table_of(self._requests.connection, self._served.name))
+            if there is None:
+                raise UsageError(f"{where}: has no token table; {advice}")
+            if there != self._digest:
+                raise UsageError(f"{where}: has the table {there}, and the judge's is {self._digest}; {advice}")
+            trial = self._requests.connection.post(_PATH, self._body(Prompt(0, self._trial_tokens, 0)))
+            answered = self._completion(0, self._requests.run(trial))
+        except (RequestTroubleError, RequestRefusedError, EngineError) as error:
             said = str(error).removeprefix(f"{where}: ")
             raise UsageError(f"{where}: does not answer a trial: {said}") from None
-        else:
-            raise UsageError(f"{where}: has no token table; {advice}")
-        try:
-            answered = self._completion(0, self._requests.run(post(_PATH, trial)))
-        except (RequestRefusedError, RequestTroubleError, EngineError) as error:
-            said = str(error).removeprefix(f"{where}: ")
-            raise UsageError(f"{where}: {said}; {advice}") from None
         try:
             if answered.error is not None:
                 raise ValueError(answered.error)
