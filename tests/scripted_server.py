@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socketserver import TCPServer
 from typing import Any
 
 Body = dict[str, Any]
@@ -39,8 +42,10 @@ class ScriptedServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, script: Script, port: int = 0) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+    def __init__(self, script: Script, place: int | Path = 0) -> None:
+        if isinstance(place, Path):
+            self.address_family = socket.AF_UNIX
+        super().__init__(("127.0.0.1", place) if isinstance(place, int) else str(place), _Handler)  # type: ignore[arg-type]
         self.script = script
         self.asked: list[str] = []
         self.bodies: list[Body] = []
@@ -48,6 +53,14 @@ class ScriptedServer(ThreadingHTTPServer):
         self.models = ["tiny"]
         self.version: str | None = None
         self._lock = threading.Lock()
+
+    def server_bind(self) -> None:
+        # The server of the library asks for the name of its host.
+        TCPServer.server_bind(self)
+
+    def get_request(self) -> tuple[Any, Any]:
+        connection, address = super().get_request()
+        return connection, address or ("unix", 0)
 
     @property
     def url(self) -> str:
@@ -104,9 +117,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(script: Script, port: int = 0) -> Iterator[ScriptedServer]:
-    """Serve in a thread until the end of the block."""
-    server = ScriptedServer(script, port)
+def serving(script: Script, place: int | Path = 0) -> Iterator[ScriptedServer]:
+    """Serve in a thread until the end of the block, at a port of this machine or at a Unix socket."""
+    server = ScriptedServer(script, place)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

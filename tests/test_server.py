@@ -16,6 +16,7 @@ from conftest import Cli, read_lines, write_rows
 from scripted_server import WHOLE, Reply, Script, ScriptedServer, chat, serving
 
 from localjudge import EngineError, Judge, UsageError
+from localjudge.engines.server.request_window import RequestWindow
 from localjudge.engines.vllm.score_collector import TableSettings
 from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.rubrics.rubric import Rubric
@@ -587,3 +588,53 @@ def test_serve_flags_name_a_table_by_its_content_and_limits(
     assert named("--runner", "V2", *flags[2:]) == first.replace("V1_", "V2_")
     assert named("--runner", "V1", "--max-rationale-tokens", 10) != first
     assert named(*flags, "--answer-spelling", "spaced") != first
+
+
+def answer_all(window: RequestWindow, seconds: float = 1.0) -> None:
+    """Answer as many requests as may be in flight."""
+    for _ in range(window.size):
+        window.answered(seconds)
+
+
+def test_a_window_doubles_halves_when_the_server_is_busy_and_then_grows_by_one() -> None:
+    window = RequestWindow(64, patience_seconds=10)
+    sizes = [window.size]
+    for _ in range(4):
+        answer_all(window)
+        sizes.append(window.size)
+    assert sizes == [8, 16, 32, 64, 64]
+    together = [window.send() for _ in range(window.size)]
+    for number in together:
+        window.busy(number)
+    assert window.size == 32
+    for expected in (32, 33, 34):
+        answer_all(window)
+        assert window.size in (expected, expected + 1)
+
+
+def test_a_lost_request_sets_the_window_to_one_and_it_doubles_to_half_of_what_it_was() -> None:
+    window = RequestWindow(64, patience_seconds=10)
+    answer_all(window)
+    for number in [window.send() for _ in range(window.size)]:
+        window.lost(number)
+    sizes = [window.size]
+    for _ in range(4):
+        answer_all(window)
+        sizes.append(window.size)
+    assert sizes[:4] == [1, 2, 4, 8]
+    assert sizes[4] in (8, 9)
+
+
+def test_a_window_does_not_grow_while_answers_take_long() -> None:
+    window = RequestWindow(64, patience_seconds=10)
+    answer_all(window, seconds=11)
+    assert window.size == RequestWindow.FIRST
+
+
+def test_a_server_on_a_unix_socket_is_asked(short_rubric: Path, tmp_path: Path) -> None:
+    place = tmp_path / "judge.sock"
+    with serving(always(chat(WHOLE)), place) as server:
+        with judge_on(server, short_rubric, engine_args={"server": f"unix:{place}"}) as judge:
+            assert all(isinstance(outcome, Judgement) for outcome in judge.score(ROWS))
+            assert judge.engine.info.details["server"] == f"unix:{place}"
+        assert len(server.asked) == len(ROWS)
