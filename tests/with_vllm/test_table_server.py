@@ -11,7 +11,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ import pytest
 
 pytest.importorskip("vllm")
 
+from real_judgements import FLOAT32, example_rows
+
 from localjudge import Failure, Judge, Judgement, Rubric, UsageError
 from localjudge.models.model import Model
+from localjudge.records import Outcome
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,15 +49,14 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
-def server(
-    model: Model, short_rubric: Path, options: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+@contextmanager
+def vllm_serving(
+    model: Path, rubric: str, tokens: int, options: Mapping[str, str], folder: Path
 ) -> Iterator[str]:
-    """Start the command that serve-flags prints; return the server's URL."""
-    folder = tmp_path_factory.mktemp("server")
-    flags = ["--max-rationale-tokens", str(TOKENS), "--runner", "V1", "--table", str(folder / "table.npz")]
+    """Start the command that serve-flags prints; yield the server's URL."""
+    flags = ["--max-rationale-tokens", str(tokens), "--runner", "V1", "--table", str(folder / "table.npz")]
     printed = subprocess.run(
-        [sys.executable, "-m", "localjudge", "serve-flags", model.path, "--rubric", short_rubric, *flags],
+        [sys.executable, "-m", "localjudge", "serve-flags", model, "--rubric", rubric, *flags],
         capture_output=True,
         text=True,
         check=True,
@@ -62,10 +65,10 @@ def server(
     assert command[:2] == ["vllm", "serve"]
     port = free_port()
     engine = [f"--{name.replace('_', '-')}={value}" for name, value in options.items() if value != "true"]
+    place = ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", "tiny"]
+    # What `vllm serve` runs; that program itself does not find the metadata of vLLM's build for CPUs.
+    program = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model"]
     with (folder / "log").open("wb") as log:
-        # What `vllm serve` runs; that program itself does not find the metadata of vLLM's build for CPUs.
-        program = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model"]
-        place = ["--host", "127.0.0.1", "--port", str(port), "--served-model-name", "tiny"]
         running = subprocess.Popen(
             [*program, *command[2:], *engine, "--enforce-eager", *place],
             stdout=log,
@@ -81,6 +84,15 @@ def server(
     finally:
         running.terminate()
         running.wait()
+
+
+@pytest.fixture(scope="module")
+def server(
+    model: Model, short_rubric: Path, options: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("server")
+    with vllm_serving(model.path, str(short_rubric), TOKENS, options, folder) as url:
+        yield url
 
 
 def healthy(url: str) -> bool:
@@ -106,6 +118,10 @@ def test_a_server_with_the_table_gives_the_judgements_of_the_engine_in_this_proc
     with judge_on(server, model, short_rubric) as judge:
         assert judge.engine.info.details["kind"] == "by construction"
         found = {outcome.id: outcome for outcome in judge.score(ROWS)}
+    assert_same(found, expected)
+
+
+def assert_same(found: Mapping[str, Outcome], expected: Mapping[str, Outcome]) -> None:
     assert found.keys() == expected.keys()
     for name, outcome in found.items():
         here = expected[name]
@@ -117,6 +133,19 @@ def test_a_server_with_the_table_gives_the_judgements_of_the_engine_in_this_proc
         assert (outcome.prompt_tokens, outcome.output_tokens) == (here.prompt_tokens, here.output_tokens)
         for aspect, shares in outcome.probabilities.items():
             assert shares == pytest.approx(here.probabilities[aspect], abs=1e-4)
+
+
+@pytest.mark.real_model
+def test_a_real_model_on_a_server_judges_as_in_this_process(real_model: Path, tmp_path: Path) -> None:
+    rows, options = example_rows(8), FLOAT32 | {"max_model_len": "4096", "enforce_eager": "true"}
+    with Judge(real_model, engine="vllm", engine_args=options, max_rationale_tokens=16) as judge:
+        expected = {outcome.id: outcome for outcome in judge.score(rows)}
+    given = {"server_kind": "table", "max_model_len": "4096"}
+    with vllm_serving(real_model, "just-eval", 16, options, tmp_path) as url:
+        args = given | {"server": url}
+        with Judge(real_model, engine="server", engine_args=args, max_rationale_tokens=16) as judge:
+            found = {outcome.id: outcome for outcome in judge.score(rows)}
+    assert_same(found, expected)
 
 
 def test_answers_are_whole_at_any_temperature(server: str, model: Model, short_rubric: Path) -> None:

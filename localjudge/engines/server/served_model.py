@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.server.connection import Connection, RequestRefusedError, RequestTroubleError
 from localjudge.engines.server.server_requests import ServerRequests
-from localjudge.errors import LocalJudgeError, ModelError, UsageError
+from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.models.digests import Digests
 from localjudge.models.model import Model
 
@@ -51,9 +51,10 @@ class ServedModel(Model):
         requests: ServerRequests[Any] = ServerRequests(options, lambda: ("", {}))
         try:
             listed, product = requests.run(_look(requests.connection))
-        except (RequestTroubleError, RequestRefusedError) as error:
+        except (RequestTroubleError, RequestRefusedError, EngineError) as error:
+            said = str(error).removeprefix(f"--server {options.address}: ")
             raise UsageError(
-                f"--server {options.address}: {error}; start the server, or correct the URL"
+                f"--server {options.address}: {said}; start the server, or correct the URL"
             ) from None
         finally:
             requests.close()
@@ -67,8 +68,7 @@ class ServedModel(Model):
         known = next((each for each in (name, f"{name}:latest") if each in found), None)
         if known is None and found:
             raise ModelError(f"model {name}: {where} does not serve it; it serves {names}")
-        # `created` is the time of the question on some servers.
-        reported = {key: value for key, value in found.get(known or "", {}).items() if key != "created"}
+        reported = {key: value for key, value in found.get(known or "", {}).items() if _is_fact(key, value)}
         return cls(known or name, Path(), product, reported)
 
     @property
@@ -83,9 +83,7 @@ class ServedModel(Model):
     @property
     def digest(self) -> str:
         """The model as far as the server says: its name, and a digest if the server names one."""
-        return " ".join(
-            ["unverified", self.name, *(str(self.reported[key]) for key in ("digest",) if key in self.reported)]
-        )
+        return f"unverified {self.name} {self.reported.get('digest', '')}".rstrip()
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -94,6 +92,11 @@ class ServedModel(Model):
     @cached_property
     def configuration(self) -> Any:
         raise ModelError(f"model {self.name}: is on a server; its configuration is not here")
+
+
+def _is_fact(key: str, value: Any) -> bool:
+    """Return whether a field of a listed model is worth a record: short, and the same at the next question."""
+    return key != "created" and isinstance(value, str | int | float) and len(str(value)) <= 200
 
 
 async def _look(connection: Connection) -> tuple[list[Any], str]:
@@ -124,5 +127,5 @@ async def _asked(connection: Connection, path: str) -> Any:
     """Return the document at a path of the server; None if it has none."""
     try:
         return await connection.get(connection.address.root + path)
-    except (RequestTroubleError, RequestRefusedError, LocalJudgeError):
+    except (RequestTroubleError, RequestRefusedError, EngineError):
         return None
