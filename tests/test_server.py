@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import shlex
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -638,3 +640,17 @@ def test_a_server_on_a_unix_socket_is_asked(short_rubric: Path, tmp_path: Path) 
             assert all(isinstance(outcome, Judgement) for outcome in judge.score(ROWS))
             assert judge.engine.info.details["server"] == f"unix:{place}"
         assert len(server.asked) == len(ROWS)
+
+
+@pytest.mark.slow
+def test_a_server_needs_neither_torch_nor_transformers_on_this_machine() -> None:
+    with serving(always(chat("no answer"))) as server:
+        code = f"""
+import sys
+sys.modules |= dict.fromkeys(["torch", "transformers", "tokenizers", "huggingface_hub"])
+from localjudge import Judge
+with Judge(engine="server", engine_args={{"server": {server.url!r}}}) as judge:
+    print([outcome.status for outcome in judge.score({ROWS[:1]!r})])
+"""
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.stdout == "['failed']\n", ended.stderr
