@@ -262,6 +262,7 @@ def test_a_failed_answer_stands_in_the_line_of_its_row(short_rubric: Path, tmp_p
         ]
         assert cli("score", rows, *flags).code == 3
     assert [line["failed_answer"] for line in read_lines(tmp_path / "run")] == ["I would say 4."] * 2
+    assert "failed answer\n  I would say 4." in cli("show", tmp_path / "run", "--id", "r1").out
 
 
 @pytest.mark.parametrize(
