@@ -23,6 +23,7 @@ from localjudge.engines.vllm.score_collector import TableSettings
 from localjudge.records import Failure, Judgement, Outcome, Row
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.written_values import answer_pattern, value_places
+from localjudge.runs.pipeline import RowSource, score_run
 from localjudge.runs.reader import read_notices, read_outcomes
 
 ROWS = [{"id": f"r{n}", "instruction": f"Q{n}?", "candidate": f"C{n}", "reference": "R"} for n in range(6)]
@@ -544,6 +545,20 @@ def test_a_server_with_the_table_gives_tokens_and_normalized_probabilities(
             assert outcome.probabilities[aspect] == pytest.approx(
                 [each / sum(shares) for each in shares], abs=1e-6
             )
+
+
+def test_a_run_by_construction_says_that_the_weights_are_the_servers(
+    model: Path, short_rubric: Path, tmp_path: Path
+) -> None:
+    with (
+        table_serving(lambda: tokens_of(judge), lambda: digest_of(judge)) as server,
+        table_judge(server, model, short_rubric) as judge,
+    ):
+        score_run(judge, RowSource.of_rows(ROWS), tmp_path)
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert run["settings"]["model"] == f"on a server {judge.model.digest}"
+    assert run["starts"][0]["engine"]["details"]["model"]["digests"] == "unknown"
+    assert any(notice.startswith("served model: its weights") for notice in read_notices(tmp_path))
 
 
 def rows_of(rows: list[dict[str, str]]) -> list[Row]:

@@ -19,8 +19,8 @@ from localjudge.runs.run_manifest import RunManifest
 DRY_RUN, IMPORTED, SERVER = "dry-run", "elsewhere", "server"
 """Names of engines: of a dry run, of scores that were imported (both are none), and of a server."""
 KINDS = (
-    "dry run", "bundled model", "unverified", "changed model", "prompt", "incomplete", "part", "guarded",
-    "truncated", "calibrated",
+    "dry run", "bundled model", "unverified", "served model", "changed model", "prompt", "incomplete", "part",
+    "guarded", "truncated", "calibrated",
 )  # fmt: skip
 """The kinds of notices."""
 
@@ -42,10 +42,12 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
             "bundled model: it only compares words with the reference; use its scores to try the program, not "
             "as results"
         )
-    if manifest.settings.engine == SERVER and not manifest.model.files:
+    if manifest.settings.engine == SERVER:
         found.append(
-            f"unverified: {manifest.model.name} is known by the name that its server gives, and the server "
-            "applied no token table"
+            "served model: its weights are the server's, and their digests are unknown"
+            if manifest.model.files
+            else f"unverified: {manifest.model.name} is known by the name that its server gives, and the "
+            "server applied no token table"
         )
     if changed := manifest.model.changed_since_verified:
         found.append(f"changed model: its files differ from the verified files ({in_words(changed)})")

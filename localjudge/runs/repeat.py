@@ -112,11 +112,10 @@ def _judge(manifest: RunManifest, engine: EngineInfo, was: JudgeConfig) -> Judge
     size = "batch_size" if engine.batch_size else "max_num_seqs"
     rows_at_once = engine.batch_size or engine.max_num_seqs or 1
     smaller = {size: str(max(1, rows_at_once // 2 - 1))}
-    path = None if manifest.model.name == BUNDLED else manifest.model.path
-    if engine.name == SERVER:
-        path = manifest.model.name
-    else:
+    if engine.name != SERVER:
         smaller["dtype"] = engine.dtype
+    # A model that only a server has is known by its name.
+    path = None if manifest.model.name == BUNDLED else manifest.model.path or manifest.model.name
     config = was.with_(model=path, engine=engine.name, engine_args={**was.engine_args, **smaller})
     return Judge(config, allow_changed_model=True)  # `repeat` compares the digest of the model with the run's
 

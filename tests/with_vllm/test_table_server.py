@@ -25,6 +25,7 @@ from real_judgements import FLOAT32, example_rows
 from localjudge import Failure, Judge, Judgement, Rubric, UsageError
 from localjudge.models.model import Model
 from localjudge.records import Outcome
+from localjudge.runs.reader import read_notices
 
 pytestmark = [
     pytest.mark.slow,
@@ -241,3 +242,4 @@ def test_a_run_on_the_server_is_recorded_with_its_kind(
     assert run["starts"][0]["engine"]["applies_table"] is True
     assert run["settings"]["model"].startswith("on a server ")
     assert Rubric.load(short_rubric).name == run["rubric"]["name"]
+    assert any(notice.startswith("served model: ") for notice in read_notices(tmp_path / "run"))
