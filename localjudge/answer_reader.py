@@ -165,7 +165,7 @@ class TextReader:
         return TextDecoding(
             turns=self.rubric.turns(self.layout),
             schema=bounded_schema(self.layout, self.text_characters),
-            pattern=answer_pattern(self.layout),
+            pattern=answer_pattern(self.layout, self.text_characters),
             max_tokens=longest_answer(self.layout, self.text_characters) + (budget or 0),
             thinks=budget is not None,
             is_whole=self.is_whole,

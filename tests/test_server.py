@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 import subprocess
 import sys
@@ -26,6 +27,15 @@ from localjudge.rubrics.written_values import answer_pattern, value_places
 from localjudge.runs.pipeline import RowSource, score_run
 from localjudge.runs.reader import read_notices, read_outcomes
 
+FORM = """
+name = "form"
+aspects = ["score"]
+scale = { lowest = 1, highest = 5 }
+[answer]
+form = "Feedback: {rationale} [RESULT] {score}"
+[prompt]
+template = "Q: {$instruction} A: {$candidate} score 1-5 {$answer_format}"
+"""
 ROWS = [{"id": f"r{n}", "instruction": f"Q{n}?", "candidate": f"C{n}", "reference": "R"} for n in range(6)]
 FAST = {"retry_wait": "0.01", "request_timeout": "20", "patience": "20"}
 
@@ -359,8 +369,32 @@ def test_the_server_is_asked_for_the_rubrics_schema_with_bounded_texts(short_rub
     assert schema["properties"]["scores"]["properties"]["wit"] == {"enum": ["1", "2", "3"]}
     longest = WHOLE.replace("Seen.", "x" * 40)
     assert len(longest) < body["max_tokens"] < 4 * len(longest)
-    assert "seed" not in body
-    assert "chat_template_kwargs" not in body
+    assert not body.keys() & {"seed", "chat_template_kwargs", "structured_outputs"}
+
+
+def test_vllm_is_asked_for_compact_json_without_thoughts(short_rubric: Path) -> None:
+    with serving(always(chat(WHOLE))) as server:
+        server.version = "0.32.0"
+        with judge_on(server, short_rubric) as judge:
+            list(judge.score(ROWS[:1]))
+        body = server.bodies[-1]
+    schema = body["response_format"]["json_schema"]["schema"]
+    assert body["structured_outputs"] == {"json": schema, "disable_any_whitespace": True}
+    assert body["chat_template_kwargs"]["enable_thinking"] is False
+
+
+def test_vllm_is_asked_for_the_form_of_a_rubric_by_a_pattern(tmp_path: Path) -> None:
+    rubric = tmp_path / "form.toml"
+    rubric.write_text(FORM)
+    with serving(always(chat("Feedback: Fine. [RESULT] 4"))) as server:
+        server.version = "0.32.0"
+        with judge_on(server, rubric) as judge:
+            (outcome,) = judge.score(ROWS[:1])
+        pattern = server.bodies[-1]["structured_outputs"]["regex"]
+    assert isinstance(outcome, Judgement)
+    assert outcome.scores == {"score": 4}
+    assert re.fullmatch(pattern, "Feedback: Good. [RESULT] 5")
+    assert not re.fullmatch(pattern, "Feedback: Good. [RESULT] 6")
 
 
 def test_a_rationale_as_long_as_its_bound_was_cut(short_rubric: Path) -> None:

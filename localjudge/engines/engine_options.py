@@ -197,25 +197,20 @@ class TableServerOptions:
         server: the server.
         served_model: the model's name on it; None if it has only one.
         max_model_len: the server's context, if it is smaller than the model's.
-        seeded: whether each row has a seed; a vLLM on a CPU cannot seed rows.
     """
 
     server: ServerOptions
     served_model: str | None = None
     max_model_len: int | None = None
-    seeded: bool = True
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
         """Read normalized options; all others are those of `ServerOptions`."""
         others = dict(options)
         name, most = others.pop("served_model", None), others.pop("max_model_len", None)
-        seeded = others.pop("seeded", "true")
         if most is not None and not (most.isdecimal() and int(most)):
             raise UsageError(f"--engine-arg max_model_len={most}: give a whole number")
-        if seeded not in ("true", "false"):
-            raise UsageError(f"--engine-arg seeded={seeded}: give true or false")
-        return cls(ServerOptions.parse(others), name, int(most) if most else None, seeded == "true")
+        return cls(ServerOptions.parse(others), name, int(most) if most else None)
 
     @property
     def address(self) -> ServerAddress:

@@ -37,13 +37,18 @@ def longest_answer(layout: AnswerLayout, characters: int) -> int:
     return 2 * literal + values + characters * len(layout.texts) + 16
 
 
-def answer_pattern(layout: AnswerLayout) -> str:
+def answer_pattern(layout: AnswerLayout, characters: int | None = None) -> str:
     """Return a regular expression of the answers of a layout, with any white space between the parts of JSON.
 
     Each field is a group, in the order of `AnswerLayout.fields`.
+
+    Args:
+        layout: the answer.
+        characters: the most characters of each text of a form; None for any number.
     """
     if not isinstance(layout, JsonLayout):
-        return "".join(re.escape(part) if isinstance(part, str) else _field(part) for part in layout.parts)
+        text = "(.+?)" if characters is None else f"(.{{1,{characters}}})"
+        return "".join(_literal(part) if isinstance(part, str) else _field(part, text) for part in layout.parts)
     layout = layout.spelled("compact")
     first, *others = layout.parts
     rest = (_json_text(part, inside=True) if isinstance(part, str) else _json_field(part) for part in others)
@@ -66,11 +71,14 @@ def value_places(layout: AnswerLayout, text: str) -> dict[str, tuple[int, int]]:
     }
 
 
-def _field(field: AnswerField) -> str:
-    lead = re.escape(field.lead)
-    return lead + (
-        "(.+?)" if isinstance(field, FreeText) else f"({_alternatives(map(re.escape, field.values))})"
-    )
+def _literal(text: str) -> str:
+    """Return the pattern of a text; servers know no escaped space."""
+    return re.escape(text).replace("\\ ", " ").replace("\\\n", "\\n").replace("\\\t", "\\t")
+
+
+def _field(field: AnswerField, text: str) -> str:
+    values = text if isinstance(field, FreeText) else f"({_alternatives(map(_literal, field.values))})"
+    return _literal(field.lead) + values
 
 
 def _json_field(field: AnswerField) -> str:

@@ -150,7 +150,8 @@ def test_a_real_model_on_a_server_judges_as_in_this_process(real_model: Path, tm
 
 
 def test_answers_are_whole_at_any_temperature(server: str, model: Model, short_rubric: Path) -> None:
-    with judge_on(server, model, short_rubric, temperature=1.5, engine_args={"seeded": "false"}) as judge:
+    with judge_on(server, model, short_rubric, temperature=1.5) as judge:
+        assert judge.engine.info.details["seeded"] is False
         assert all(isinstance(outcome, Judgement) for outcome in judge.score(ROWS))
 
 
@@ -174,6 +175,7 @@ def test_no_request_brings_the_server_down(server: str, model: Model, short_rubr
         assert isinstance(right, str)
         for value in (0, -1, 10**9, 1.5, "", "0" * 32, right.upper(), [1], [right]):
             assert ask(server, "completions", prompt=[5, 6], vllm_xargs={"localjudge": value}) == 400
+        assert ask(server, "completions", prompt=[5, 6], temperature=1, seed=3) == 400
         for conflicting in (
             {"n": 2},
             {"min_tokens": 3},

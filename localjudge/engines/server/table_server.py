@@ -93,6 +93,7 @@ class TableServer:
         known = decoding.table.score_token[decoding.table.has_probabilities]
         listed = np.unique(known[known >= 0]).tolist()
         self._listed = listed if len(listed) <= _MOST_LISTED else []
+        self._seeded = decoding.temperature > 0
         self._prompt_tokens = 0
         self._check_context()
         self._requests: ServerRequests[Completion] = ServerRequests(
@@ -120,6 +121,7 @@ class TableServer:
                 "server": address,
                 "model": {"name": served.name, "digests": "unknown", "reported": served.reported},
                 "table": self._digest,
+                "seeded": self._seeded,
             },
             headline=(
                 f"engine server (whole {BY_CONSTRUCTION}: it has this token table) · {address} · "
@@ -167,8 +169,7 @@ class TableServer:
                 raise UsageError(f"{where}: has no token table; {advice}")
             if there != self._digest:
                 raise UsageError(f"{where}: has the table {there}, and the judge's is {self._digest}; {advice}")
-            trial = self._requests.connection.post(_PATH, self._body(Prompt(0, self._trial_tokens, 0)))
-            answered = self._completion(0, self._requests.run(trial))
+            answered = self._answer_to_trial()
         except (RequestTroubleError, RequestRefusedError, EngineError) as error:
             said = str(error).removeprefix(f"{where}: ")
             raise UsageError(f"{where}: does not answer a trial: {said}") from None
@@ -181,6 +182,18 @@ class TableServer:
             raise UsageError(
                 f"{where}: its answer to a trial breaks the token table: {error}; {advice}"
             ) from None
+
+    def _answer_to_trial(self) -> Completion:
+        """Return the answer to a trial; without a seed if the server has none."""
+        post = self._requests.connection.post
+        try:
+            reply = self._requests.run(post(_PATH, self._body(Prompt(0, self._trial_tokens, 0))))
+        except RequestRefusedError as refused:
+            if "seed" not in str(refused) or not self._seeded:
+                raise
+            self._seeded = False
+            reply = self._requests.run(post(_PATH, self._body(Prompt(0, self._trial_tokens, 0))))
+        return self._completion(0, reply)
 
     async def _answer(self, prompt: Prompt) -> Completion:
         try:
@@ -209,7 +222,7 @@ class TableServer:
         }
         if self._listed:
             body |= {"logprobs": 1, "logprob_token_ids": self._listed}
-        if decoding.temperature > 0 and self._options.seeded:
+        if self._seeded:
             body["seed"] = prompt.seed % 2**63
         return body
 

@@ -88,7 +88,7 @@ def _processor(runner: str, digest: str) -> type[Any]:
 
 
 def refuse(params: Any, digest: str) -> None:
-    """Refuse a request that asks for another table, or for what no table can give.
+    """Refuse a request that asks for another table, for what no table can give, or that would end the server.
 
     Args:
         params: vLLM's parameters of the request.
@@ -97,6 +97,8 @@ def refuse(params: Any, digest: str) -> None:
     Raises:
         ValueError: the request; vLLM answers it with status 400.
     """
+    if params.seed is not None and _is_on_cpu():
+        raise ValueError("localjudge: the seed of a request ends a vLLM on a CPU; leave it out")
     asked = (params.extra_args or {}).get(KEY)
     if asked is None:
         return
@@ -109,3 +111,9 @@ def refuse(params: Any, digest: str) -> None:
         raise ValueError("localjudge: send n requests for n answers")
     if conflicting := [name for name in _CONFLICTING if getattr(params, name, None)]:
         raise ValueError(f"localjudge: {conflicting[0]} cannot be combined with a token table; leave it out")
+
+
+def _is_on_cpu() -> bool:
+    from vllm.platforms import current_platform
+
+    return bool(current_platform.is_cpu())
