@@ -704,3 +704,37 @@ with Judge(engine="server", engine_args={{"server": {server.url!r}}}) as judge:
 """
         ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.stdout == "['failed']\n", ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "seeded"),
+    [(None, {}, True), ("0.32.0", {}, False), ("0.32.0", {"seeded": "true"}, True)],
+)
+def test_samples_have_a_seed_but_on_a_vllm_that_may_run_on_a_cpu(
+    version: str | None, given: dict[str, str], seeded: bool, short_rubric: Path
+) -> None:
+    with serving(always(chat(WHOLE))) as server:
+        server.version = version
+        with judge_on(server, short_rubric, temperature=0.7, engine_args=given) as judge:
+            list(judge.score(ROWS))
+            assert judge.engine.info.details["seeded"] is seeded
+        seeds = {body.get("seed") for body in server.bodies if body["max_tokens"] > 1}
+    assert len(seeds) == (len(ROWS) if seeded else 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"max_num_seqs": "0"}, "give 1 or more"),
+        ({"patience": "soon"}, "give a number"),
+        ({"seeded": "yes"}, "give true or false"),
+        ({"ask_again": "-1"}, "give 0 or more"),
+        ({"batch_size": "4"}, "the server engine knows server, allow_host"),
+        ({"server": ""}, "--engine server: give its URL"),
+        ({"server_kind": "magic"}, "give unverified or table"),
+        ({"ca_file": "/no/such/file"}, "cannot be read"),
+    ],
+)
+def test_an_option_of_a_server_that_cannot_be_used_is_named(given: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Judge(engine="server", engine_args={"server": "http://127.0.0.1:9", **given})

@@ -146,6 +146,7 @@ class ServerOptions:
         max_num_seqs: the largest number of requests in flight.
         ask_again: how often an answer that is not whole is asked for again.
         top_logprobs: the number of alternatives to ask for with each token, for probabilities; 0 for none.
+        seeded: whether a vLLM that applies no table gets seeds, which end a vLLM on a CPU; other servers do.
         ca_file: a file with the certificates to trust for https; None for the system's.
     """
 
@@ -156,6 +157,7 @@ class ServerOptions:
     max_num_seqs: int = 256
     ask_again: int = 0
     top_logprobs: int = 20
+    seeded: bool = False
     ca_file: str | None = None
 
     @classmethod
@@ -167,7 +169,7 @@ class ServerOptions:
         """
         known: dict[str, Any] = {"server": str, "allow_host": str, "ca_file": str}
         known |= {"request_timeout": float, "patience": float, "retry_wait": float}
-        known |= {"max_num_seqs": int, "ask_again": int, "top_logprobs": int}
+        known |= {"max_num_seqs": int, "ask_again": int, "top_logprobs": int, "seeded": _truth}
         if unknown := sorted(set(options) - known.keys()):
             raise UsageError(f"--engine-arg {unknown[0]}: the server engine knows {', '.join(known)}")
         if not options.get("server"):
@@ -177,7 +179,8 @@ class ServerOptions:
             try:
                 read[name] = known[name](text)
             except ValueError:
-                raise UsageError(f"--engine-arg {name}={text}: give a number") from None
+                what = "true or false" if name == "seeded" else "a number"
+                raise UsageError(f"--engine-arg {name}={text}: give {what}") from None
             least = {"max_num_seqs": 1, "request_timeout": 0.001}.get(name, 0)
             if not isinstance(read[name], str) and not least <= read[name] < float("inf"):
                 raise UsageError(f"--engine-arg {name}={text}: give {least:g} or more")
@@ -219,6 +222,12 @@ class TableServerOptions:
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer: the model's limit or `max_model_len`."""
         return min((limit for limit in (model.context, self.max_model_len) if limit), default=None)
+
+
+def _truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError
+    return text == "true"
 
 
 def _json_or_text(text: str) -> Any:

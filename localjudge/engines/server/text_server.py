@@ -98,6 +98,7 @@ class TextServer:
                 "model": {"name": model.name, "digests": "unknown", "reported": model.reported},
                 "enforced": enforced,
                 "top_logprobs": self._top_logprobs,
+                "seeded": self._is_seeded,
             },
             headline=(
                 f"engine server ({UNVERIFIED}: it applies no token table) · {address} · {model.product} · "
@@ -124,6 +125,11 @@ class TextServer:
     def _is_vllm(self) -> bool:
         return self._model.product.startswith("vllm")
 
+    @property
+    def _is_seeded(self) -> bool:
+        """Whether requests have seeds. They can end a vLLM on a CPU, and it does not say what it runs on."""
+        return self._decoding.temperature > 0 and (self._options.seeded or not self._is_vllm)
+
     def _try(self) -> None:
         """Send a trial; without log-probabilities if the server refuses those."""
         try:
@@ -147,7 +153,7 @@ class TextServer:
         for again in range(self._options.ask_again + 1):
             self._asked_again += again > 0
             body = self._body(messages)
-            if self._decoding.temperature > 0:
+            if self._is_seeded:
                 body["seed"] = (prompt.seed + again) % 2**31
             try:
                 completion = _completion(prompt.tag, await self._requests.post(_CHAT, body))
