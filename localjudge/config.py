@@ -17,7 +17,7 @@ from localjudge.errors import SettingError, UsageError
 from localjudge.rubrics.answer import AnswerLayout, AnswerSpelling
 from localjudge.rubrics.rubric import Rubric
 
-EngineName = Literal["auto", "transformers", "vllm", "dry-run"]
+EngineName = Literal["auto", "transformers", "vllm", "server", "dry-run"]
 OnOverflow = Literal["fail", "truncate-candidate"]
 
 SHARED_SETTINGS = ("answer_spelling", "max_rationale_tokens", "temperature", "top_p", "seed", "on_overflow")
@@ -55,9 +55,11 @@ class JudgeConfig(BaseModel):
 
     Attributes:
         model: a model directory, or the id of a model in the local hub cache; None for the small bundled model.
+            With a server, the name of one of its models; None if it has only one.
         rubric: the prompt's template, the aspects and the scale; a rubric, the name of an included one, or its
             file.
-        engine: the engine that runs the model; `auto` chooses vLLM if it is installed and there is a GPU.
+        engine: the engine that runs the model; `auto` chooses vLLM if it is installed and there is a GPU, and
+            never a server.
         engine_args: the engine's own options, by vLLM's names with underscores; each value as text.
         answer_spelling: the white space of an answer: `compact` has none, `spaced` has a space after each colon
             and comma, and `indented` is inside a Markdown fence, with a line for each key.

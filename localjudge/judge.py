@@ -1,21 +1,27 @@
 """The judge: rows in, judgements and failures out.
 
-rows → prompts → (token table) → engine → judgements
+rows → prompts → (token table) → engine → answer reader → judgements
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, Unpack
 
+from localjudge.answer_reader import ReadAnswer, TableReader, TextReader
 from localjudge.config import JudgeConfig, JudgeSettings
-from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.engines.cluster import Cluster
-from localjudge.engines.protocol import Completion, Decoding, TableEngine
-from localjudge.engines.selection import engine_options, open_engine
-from localjudge.errors import ModelError, SettingError, UsageError
+from localjudge.engines.engine_options import ServerOptions, TableServerOptions
+from localjudge.engines.protocol import (
+    Completion,
+    TableEngine,
+    TextCompletion,
+    TextEngine,
+)
+from localjudge.engines.selection import engine_options, find_served_model, open_engine, open_text_engine
+from localjudge.errors import SettingError, UsageError
 from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
 from localjudge.pair_outcome import PairOutcome, joined
@@ -24,7 +30,7 @@ from localjudge.prompts.task_feed import Task, TaskFeed
 from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_key, settings_digest
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
-from localjudge.system.cache import cache_folder
+from localjudge.rubrics.answer import AnswerLayout
 
 
 class Judge:
@@ -63,49 +69,51 @@ class Judge:
         self._engine_options = engine_options(config.engine, config.engine_args, cluster)
         self.config = config
         self.rubric = config.rubric
-        self.model = found or Model.find(config.model, allow_download=allow_download)
-        self.model_changes = changes_since_verified(self.model, allow_changed_model)
         self._cluster = cluster
-        self._vocabulary = self.model.vocabulary
+        self._longest: int | None = None
+        self._log: Path | None = None
         try:
             layout = config.answer_layout
         except ValueError as error:
             raise SettingError("answer_spelling", config.answer_spelling, str(error)) from None
-        budget = self._thinking_budget(config.thinking_budget)
-        prompts = self.model.prompts if budget is None else self.model.thinking_prompts
-        if turns := self.rubric.turns(layout):
-            prompts = self.model.prompts_after(turns, thinking=budget is not None)
-        # A model that thinks first decodes the opening after its thoughts.
-        self._opening = layout.opening if budget is None else ""
-        try:
-            self.prompts = prompts.with_opening(self._opening)
-            table = token_table(
-                layout,
-                self._vocabulary,
-                prompts.spell,
-                decodes_opening=budget is not None,
-                cache=cache_folder(),
-            )
-        except ModelError as error:
-            raise ModelError(f"model {self.model.name}: {error}") from None
-        if budget is not None and self.model.thinking_tokens is not None:
-            table = table.after_thinking(self._vocabulary, *self.model.thinking_tokens)
-        text_tokens = config.max_rationale_tokens
-        margin = closing_margin_for(text_tokens)
-        self.decoding = Decoding(
-            table, text_tokens, margin, config.temperature, config.top_p, thinking_budget=budget
-        )
-        if max(self.prompts.head + self.prompts.tail, default=0) >= self._vocabulary.size:
-            raise ModelError(
-                f"model {self.model.name}: its chat template uses tokens that the model does not have; "
-                "its tokenizer and its weights do not belong together"
-            )
-        cuts = config.on_overflow == "truncate-candidate"
+        self.model_changes: list[str] | None = None
+        self._read: Callable[[Any], ReadAnswer]
+        if isinstance(self._engine_options, ServerOptions):
+            self.model: Model = find_served_model(self._engine_options, config.model)
+            self._prepare_texts(layout)
+        else:
+            # Of a model on a server, only the tokenizer and the configuration must be here.
+            find = Model.locate if self._has_served_weights else Model.find
+            self.model = found or find(config.model, allow_download=allow_download)
+            self.model_changes = changes_since_verified(self.model, allow_changed_model)
+            self._prepare_table(layout)
+
+    def _prepare_table(self, layout: AnswerLayout) -> None:
+        """Prepare prompts and answers that are token ids, with the model's own tokenizer."""
+        reader, self.prompts = TableReader.of(self.config, layout, self.model)
+        self._read, self.decoding = reader.read, reader.decoding
+        cuts = self.config.on_overflow == "truncate-candidate"
         self.task_builder = TaskBuilder(
             self.rubric, self.prompts, self.context, self.decoding.max_tokens, cuts_candidates=cuts
         )
-        self._longest: int | None = None
-        self._log: Path | None = None
+        self._prompt_settings: dict[str, Any] = {
+            "chat_template": self.prompts.digest,
+            "vocabulary": reader.vocabulary.digest,
+            "thinking_budget": self.decoding.thinking_budget,
+        }
+
+    def _prepare_texts(self, layout: AnswerLayout) -> None:
+        """Prepare prompts and answers that are text, for a server that alone has the model's tokenizer."""
+        config = self.config
+        if config.on_overflow != "fail":
+            advice = "only the server can count the tokens of a prompt; give fail"
+            raise SettingError("on_overflow", config.on_overflow, advice)
+        reader = TextReader.of(config, layout)
+        self._read = reader.read
+        self.text_decoding = reader.decoding(config)
+        limit = self.text_decoding.max_tokens
+        self.task_builder = TaskBuilder(self.rubric, None, None, limit, cuts_candidates=False)
+        self._prompt_settings = {"thinking_budget": config.thinking_budget}
 
     def __enter__(self) -> Self:
         return self
@@ -119,18 +127,11 @@ class Judge:
             self.engine.close()
             del self.engine
 
-    def _thinking_budget(self, asked: int | None) -> int | None:
-        if asked is None:
-            return 2048 if self.model.always_thinks else None
-        if self.model.thinking_tokens is None:
-            raise SettingError(
-                "thinking_budget", asked, f"model {self.model.name} has no token that ends its thinking"
-            )
-        return asked
-
     @cached_property
-    def engine(self) -> TableEngine:
+    def engine(self) -> TableEngine | TextEngine:
         """The engine; it loads the model at first use."""
+        if isinstance(self._engine_options, ServerOptions):
+            return open_text_engine(self._engine_options, self.model, self.text_decoding)
         context = None if self._longest is None else self._longest + self.decoding.max_tokens
         if self._cluster is None:
             return open_engine(self._engine_options, self.model, self.decoding, context=context, log=self._log)
@@ -160,11 +161,13 @@ class Judge:
         """The settings that determine a judgement, without those that only the engine knows."""
         return {
             **self.config.decisive,
-            "model": self.model.digest,
-            "chat_template": self.prompts.digest,
-            "vocabulary": self._vocabulary.digest,
-            "thinking_budget": self.decoding.thinking_budget,
+            "model": "on a server " * self._has_served_weights + self.model.digest,
+            **self._prompt_settings,
         }
+
+    @property
+    def _has_served_weights(self) -> bool:
+        return isinstance(self._engine_options, TableServerOptions)
 
     @cached_property
     def settings(self) -> dict[str, Any]:
@@ -192,12 +195,12 @@ class Judge:
             "prompt_sha256": self.rubric.template_digest,
             "model": {
                 "name": self.model.name,
-                "path": str(self.model.path),
+                "path": None if self.model.is_served else str(self.model.path),
                 "files": self.model.files,
                 "verified": self.model_changes == [],
                 **({"changed_since_verified": self.model_changes} if self.model_changes else {}),
             },
-            "max_tokens": self.decoding.max_tokens,
+            "max_tokens": self.task_builder.answer_tokens,
             "notice": self.notice,
         }
 
@@ -258,43 +261,28 @@ class Judge:
         """The most tokens of a prompt and its answer on this engine; None if there is no limit."""
         return self._engine_options.context(self.model)
 
-    def _judged(self, feed: TaskFeed, completion: Completion) -> Outcome:
+    def _judged(self, feed: TaskFeed, completion: Completion | TextCompletion) -> Outcome:
         task, identity = feed.take(completion.tag)
+        if isinstance(completion, TextCompletion):
+            identity = identity | {"prompt_tokens": completion.prompt_tokens}
         row = task.row
         if completion.error is not None:
             return Failure(**identity, error=f"{row.source}: {completion.error}")
-        decoding = self.decoding
         try:
-            thoughts, tokens = decoding.table.split(completion.tokens)
-            answer = self.rubric.parse(self._opening + self._vocabulary.decode(tokens))
-            cut = decoding.table.was_cut(tokens, decoding.text_tokens, decoding.closing_margin)
+            read = self._read(completion)
         except (ValueError, LookupError) as error:
             # The table excludes this case; an engine that does not apply the table is reported here.
-            return Failure(**identity, error=f"{row.source}: the engine's answer is not whole: {error}")
-        probabilities, expected = self._distributions(completion)
+            said = completion.text if isinstance(completion, TextCompletion) else None
+            reason = f"{row.source}: the engine's answer is not whole: {error}"
+            return Failure(**identity, error=reason, failed_answer=said)
         return Judgement(
             **identity,
-            texts=answer.texts,
-            scores=answer.scores,
-            expected=expected,
-            probabilities=probabilities,
-            rationale_cut=cut,
+            texts=read.answer.texts,
+            scores=read.answer.scores,
+            expected=read.expected(self.rubric.aspects),
+            probabilities={name: [round(each, 6) for each in row] for name, row in read.probabilities.items()},
+            rationale_cut=read.rationale_cut,
             candidate_cut=task.candidate_cut,
-            thoughts=self._vocabulary.decode_text(thoughts) if self.config.keep_thoughts else None,
-            output_tokens=len(completion.tokens),
+            thoughts=read.thoughts if self.config.keep_thoughts else None,
+            output_tokens=read.output_tokens,
         )
-
-    def _distributions(self, completion: Completion) -> tuple[dict[str, list[float]], dict[str, float]]:
-        """Return the probabilities of each aspect's values, and the mean of each ordered aspect."""
-        probabilities: dict[str, list[float]] = {}
-        expected: dict[str, float] = {}
-        if completion.probabilities is None:
-            return probabilities, expected
-        measured = zip(self.rubric.answer_layout.values, completion.probabilities, strict=True)
-        for (field, row), known in zip(measured, self.decoding.table.has_probabilities, strict=True):
-            if known:
-                row = row[: len(field.values)]
-                probabilities[field.name] = [round(float(each), 6) for each in row]
-                if (numbers := self.rubric.aspects[field.name].numbers) is not None:
-                    expected[field.name] = round(float(row @ [*numbers.values()]), 4)
-        return probabilities, expected

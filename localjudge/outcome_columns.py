@@ -76,6 +76,7 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
     line["rationale_cut"] = judged and judged.rationale_cut
     line["candidate_cut"] = judged and judged.candidate_cut
     line["thoughts"] = judged and judged.thoughts
+    line["failed_answer"] = outcome.failed_answer if isinstance(outcome, Failure) else None
     line["prompt_tokens"] = outcome.prompt_tokens
     line["output_tokens"] = judged and judged.output_tokens
     line["key"] = outcome.key
@@ -93,7 +94,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     Raises:
         ValueError: the line does not belong to a run with these columns, or is damaged.
     """
-    if not line.keys() >= COMMON_COLUMNS:
+    if not line.keys() >= COMMON_COLUMNS - _ADDED:
         raise ValueError("columns are missing")
     common = {
         "id": line["id"],
@@ -111,7 +112,8 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
             raise ValueError("columns are missing")
         common |= {name: line[name] for name in PAIR_COLUMNS}
     if line["status"] == "failed":
-        return Failure.model_validate({**common, "error": line["error"]})
+        own = {"error": line["error"], "failed_answer": line.get("failed_answer")}
+        return Failure.model_validate({**common, **own})
     if line["status"] != "judged":
         raise ValueError("the status is neither judged nor failed")
     try:
@@ -166,6 +168,8 @@ def from_bytes(piece: bytes, columns: AnswerColumns) -> Outcome:
 
 COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), AnswerColumns({}, ())))
 """Columns that every line has, for any rubric."""
+_ADDED = frozenset({"failed_answer"})
+"""Those of them that lines of earlier versions do not have."""
 PAIR_COLUMNS = frozenset({"opponent", "swapped"})
 """Columns that every line of a comparison has besides."""
 

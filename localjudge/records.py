@@ -240,9 +240,13 @@ class Judgement(_Outcome):
 
 
 class Failure(_Outcome):
-    """A row that could not be judged, and the reason. It has no scores."""
+    """A row that could not be judged, and the reason. It has no scores.
+
+    `failed_answer` is the text that a server gave instead of an answer.
+    """
 
     error: str
+    failed_answer: str | None = None
     prompt_tokens: int | None = None
 
     @property

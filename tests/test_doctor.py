@@ -387,7 +387,7 @@ def test_without_its_libraries_the_program_says_what_to_install(
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--engine", "fast"], "--engine fast: give one of auto, vllm, transformers"),
+        (["--engine", "fast"], "--engine fast: give one of auto, vllm, transformers, server"),
         (["--ray", "here"], "--ray here: give auto, local or the HOST:PORT"),
     ],
 )

@@ -86,7 +86,8 @@ def prompts_of(judge: Judge) -> list[Prompt]:
 
 
 def completions(judge: Judge, prompts: list[Prompt]) -> dict[int, Completion]:
-    return {each.tag: each for finished in judge.engine.complete(prompts) for each in finished}
+    answered = (each for finished in judge.engine.complete(prompts) for each in finished)
+    return {each.tag: each for each in answered if isinstance(each, Completion)}
 
 
 @contextmanager

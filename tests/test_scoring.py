@@ -238,7 +238,7 @@ def test_a_run_is_a_table(config: JudgeConfig, tmp_path: Path, library: str) -> 
     [
         ({"temperature": -1}, "temperature -1: give 0 or more"),
         ({"top_p": 0}, "top_p 0: give a share above 0 and up to 1"),
-        ({"engine": "fast"}, "engine fast: give one of auto, transformers, vllm, dry-run"),
+        ({"engine": "fast"}, "engine fast: give one of auto, transformers, vllm, server, dry-run"),
         ({"max_rationale_tokens": 0}, "max_rationale_tokens 0: the smallest that works is 1"),
         ({"thinking_budget": -1}, "thinking_budget -1: give 0 or more"),
         ({"on_overflow": "cut"}, "on_overflow cut: give fail or truncate-candidate"),

@@ -115,7 +115,7 @@ def test_an_answer_is_valid_by_a_validator_that_is_not_ours(random_model: Path) 
 
 def completions(judge: Judge, prompts: list[Prompt]) -> Iterator[Completion]:
     for finished in judge.engine.complete(prompts):
-        yield from finished
+        yield from (each for each in finished if isinstance(each, Completion))
 
 
 def test_probabilities_are_of_the_scale_and_expected_scores_are_their_mean(random_model: Path) -> None:

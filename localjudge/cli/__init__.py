@@ -11,7 +11,20 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from localjudge.cli import audit, doctor, imports, models, pack, report, rubrics, runs, scoring, serve, trust
+from localjudge.cli import (
+    audit,
+    doctor,
+    imports,
+    models,
+    pack,
+    report,
+    rubrics,
+    runs,
+    scoring,
+    serve,
+    serve_flags,
+    trust,
+)
 from localjudge.cli.help import CommandGroup, ExplainedCommand
 from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError, SettingError
@@ -91,6 +104,9 @@ _MACHINE = "Models and machine"
 app.add_typer(models.app, name="models", rich_help_panel=_MACHINE)
 app.command(cls=ExplainedCommand, rich_help_panel=_MACHINE, epilog="localjudge doctor --model bundled")(
     doctor.doctor
+)
+app.command(cls=ExplainedCommand, rich_help_panel=_MACHINE, epilog="localjudge serve-flags bundled")(
+    serve_flags.serve_flags
 )
 app.command(cls=ExplainedCommand, rich_help_panel=_MACHINE, epilog="localjudge pack --out pack --extra cpu")(
     pack.pack

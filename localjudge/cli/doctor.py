@@ -8,18 +8,23 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.options import AsJson, ModelName, print_checks, settle_environment
+from localjudge.cli.options import AllowHost, AsJson, ModelName, ServerUrl, print_checks, settle_environment
 from localjudge.errors import UsageError
 from localjudge.system.offline import SWITCHES
 
-_ENGINES = ("auto", "vllm", "transformers")
+_ENGINES = ("auto", "vllm", "transformers", "server")
 
 
 def doctor(
     model: ModelName = None,
     engine: Annotated[
-        str, typer.Option("--engine", metavar="auto|vllm|transformers", help="The engine that runs the model.")
+        str,
+        typer.Option(
+            "--engine", metavar="auto|vllm|transformers|server", help="The engine that runs the model."
+        ),
     ] = "auto",
+    server: ServerUrl = None,
+    allow_host: AllowHost = None,
     ray: Annotated[
         str | None,
         typer.Option(metavar="auto|local|ADDRESS", help="The Ray cluster to judge on, if any."),
@@ -33,22 +38,26 @@ def doctor(
     """Check whether a run can start on this machine, and print a fix for each problem.
 
     Accepts the flags of `score` that affect the start. Exits with 0 if a run can start and with 1 otherwise.
-    Uses no network except to contact the given Ray cluster.
+    Uses no network except to contact the given Ray cluster or server.
     """
     from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.doctor import Intent, examine
     from localjudge.engines.cluster import Cluster
+    from localjudge.engines.engine_options import ServerOptions
 
     if engine not in _ENGINES:
         raise UsageError(f"--engine {engine}: give one of {', '.join(_ENGINES)}")
     cluster = Cluster.parse(ray)
+    served = None
+    if engine == "server":
+        served = ServerOptions.parse({"server": server or "", "allow_host": ",".join(allow_host or ())})
     switched = {
         name: (os.environ[name], ours)
         for name, ours in SWITCHES.items()
         if os.environ.get(name, ours).lower() not in _alike(ours)
     }
     settle_environment(ray=ray)
-    checks = examine(Intent(model, engine, cluster, out, switched))
+    checks = examine(Intent(model, engine, served, cluster, out, switched))
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)

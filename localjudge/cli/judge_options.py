@@ -10,6 +10,7 @@ import typer
 
 from localjudge.cli.options import (
     AllowDownload,
+    AllowHost,
     AnswerSpelling,
     ColumnNames,
     Guard,
@@ -17,6 +18,7 @@ from localjudge.cli.options import (
     ModelName,
     RationalePlace,
     RubricName,
+    ServerUrl,
     input_extras,
     settle_environment,
 )
@@ -31,7 +33,15 @@ _PASSED = "Passed to vLLM under the same name."
 _EngineInt = Annotated[int | None, typer.Option(metavar="N", help=_PASSED)]
 _EngineShare = Annotated[float | None, typer.Option(metavar="SHARE", help=_PASSED)]
 _EngineText = Annotated[str | None, typer.Option(metavar="NAME", help=_PASSED)]
-_ENGINE_ARGS = ("tensor_parallel_size", "max_model_len", "gpu_memory_utilization", "dtype", "quantization")
+_ENGINE_ARGS = (
+    "server",
+    "server_kind",
+    "tensor_parallel_size",
+    "max_model_len",
+    "gpu_memory_utilization",
+    "dtype",
+    "quantization",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +54,18 @@ class JudgeOptions:
         bool, typer.Option("--allow-changed-model", help="Judge although the model's manifest does not match.")
     ] = False
     engine: Annotated[
-        str, typer.Option(metavar="auto|vllm|transformers|dry-run", help="The engine that runs the model.")
+        str,
+        typer.Option(metavar="auto|vllm|transformers|server|dry-run", help="The engine that runs the model."),
     ] = "auto"
+    server: ServerUrl = None
+    server_kind: Annotated[
+        str | None,
+        typer.Option(
+            metavar="unverified|table",
+            help="table: the server was started with the flags of serve-flags, or is refused.",
+        ),
+    ] = None
+    allow_host: AllowHost = None
     rubric: RubricName = "just-eval"
     column: ColumnNames = None
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES
@@ -151,6 +171,7 @@ class JudgeOptions:
     def _engine_args(self) -> dict[str, object]:
         """Return the engine's own options: options with their own flag, and options from `--engine-arg`."""
         given: dict[str, object] = {name: getattr(self, name) for name in _ENGINE_ARGS}
+        given["allow_host"] = ",".join(self.allow_host) if self.allow_host else None
         for option in self.engine_arg or ():
             key, equals, value = option.partition("=")
             if not equals or not key:

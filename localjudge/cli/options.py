@@ -54,6 +54,20 @@ ModelName = Annotated[
         help="A model directory or the id of a model in the local cache.  [default: the small bundled model]",
     ),
 ]
+ServerUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help="The server of --engine server: http://127.0.0.1:8000, or unix:/run/judge.sock.",
+    ),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host", metavar="NAME", help="Another host than this machine to which --server may send rows."
+    ),
+]
 AllowDownload = Annotated[
     bool, typer.Option("--allow-download", help="Download the model from the hub if it is not on this machine.")
 ]

@@ -148,6 +148,8 @@ def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: Text |
             parts.append(_passage("reference", text.reference))
         parts.append(_passage("candidate", text.candidate))
     if isinstance(outcome, Failure):
+        if outcome.failed_answer is not None:
+            parts.append(_passage("failed answer", outcome.failed_answer))
         return "\n".join([*parts, f"failed: {outcome.error}", ""])
     parts += [_passage(name.replace("_", " "), said) for name, said in outcome.texts.items()]
     if outcome.rationale_cut:

@@ -27,6 +27,7 @@ the text may have beyond its first (`TokenTable.allowances`). So no text takes t
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
@@ -92,6 +93,16 @@ class TokenTable:
         token[self.distance == 0] = -1
         token[self.score_state] = -1
         return token
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the table's content, in hex."""
+        found = hashlib.sha256()
+        for each in fields(self):
+            part = np.asarray(-1 if (value := getattr(self, each.name)) is None else value)
+            found.update(f"{each.name} {part.dtype.kind} {part.shape}\n".encode())
+            found.update(np.ascontiguousarray(part).tobytes())
+        return found.hexdigest()
 
     def limit(self, text_tokens: int) -> int:
         """Return the largest number of tokens of an answer whose texts have at most this many tokens each.

@@ -1,7 +1,8 @@
 """Check whether a run can start on this machine: everything that it needs, item by item.
 
 No check needs the library of another check, so a machine without some of the libraries can be checked, too.
-Each library is imported by its own check only. Nothing is sent anywhere except to the given Ray cluster.
+Each library is imported by its own check only. Nothing is sent anywhere, except to
+the given Ray cluster or server.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from shlex import quote
 
 from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wrong
 from localjudge.engines.cluster import LOCAL, Cluster
+from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.system.quantities import GIB
 from localjudge.system.requirements import install_command
+
+_Look = tuple[str, Callable[[], Check | list[Check]]]
+"""The name of a check, and the function that makes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +30,8 @@ class Intent:
 
     Attributes:
         model: a model directory, the id of one in the local hub cache, or None for the bundled model.
-        engine: `auto`, `vllm` or `transformers`.
+        engine: `auto`, `vllm`, `transformers` or `server`.
+        server: the server, for the engine `server`.
         cluster: the Ray cluster to judge on, if any.
         out: the run directory; None to check none.
         switched: environment variables that differ from what the command line sets: the user's value and ours.
@@ -33,6 +39,7 @@ class Intent:
 
     model: str | None = None
     engine: str = "auto"
+    server: ServerOptions | None = None
     cluster: Cluster | None = None
     out: Path | None = None
     switched: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -46,16 +53,11 @@ def examine(intent: Intent) -> list[Check]:
     out, cluster = intent.out, intent.cluster
     extras = [*engine_extras(engine), *(["ray"] if cluster else [])]
     shared = [name for name, used in (("vLLM", engine == "vllm"), ("Ray", cluster)) if used]
-    looks: list[tuple[str, Callable[[], Check | list[Check]]]] = [
+    looks: list[_Look] = [
         ("python", packages.python),
         ("packages", lambda: packages.required_packages(extras)),
         ("outlines", packages.outlines),
-        ("torch", packages.torch_build),
-        (
-            "engine",
-            lambda: packages.vllm_runner(why) if engine == "vllm" else ok("engine", f"transformers, {why}"),
-        ),
-        ("gpus", lambda: hardware.gpus(engine)),
+        *(_engine_here(engine, why) if intent.server is None else []),
         ("cpus", hardware.cpus),
         ("memory", hardware.memory),
         ("cache", storage.cache),
@@ -63,12 +65,43 @@ def examine(intent: Intent) -> list[Check]:
         *([("out", lambda: storage.out(out))] if out else []),
         *([("shm", lambda: storage.shared_memory(shared))] if shared else []),
         ("offline", lambda: environment.offline(intent.switched)),
-        ("hub cache", environment.hub_cache),
-        ("model", lambda: _model(intent)),
-        *([("fit", lambda: _fit(intent.model))] if not cluster or cluster.address == LOCAL else []),
+        *(_model_here(intent) if intent.server is None else _server(intent.server, intent.model)),
         *([("cluster", lambda: _cluster(cluster))] if cluster else []),
     ]
     return [check for name, look in looks for check in _settled(name, look)]
+
+
+def _engine_here(engine: str, why: str) -> list[_Look]:
+    from localjudge.diagnostics import hardware, packages
+
+    def runner() -> Check:
+        return packages.vllm_runner(why) if engine == "vllm" else ok("engine", f"transformers, {why}")
+
+    return [
+        ("torch", packages.torch_build),
+        ("engine", runner),
+        ("gpus", lambda: hardware.gpus(engine)),
+    ]
+
+
+def _model_here(intent: Intent) -> list[_Look]:
+    from localjudge.diagnostics import environment
+
+    here = not intent.cluster or intent.cluster.address == LOCAL
+    return [
+        ("hub cache", environment.hub_cache),
+        ("model", lambda: _model(intent)),
+        *([("fit", lambda: _fit(intent.model))] if here else []),
+    ]
+
+
+def _server(server: ServerOptions, model: str | None) -> list[_Look]:
+    def look() -> list[Check]:
+        from localjudge.diagnostics.server_check import examine_server
+
+        return examine_server(server, model)
+
+    return [("server", look)]
 
 
 def _settled(name: str, look: Callable[[], Check | list[Check]]) -> list[Check]:

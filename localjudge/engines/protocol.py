@@ -1,14 +1,16 @@
 """The interface of engines, which complete prompts.
 
-An engine that applies the token table is a `TableEngine`. Its interface is one method: it takes an iterator of
-prompts and yields lists of completions that finish together. It takes prompts when it has room for them and has
-a bounded number in flight. Its other settings (`Decoding`) are the same for every row of a run.
+An engine that applies the token table is a `TableEngine`, and its completions are token ids. A server that
+does not is a `TextEngine`, and its completions are text. The interface of both is one method: it takes an
+iterator of prompts and yields lists of completions that finish together. It takes prompts when it has room for
+them and has a bounded number in flight. Its other settings (`Decoding`, `TextDecoding`) are the same for every
+row of a run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from localjudge.constraint.token_table import TokenTable
 from localjudge.prompts.prompt import Prompt
+from localjudge.records import Turn
 
 
 class EngineInfo(BaseModel):
@@ -111,6 +114,63 @@ def completion(tag: int, tokens: list[int], kept: NDArray[np.float64]) -> Comple
     return Completion(tag, tuple(tokens), kept)
 
 
+@dataclass(frozen=True, slots=True)
+class TextDecoding:
+    """The settings for answers that are text.
+
+    Attributes:
+        turns: the turns before the row's.
+        schema: JSON Schema of an answer, whose texts are bounded; None if it is not JSON.
+        pattern: regular expression of an answer.
+        max_tokens: limit of tokens in total, with thoughts.
+        thinks: whether a model with optional thinking thinks.
+        is_whole: returns whether a completion is a whole answer.
+        temperature, top_p: as in `Decoding`.
+    """
+
+    turns: Sequence[Turn]
+    schema: Mapping[str, Any] | None
+    pattern: str
+    max_tokens: int
+    thinks: bool
+    is_whole: Callable[[TextCompletion], bool]
+    temperature: float = 0.0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenChoice:
+    """A token of a text, and the log-probability of each token that the server lists in its place."""
+
+    text: str
+    alternatives: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class TextCompletion:
+    """An answer as text, which may not be whole.
+
+    Attributes:
+        tag: the tag of its prompt.
+        text: the text; thoughts may stand before the answer.
+        thoughts: the thoughts, if the server gives them apart from the text.
+        finished: whether the model, and not the limit of its tokens, ended it.
+        choices: the tokens of the text; empty if the server does not give them.
+        prompt_tokens: number of tokens of the prompt; 0 if the server does not say.
+        output_tokens: number of tokens of thoughts and text; 0 if the server does not say.
+        error: the reason why there is no text; set instead of it.
+    """
+
+    tag: int
+    text: str = ""
+    thoughts: str = ""
+    finished: bool = True
+    choices: Sequence[TokenChoice] = field(default=(), repr=False)
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    error: str | None = None
+
+
 class Engine(Protocol):
     """The interface of all engines, with or without the token table."""
 
@@ -141,4 +201,12 @@ class TableEngine(Engine, Protocol):
         Raises:
             EngineError: the engine failed; prompts that are not answered yet get no answer.
         """
+        ...
+
+
+class TextEngine(Engine, Protocol):
+    """An engine that applies no table: its answers are text, and whole as far as its server enforces it."""
+
+    def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[TextCompletion]]:
+        """Do what `TableEngine.complete` does, with the texts of the prompts."""
         ...

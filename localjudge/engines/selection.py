@@ -7,14 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localjudge.engines.cluster import Cluster
-from localjudge.engines.engine_options import DryRunOptions, TransformersOptions, VllmOptions
+from localjudge.engines.engine_options import (
+    DryRunOptions,
+    ServerOptions,
+    TableServerOptions,
+    TransformersOptions,
+    VllmOptions,
+)
+from localjudge.errors import UsageError
 from localjudge.system.requirements import installed, require
 
 if TYPE_CHECKING:
-    from localjudge.engines.protocol import Decoding, TableEngine
+    from localjudge.engines.protocol import Decoding, TableEngine, TextDecoding, TextEngine
     from localjudge.models.model import Model
 
-EngineOptions = DryRunOptions | TransformersOptions | VllmOptions
+EngineOptions = DryRunOptions | ServerOptions | TableServerOptions | TransformersOptions | VllmOptions
 
 
 def choose_engine(name: str) -> tuple[str, str]:
@@ -41,7 +48,7 @@ def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
     """Return the extras that an engine needs in this process."""
     if cluster is not None:
         return ["ray"]
-    return {"vllm": ["vllm"], "transformers": ["cpu"]}.get(choose_engine(name)[0], [])
+    return {"vllm": ["vllm"], "transformers": ["cpu"], "server": ["server"]}.get(choose_engine(name)[0], [])
 
 
 def engine_options(name: str, options: Mapping[str, str], cluster: Cluster | None = None) -> EngineOptions:
@@ -56,8 +63,16 @@ def engine_options(name: str, options: Mapping[str, str], cluster: Cluster | Non
     Raises:
         UsageError: packages are not installed, or the engine does not know an option.
     """
+    if cluster is not None and name == "server":
+        raise UsageError("--engine server: a server has workers of its own; leave --ray out")
     require("--ray" if cluster else f"--engine {name}", *engine_extras(name, cluster))
     chosen = choose_engine(name)[0] if cluster is None else name
+    if chosen == "server":
+        others = dict(options)
+        kind = others.pop("server_kind", "unverified")
+        if kind not in ("unverified", "table"):
+            raise UsageError(f"--server-kind {kind}: give unverified or table")
+        return TableServerOptions.parse(others) if kind == "table" else ServerOptions.parse(others)
     if chosen == "dry-run":
         return DryRunOptions.parse(options)
     if chosen == "transformers":
@@ -87,6 +102,12 @@ def open_engine(
         ModelError: the model cannot be loaded.
     """
     match options:
+        case ServerOptions():
+            raise UsageError("--engine server: a server answers with text, and applies no token table")
+        case TableServerOptions():
+            from localjudge.engines.server.table_server import TableServer
+
+            return TableServer(model, decoding, options)
         case DryRunOptions():
             from localjudge.engines.dry_run import DryRunEngine
 
@@ -102,3 +123,36 @@ def open_engine(
                 from localjudge.engines.vllm.vllm_engine import VllmEngine
 
             return VllmEngine(model, decoding, options, context=context, log=log)
+
+
+def find_served_model(options: ServerOptions, name: str | None) -> Model:
+    """Ask a server for its models, and return one of them.
+
+    Args:
+        options: the server.
+        name: the model's name on the server; None if it serves only one.
+
+    Raises:
+        UsageError: the server cannot be reached, or does not serve such a model.
+    """
+    from localjudge.engines.server.served_model import ServedModel
+
+    return ServedModel.ask(options, name)
+
+
+def open_text_engine(options: ServerOptions, model: Model, decoding: TextDecoding) -> TextEngine:
+    """Open a server as an engine that answers with text.
+
+    Args:
+        options: the server.
+        model: the result of `find_served_model`.
+        decoding: how answers are decoded.
+
+    Raises:
+        UsageError: the server does not answer a trial.
+    """
+    from localjudge.engines.server.served_model import ServedModel
+    from localjudge.engines.server.text_server import TextServer
+
+    assert isinstance(model, ServedModel)
+    return TextServer(options, model, decoding)

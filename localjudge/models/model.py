@@ -85,6 +85,11 @@ class Model:
         return self
 
     @property
+    def is_served(self) -> bool:
+        """Whether only a server has its files."""
+        return False
+
+    @property
     def is_bundled(self) -> bool:
         return self.name == BUNDLED
 

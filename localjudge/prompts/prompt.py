@@ -1,4 +1,4 @@
-"""The prompt that an engine completes, as token ids."""
+"""The prompt that an engine completes, as token ids, or as text where only a server has the tokenizer."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt: token ids, and the tag and the seed of its row."""
+    """A prompt: token ids, and the tag and the seed of its row.
+
+    `text` is set instead of the token ids for an engine without a tokenizer: the row's own turn.
+    """
 
     tag: int
     tokens: list[int]
     seed: int
+    text: str = ""
 
 
 class StopSubmitting(Exception):  # noqa: N818 (not an error)

@@ -22,7 +22,8 @@ class TaskBuilder:
 
     Attributes:
         rubric: fills its template with the row.
-        encoder: puts the model's chat template around the text and encodes both.
+        encoder: puts the model's chat template around the text and encodes both; None if only a server has the
+            tokenizer: a task then has the text.
         context: largest number of tokens of a prompt and its answer; None if there is no limit.
         answer_tokens: largest number of tokens of an answer, including its thoughts.
         cuts_candidates: whether a candidate loses its end if the row does not fit the context; otherwise the
@@ -30,7 +31,7 @@ class TaskBuilder:
     """
 
     rubric: Rubric
-    encoder: PromptEncoder
+    encoder: PromptEncoder | None
     context: int | None
     answer_tokens: int
     cuts_candidates: bool
@@ -54,6 +55,8 @@ class TaskBuilder:
 
     def bound(self, row: Row) -> int | None:
         """Return a number that the prompt tokens of a row do not exceed; None if it is not known."""
+        if self.encoder is None:
+            return None
         return 0 if self.rubric.refusal(row) else self.encoder.bound(self.rubric.text(row))
 
     def task(self, row: Row) -> Task:
@@ -69,13 +72,18 @@ class TaskBuilder:
             for place, row in enumerate(rows)
             if isinstance(row, Row) and refusals[place] is None
         }
-        tokens = dict(zip(texts, self.encoder.encode_all(list(texts.values())), strict=True))
+        prompts: Iterable[list[int] | RowError | str] = texts.values()
+        if self.encoder is not None:
+            prompts = self.encoder.encode_all(list(texts.values()))
+        found = dict(zip(texts, prompts, strict=True))
         for place, row in enumerate(rows):
-            yield row if isinstance(row, Failure) else self._task_of(row, refusals[place] or tokens[place])
+            yield row if isinstance(row, Failure) else self._task_of(row, refusals[place] or found[place])
 
-    def _task_of(self, row: Row, tokens: list[int] | RowError) -> Task:
+    def _task_of(self, row: Row, tokens: list[int] | RowError | str) -> Task:
         if isinstance(tokens, RowError):
             return _failed(row, tokens)
+        if isinstance(tokens, str):
+            return Task(row, [], text=tokens)
         excess = self.excess(len(tokens))
         if excess <= 0:
             return Task(row, tokens)
@@ -85,7 +93,8 @@ class TaskBuilder:
         )
         if not self.cuts_candidates:
             return _failed(row, RowError(does_not_fit), overflows=True)
-        shortened = self._longest_that_fits(row, excess)
+        assert self.encoder is not None  # it counted the tokens
+        shortened = self._longest_that_fits(row, self.encoder, excess)
         if shortened is None:
             reason = f"{does_not_fit}, even with one character of its candidate"
             return _failed(row, RowError(reason), overflows=True)
@@ -93,7 +102,7 @@ class TaskBuilder:
         cut = sum(max(0, len(text) - kept) for text in row.texts)
         return Task(row, tokens, candidate_cut=cut, overflows=True)
 
-    def _longest_that_fits(self, row: Row, excess: int) -> tuple[list[int], int] | None:
+    def _longest_that_fits(self, row: Row, encoder: PromptEncoder, excess: int) -> tuple[list[int], int] | None:
         """Search for the longest beginning of the candidate, of one character or more, that fits the context.
 
         The search ends at the longest, or at one that leaves fewer than `_TOKENS_TO_SPARE` tokens unused. Each
@@ -101,6 +110,7 @@ class TaskBuilder:
 
         Args:
             row: the row.
+            encoder: encodes its prompt.
             excess: the tokens by which the whole row exceeds the context.
 
         Returns:
@@ -110,7 +120,7 @@ class TaskBuilder:
         found: list[int] | None = None
         unused, length, halve = 0, 1, False
         while length < too_long:
-            (tokens,) = self.encoder.encode_all([self.rubric.text(row.cut(length))])
+            (tokens,) = encoder.encode_all([self.rubric.text(row.cut(length))])
             # A tokenizer may be unable to read the text if it ends here.
             over = excess if isinstance(tokens, RowError) else self.excess(len(tokens))
             if isinstance(tokens, RowError) or over > 0:

@@ -17,6 +17,8 @@ _MOST_WAITING = 1000
 class Task:
     """A row and its prompt: token ids, or an error.
 
+    `text` is the prompt instead of token ids where only a server has the tokenizer.
+
     `overflows` is True if the whole row does not fit the model's context. `candidate_cut` is the number of
     characters of the candidate that were left out to make it fit.
     """
@@ -26,6 +28,7 @@ class Task:
     candidate_cut: int = 0
     error: str | None = None
     overflows: bool = False
+    text: str = ""
 
 
 class TaskFeed:
@@ -69,7 +72,7 @@ class TaskFeed:
                 continue
             self._tag += 1
             self._asked[self._tag] = task, identity | {"prompt_tokens": len(task.tokens)}
-            yield Prompt(self._tag, task.tokens, seed=int(key, 16))
+            yield Prompt(self._tag, task.tokens, seed=int(key, 16), text=task.text)
 
     def take(self, tag: int) -> tuple[Task, dict[str, Any]]:
         """Return the task with this tag, and the fields that every outcome of its row has; forget both."""

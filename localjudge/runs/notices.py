@@ -16,11 +16,11 @@ from localjudge.models.model_manifest import in_words
 from localjudge.outcome_columns import NOTICE
 from localjudge.runs.run_manifest import RunManifest
 
-DRY_RUN, IMPORTED = "dry-run", "elsewhere"
-"""Names of engines that are not engines: of a dry run, and of scores that were imported."""
+DRY_RUN, IMPORTED, SERVER = "dry-run", "elsewhere", "server"
+"""Names of engines: of a dry run, of scores that were imported (both are none), and of a server."""
 KINDS = (
-    "dry run", "bundled model", "changed model", "prompt", "incomplete", "part", "one order",
-    "missing responses", "guarded", "truncated", "calibrated",
+    "dry run", "bundled model", "unverified", "served model", "changed model", "prompt", "incomplete", "part",
+    "one order", "missing responses", "guarded", "truncated", "calibrated",
 )  # fmt: skip
 """The kinds of notices."""
 
@@ -41,6 +41,13 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
         found.append(
             "bundled model: it only compares words with the reference; use its scores to try the program, not "
             "as results"
+        )
+    if manifest.settings.engine == SERVER:
+        found.append(
+            "served model: its weights are the server's, and their digests are unknown"
+            if manifest.model.files
+            else f"unverified: {manifest.model.name} is known by the name that its server gives, and the "
+            "server applied no token table"
         )
     if changed := manifest.model.changed_since_verified:
         found.append(f"changed model: its files differ from the verified files ({in_words(changed)})")

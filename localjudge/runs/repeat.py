@@ -21,7 +21,7 @@ from localjudge.models.model import BUNDLED
 from localjudge.records import Judgement, Row
 from localjudge.rows.inputs import STDIN, find_inputs
 from localjudge.rows.pairs import paired_rows
-from localjudge.runs.notices import headed
+from localjudge.runs.notices import SERVER, headed
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 
@@ -82,7 +82,12 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
     config = manifest.config_of(start)
     if config is None or start.engine is None:
         raise UsageError(f"{folder}: has scores of a jury or imported scores; repeat a run of a judge")
-    judge = _judge(manifest, start.engine, config)
+    with _judge(manifest, start.engine, config) as judge:
+        return _repetition(folder, manifest, judge, sample, seed)
+
+
+def _repetition(folder: Path, manifest: RunManifest, judge: Judge, sample: int, seed: int) -> Repetition:
+    start = manifest.last_start
     if judge.settings != (recorded := manifest.settings.as_dict()):
         different = [name for name, value in judge.settings.items() if recorded.get(name) != value]
         raise RunMismatchError(f"{folder}: cannot be repeated here; it differs in {', '.join(different)}")
@@ -106,8 +111,11 @@ def _judge(manifest: RunManifest, engine: EngineInfo, was: JudgeConfig) -> Judge
     """Return the judge of a run, with batches of about half the size."""
     size = "batch_size" if engine.batch_size else "max_num_seqs"
     rows_at_once = engine.batch_size or engine.max_num_seqs or 1
-    smaller = {size: str(max(1, rows_at_once // 2 - 1)), "dtype": engine.dtype}
-    path = None if manifest.model.name == BUNDLED else manifest.model.path
+    smaller = {size: str(max(1, rows_at_once // 2 - 1))}
+    if engine.name != SERVER:
+        smaller["dtype"] = engine.dtype
+    # A model that only a server has is known by its name.
+    path = None if manifest.model.name == BUNDLED else manifest.model.path or manifest.model.name
     config = was.with_(model=path, engine=engine.name, engine_args={**was.engine_args, **smaller})
     return Judge(config, allow_changed_model=True)  # `repeat` compares the digest of the model with the run's
 

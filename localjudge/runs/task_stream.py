@@ -151,11 +151,18 @@ def _shared(first: list[int], second: list[int]) -> int:
 
 def _dump(task: Task) -> bytes:
     """Return a task without its row: a JSON document, a newline and the tokens, four bytes each."""
-    document = {"cut": task.candidate_cut, "error": task.error, "overflows": task.overflows}
+    document = {
+        "cut": task.candidate_cut,
+        "error": task.error,
+        "overflows": task.overflows,
+        "text": task.text,
+    }
     return json.dumps(document).encode() + b"\n" + array("i", task.tokens).tobytes()
 
 
 def _task(row: Row, dumped: bytes) -> Task:
     document, _, tokens = dumped.partition(b"\n")
     found = json.loads(document)
-    return Task(row, array("i", tokens).tolist(), found["cut"], found["error"], found["overflows"])
+    return Task(
+        row, array("i", tokens).tolist(), found["cut"], found["error"], found["overflows"], found["text"]
+    )

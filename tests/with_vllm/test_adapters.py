@@ -28,11 +28,13 @@ from vllm.v1.sample.logits_processor import (
     BatchUpdateBuilder,
     MoveDirectionality,
 )
+from vllm.v1.sample.logits_processor import _load_logitsprocs_by_fqcns as v1_loader
 from vllm.v1.worker.gpu import buffer_utils
 from vllm.v1.worker.gpu.sample.logits_processor import (
     LogitsContext,
     LogitsProcRequestState,
 )
+from vllm.v1.worker.gpu.sample.logits_processor.loader import _load_v2_logitsprocs_by_fqcns as v2_loader
 from vllm.v1.worker.gpu.states import RequestState
 
 from localjudge import Rubric
@@ -563,3 +565,49 @@ def test_an_answer_is_asked_for_alone(adapter: Any) -> None:
     adapter.TableProcessor.validate_params(SamplingParams(extra_args={KEY: 3}))
     with pytest.raises(ValueError, match="n requests"):
         adapter.TableProcessor.validate_params(SamplingParams(n=2, temperature=1, extra_args={KEY: 3}))
+
+
+# Requests of strangers, as a server gets them
+
+
+@pytest.mark.parametrize("slot", [-1, SLOTS, 10**9])
+def test_an_answer_whose_slot_does_not_exist_is_masked_like_any_other(slot: int) -> None:
+    known, unknown = Request(0, LONGEST), Request(slot, LONGEST)
+    batch = V1Batch()
+    batch.processor.update_state(batch.update([], [known, unknown]))
+    for masked, request in zip(batch.apply(), batch.rows, strict=True):
+        assert request is not None
+        assert_allows(masked, request, [])
+
+
+def test_a_request_that_is_no_answer_may_be_longer_than_any_answer_when_it_returns() -> None:
+    runner, (table, longer) = V2Runner(2), sorted([TABLE, EACH], key=most_tokens)
+    assert table is TABLE
+    request = Request(1, 10**6, answers=False, outputs=[5] * most_tokens(longer))
+    runner.admit(request)
+    runner.flush()
+    row = V2Row(request, 0, len(request.tokens) - 1, 5, request.outputs)
+    assert torch.equal(runner.apply([row])[0], request.logits(request.outputs))
+
+
+def test_each_runner_loads_the_class_of_its_servers_and_only_with_the_table_that_it_names() -> None:
+    found = Config(TABLE).additional_config[KEY]
+    served_settings = TableSettings(**found)
+    digest = served_settings.digest(TABLE)
+    for runner, load in (("V1", v1_loader), ("V2", v2_loader)):
+        (processor,) = load([f"localjudge.engines.vllm.served_table:{runner}_{digest}"])
+        assert processor.is_localjudge
+        assert processor.load_table(served_settings).digest == TABLE.digest
+        with pytest.raises(ValueError, match=f"holds the table {digest}, and not {'1' * 32}"):
+            load([f"localjudge.engines.vllm.served_table:{runner}_{'1' * 32}"])[0].load_table(served_settings)
+        processor.validate_params(SamplingParams(n=2))
+        processor.validate_params(SamplingParams(extra_args={KEY: digest}))
+        for refused in (
+            SamplingParams(extra_args={KEY: 3}),
+            SamplingParams(extra_args={KEY: digest}, n=2),
+            SamplingParams(extra_args={KEY: digest}, bad_words=["a"]),
+        ):
+            with pytest.raises(ValueError, match="localjudge: "):
+                processor.validate_params(refused)
+    with pytest.raises(AttributeError):
+        load(["localjudge.engines.vllm.served_table:V3_0"])

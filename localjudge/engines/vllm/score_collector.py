@@ -2,18 +2,23 @@
 
 vLLM creates logits processors itself, in its worker processes, from a class and its own configuration. So the
 table is passed as a file, named in `additional_config`; a request names the slot of its scores in `extra_args`;
-and `ScoreCollector`, which vLLM mixes into its worker, returns the scores.
+and `ScoreCollector`, which vLLM mixes into its worker, returns the scores. On a vLLM server a request names the
+table instead (`localjudge.engines.vllm.served_table`), and no scores are kept.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from localjudge.constraint.token_table import TokenTable
+from localjudge.engines.protocol import Decoding
 
 KEY = "localjudge"
+"""The name of a request's argument, and of our part of vLLM's configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,28 @@ class TableSettings:
     max_tokens: int
     slots: int
 
+    @classmethod
+    def served(cls, decoding: Decoding, table: Path) -> Self:
+        """Return the settings of a server that was given this file; it keeps no scores.
+
+        Args:
+            decoding: how answers are decoded.
+            table: the file of its table.
+        """
+        return cls(
+            table=str(table),
+            closing_margin=decoding.closing_margin,
+            text_tokens=decoding.text_tokens,
+            thinking_budget=decoding.thinking_budget,
+            max_tokens=decoding.max_tokens,
+            slots=0,
+        )
+
+    def digest(self, table: TokenTable) -> str:
+        """Return the digest of a table and of the limits of its answers, 32 hex digits."""
+        decisive = [table.digest, self.closing_margin, self.text_tokens, self.thinking_budget, self.max_tokens]
+        return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:32]
+
     def as_config(self) -> dict[str, Any]:
         """Return the settings as vLLM's `additional_config`."""
         return {KEY: asdict(self)}
@@ -47,15 +74,22 @@ class TableSettings:
         return TokenTable.load(Path(self.table))
 
 
-def slot_of(params: Any) -> int | None:
-    """Return the slot of a request's scores; None if the request is not an answer."""
+def slot_of(params: Any, slots: int) -> int | None:
+    """Return the slot of a request's scores; None if the request is not an answer.
+
+    Args:
+        params: vLLM's parameters of the request.
+        slots: the number of slots; also the slot of an answer whose scores nobody fetches.
+    """
     slot = (params.extra_args or {}).get(KEY)
-    return None if slot is None else int(slot)
+    if slot is None:
+        return None
+    return slot if isinstance(slot, int) and 0 <= slot < slots else slots
 
 
 def validate(params: Any) -> None:
     """Refuse a request that asks for several answers."""
-    if slot_of(params) is not None and params.n != 1:
+    if (params.extra_args or {}).get(KEY) is not None and params.n != 1:
         raise ValueError("localjudge: send n requests for n answers, so that each keeps its own scores")
 
 

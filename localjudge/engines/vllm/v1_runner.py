@@ -14,6 +14,7 @@ import torch
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
 from localjudge.constraint.masking import DeviceTable, HostTable
+from localjudge.constraint.token_table import TokenTable
 from localjudge.engines.vllm.score_collector import TableSettings, slot_of, validate
 
 
@@ -38,7 +39,8 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         settings = TableSettings.of(vllm_config)
-        self._table = settings.load_table()
+        self._slot_count = settings.slots
+        self._table = self.load_table(settings)
         self._allowances = self._table.allowances(settings.text_tokens, settings.thinking_budget)
         kind = HostTable if device.type == "cpu" else DeviceTable
         self._tensors: HostTable | DeviceTable = kind(
@@ -54,6 +56,10 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         self._after = self._table.next_state.item  # reads one entry, faster than an index does
         self._sampled = False
 
+    @classmethod
+    def load_table(cls, settings: TableSettings) -> TokenTable:
+        return settings.load_table()
+
     def is_argmax_invariant(self) -> bool:
         return False
 
@@ -65,7 +71,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
             self._rows.pop(index, None)
         for index, params, _prompt, tokens in batch_update.added:
             self._rows.pop(index, None)
-            slot = slot_of(params)
+            slot = slot_of(params, self._slot_count)
             if slot is not None:
                 entry = self._table.entry
                 limit = params.max_tokens

@@ -20,6 +20,7 @@ from vllm.v1.worker.gpu.sample.logits_processor import (
 )
 
 from localjudge.constraint.masking import DeviceTable
+from localjudge.constraint.token_table import TokenTable
 from localjudge.engines.vllm.score_collector import TableSettings, slot_of, validate
 
 
@@ -36,7 +37,8 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         settings = TableSettings.of(vllm_config)
         device = req_states.device
         self._states = req_states
-        self._table = DeviceTable(settings.load_table(), settings.closing_margin, device, settings.slots)
+        self._slot_count = settings.slots
+        self._table = DeviceTable(self.load_table(settings), settings.closing_margin, device, settings.slots)
         self.scores = self._table.scores
         speculative = vllm_config.speculative_config
         self._drafts = speculative.num_speculative_tokens if speculative else 0
@@ -57,8 +59,12 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         self._new: dict[int, tuple[int, int] | None] = {}
         self._sampled = False
 
+    @classmethod
+    def load_table(cls, settings: TableSettings) -> TokenTable:
+        return settings.load_table()
+
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
-        slot = slot_of(sampling_params)
+        slot = slot_of(sampling_params, self._slot_count)
         self._new[req_idx] = None if slot is None else (sampling_params.max_tokens, slot)
         if slot is None:
             return False
@@ -77,7 +83,8 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         self._deadline[at, 0] = torch.minimum(self._limit[at], self._allowances[self._history[at, 0]])
         prompts = self._states.prompt_len.np[slots]
         outputs = self._states.prefill_len.np[slots] - prompts
-        for step in range(int(outputs.max(initial=0))):
+        # No answer has more tokens than the history holds; a request that is none may.
+        for step in range(min(int(outputs.max(initial=0)), self._history.shape[1] - 2)):
             walking = outputs > step
             at = self._to_device(slots[walking])
             place = self._to_device(prompts[walking].astype(np.int64) + step)

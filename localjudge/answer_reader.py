@@ -1,0 +1,259 @@
+"""Read what an engine completed: the answer, the probabilities of its values, and what was cut."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import mul
+from typing import Self
+
+from localjudge.config import JudgeConfig
+from localjudge.constraint.compiler import closing_margin_for, token_table
+from localjudge.constraint.vocabulary import Vocabulary
+from localjudge.engines.protocol import Completion, Decoding, TextCompletion, TextDecoding, TokenChoice
+from localjudge.errors import ModelError, SettingError
+from localjudge.models.model import Model
+from localjudge.prompts.encoder import PromptEncoder
+from localjudge.rubrics.answer import Answer, AnswerLayout, ValueField
+from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.written_values import (
+    CHARACTERS_PER_TOKEN,
+    answer_pattern,
+    bounded_schema,
+    longest_answer,
+    value_places,
+)
+from localjudge.system.cache import cache_folder
+
+_THOUGHTS = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
+_FENCE = re.compile(r"\s*```(?:json)?\n(.*)\n```\s*", re.DOTALL)
+# The largest share of the probability that the values outside a server's list of alternatives may have.
+_UNLISTED = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswer:
+    """An answer as it was read.
+
+    Attributes:
+        answer: its values.
+        rationale_cut: whether the limit, and not the model, ended a text.
+        probabilities: the probability of each value of an aspect, in the rubric's order; an aspect whose
+            distribution is not known is missing.
+        thoughts: the text before the answer; empty without any.
+        output_tokens: number of tokens, thoughts included.
+    """
+
+    answer: Answer
+    rationale_cut: bool
+    probabilities: Mapping[str, Sequence[float]]
+    thoughts: str
+    output_tokens: int
+
+    def expected(self, aspects: Mapping[str, Aspect]) -> dict[str, float]:
+        """Return the mean number of each ordered aspect whose distribution is known."""
+        scales = {name: aspects[name].numbers for name in self.probabilities}
+        return {
+            name: round(sum(map(mul, self.probabilities[name], scale.values())), 4)
+            for name, scale in scales.items()
+            if scale is not None
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TableReader:
+    """A reader of answers that the token table enforced.
+
+    Attributes:
+        rubric: the rubric.
+        layout: the answer as the judge writes it.
+        vocabulary: the model's vocabulary.
+        decoding: how the answers were decoded.
+        opening: the text of an answer that stands in the prompt already.
+    """
+
+    rubric: Rubric
+    layout: AnswerLayout
+    vocabulary: Vocabulary
+    decoding: Decoding
+    opening: str
+
+    @classmethod
+    def of(cls, config: JudgeConfig, layout: AnswerLayout, model: Model) -> tuple[Self, PromptEncoder]:
+        """Return the reader of a judge's answers, and the encoder of the prompts that they go on.
+
+        Raises:
+            SettingError: the model cannot think, or only without a limit.
+            ModelError: its tokenizer cannot spell a prompt or an answer.
+        """
+        vocabulary, budget = model.vocabulary, _thinking_budget(config.thinking_budget, model)
+        prompts = model.prompts if budget is None else model.thinking_prompts
+        if turns := config.rubric.turns(layout):
+            prompts = model.prompts_after(turns, thinking=budget is not None)
+        # A model that thinks first decodes the opening after its thoughts.
+        opening = layout.opening if budget is None else ""
+        try:
+            encoder = prompts.with_opening(opening)
+            table = token_table(
+                layout,
+                vocabulary,
+                prompts.spell,
+                decodes_opening=budget is not None,
+                cache=cache_folder(),
+            )
+        except ModelError as error:
+            raise ModelError(f"model {model.name}: {error}") from None
+        if budget is not None and model.thinking_tokens is not None:
+            table = table.after_thinking(vocabulary, *model.thinking_tokens)
+        if max(encoder.head + encoder.tail, default=0) >= vocabulary.size:
+            raise ModelError(
+                f"model {model.name}: its chat template uses tokens that the model does not have; "
+                "its tokenizer and its weights do not belong together"
+            )
+        text_tokens = config.max_rationale_tokens
+        margin = closing_margin_for(text_tokens)
+        decoding = Decoding(
+            table, text_tokens, margin, config.temperature, config.top_p, thinking_budget=budget
+        )
+        return cls(config.rubric, layout, vocabulary, decoding, opening), encoder
+
+    def read(self, completion: Completion) -> ReadAnswer:
+        """Read a completion.
+
+        Raises:
+            ValueError, LookupError: it is not whole, which the table excludes.
+        """
+        table = self.decoding.table
+        thoughts, tokens = table.split(completion.tokens)
+        answer = self.rubric.parse(self.opening + self.vocabulary.decode(tokens))
+        cut = table.was_cut(tokens, self.decoding.text_tokens, self.decoding.closing_margin)
+        probabilities: dict[str, list[float]] = {}
+        if completion.probabilities is not None:
+            measured = zip(self.layout.values, completion.probabilities, strict=True)
+            for (field, row), known in zip(measured, table.has_probabilities, strict=True):
+                if known:
+                    probabilities[field.name] = [float(each) for each in row[: len(field.values)]]
+        said = self.vocabulary.decode_text(thoughts)
+        return ReadAnswer(answer, cut, probabilities, said, len(completion.tokens))
+
+
+@dataclass(frozen=True, slots=True)
+class TextReader:
+    """A reader of answers that are text, whole as far as a server enforces it.
+
+    Attributes:
+        rubric: the rubric.
+        layout: the answer as the judge writes it.
+        text_characters: the largest number of characters of each text of an answer.
+    """
+
+    rubric: Rubric
+    layout: AnswerLayout
+    text_characters: int
+
+    @classmethod
+    def of(cls, config: JudgeConfig, layout: AnswerLayout) -> Self:
+        """Return the reader of a judge's answers."""
+        return cls(config.rubric, layout, CHARACTERS_PER_TOKEN * config.max_rationale_tokens)
+
+    def decoding(self, config: JudgeConfig) -> TextDecoding:
+        """Return how a server is to decode the answers."""
+        budget = config.thinking_budget
+        return TextDecoding(
+            turns=self.rubric.turns(self.layout),
+            schema=bounded_schema(self.layout, self.text_characters),
+            pattern=answer_pattern(self.layout, self.text_characters),
+            max_tokens=longest_answer(self.layout, self.text_characters) + (budget or 0),
+            thinks=budget is not None,
+            is_whole=self.is_whole,
+            temperature=config.temperature,
+            top_p=config.top_p,
+        )
+
+    def read(self, completion: TextCompletion) -> ReadAnswer:
+        """Read a completion.
+
+        Raises:
+            ValueError: it is not a whole answer; the message gives the reason.
+        """
+        if not completion.finished:
+            raise ValueError("it is cut off at the limit of its tokens")
+        thoughts, text = _split_thoughts(completion.text)
+        answer = self.rubric.parse(text)
+        cut = any(len(each) >= self.text_characters for each in answer.texts.values())
+        probabilities = {}
+        if completion.choices:
+            places = value_places(self.layout, text)
+            for field in self.layout.values:
+                rest = text[places[field.name][0] :] if field.name in places else ""
+                if rest and (found := _distribution(completion.choices, rest, field)):
+                    probabilities[field.name] = found
+        said = completion.thoughts or thoughts
+        return ReadAnswer(answer, cut, probabilities, said, completion.output_tokens)
+
+    def is_whole(self, completion: TextCompletion) -> bool:
+        """Return whether a completion is a whole answer."""
+        try:
+            self.read(completion)
+        except ValueError:
+            return False
+        return True
+
+
+def _thinking_budget(asked: int | None, model: Model) -> int | None:
+    if asked is None:
+        return 2048 if model.always_thinks else None
+    if model.thinking_tokens is None:
+        raise SettingError("thinking_budget", asked, f"model {model.name} has no token that ends its thinking")
+    return asked
+
+
+def _split_thoughts(text: str) -> tuple[str, str]:
+    """Return the thoughts before an answer, and the answer without white space and fences around it."""
+    thoughts = _THOUGHTS.match(text)
+    rest = text[thoughts.end() :] if thoughts else text
+    fenced = _FENCE.fullmatch(rest)
+    return thoughts[1] if thoughts else "", (fenced[1] if fenced else rest).strip()
+
+
+def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) -> list[float] | None:
+    """Return the probability of each value; None if the tokens do not show it.
+
+    A token tells the values apart if it goes on as exactly one of them does. The probabilities of these tokens
+    are normalized to 1.
+
+    Args:
+        choices: the tokens of the completion; a token that ends the turn may follow the answer's.
+        rest: the answer from this value on.
+        field: the values.
+    """
+    begin = "".join(choice.text for choice in choices).rfind(rest)
+    if begin < 0:  # a character of several tokens, which stand in the list as something else
+        return None
+    start = 0
+    for choice in choices:
+        if start <= begin < start + len(choice.text):
+            break
+        start += len(choice.text)
+    else:
+        return None
+    before = choice.text[: begin - start]
+    shares = dict.fromkeys(field.values, 0.0)
+    for text, logprob in choice.alternatives.items():
+        ahead = text.removeprefix(before)
+        if not text.startswith(before) or not ahead:
+            continue
+        meant = [value for value in shares if value.startswith(ahead) or ahead.startswith(value)]
+        if len(meant) > 1:
+            return None
+        if meant:
+            shares[meant[0]] += math.exp(logprob)
+    total = sum(shares.values())
+    least = min(map(math.exp, choice.alternatives.values()), default=1.0)
+    missing = sum(not share for share in shares.values())
+    if not total or missing * least > _UNLISTED * total:
+        return None
+    return [share / total for share in shares.values()]

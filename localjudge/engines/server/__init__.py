@@ -1,0 +1,1 @@
+"""Engines that are servers: requests over HTTP to a model that runs already."""

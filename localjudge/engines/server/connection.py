@@ -1,0 +1,192 @@
+"""Requests over HTTP to one server and to no other, each with a bounded answer and a bounded time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import ssl
+from enum import Enum
+from typing import Any
+
+import httpx2
+
+from localjudge.engines.server.address import ServerAddress
+from localjudge.errors import EngineError, UsageError
+
+KEY_VARIABLE = "LOCALJUDGE_SERVER_KEY"
+"""The environment variable with the key of a server that asks for one."""
+LARGEST_REPLY = 32_000_000
+"""Limit of bytes of one reply."""
+_CONNECT_SECONDS = 10.0
+_LONGEST_WAIT = 60.0
+_AWAY = {502, 503, 504}
+_ROW = {400, 413, 414, 422}
+
+
+class Trouble(Enum):
+    """The reason why a request got no answer, and may get one later."""
+
+    AWAY = "away"
+    """The server cannot be reached, or says that it is not ready."""
+    BUSY = "busy"
+    """The server has too many requests."""
+    LOST = "lost"
+    """The request timed out, lost its connection, or met an error inside the server."""
+
+
+class RequestTroubleError(Exception):
+    """A request got no answer, and may get one later.
+
+    Args:
+        trouble: the kind.
+        reason: the reason in words.
+        wait: seconds to wait before the next try, as the server says; 0 if it does not.
+    """
+
+    def __init__(self, trouble: Trouble, reason: str, wait: float = 0.0) -> None:
+        super().__init__(reason)
+        self.trouble, self.wait = trouble, wait
+
+
+class RequestRefusedError(Exception):
+    """The server refuses a request, or its reply cannot be read: the same request would end in the same way."""
+
+
+class Connection:
+    """A connection to one server; it ignores proxies, and follows no redirect.
+
+    Args:
+        address: the server.
+        seconds: time limit of a request.
+        ca_file: a file with the certificates to trust for https; None for the system's.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+
+    def __init__(self, address: ServerAddress, seconds: float, ca_file: str | None = None) -> None:
+        self.address, self._seconds = address, seconds
+        try:
+            trusted = ssl.create_default_context(cafile=ca_file)
+        except OSError as error:
+            raise UsageError(
+                f"--engine-arg ca_file={ca_file}: cannot be read: {error.strerror or error}"
+            ) from None
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=3.0)
+        transport = httpx2.AsyncHTTPTransport(
+            verify=trusted, trust_env=False, limits=limits, uds=address.socket
+        )
+        headers = {"Accept-Encoding": "identity", "User-Agent": "localjudge"}
+        if key := os.environ.get(KEY_VARIABLE):
+            headers["Authorization"] = f"Bearer {key}"
+        self._client = httpx2.AsyncClient(
+            transport=transport,
+            trust_env=False,
+            follow_redirects=False,
+            headers=headers,
+            timeout=httpx2.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
+        )
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def get(self, url: str) -> Any:
+        """Return the JSON document at a URL of the server. Raises as `post`."""
+        return await self._ask("GET", url, None)
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the reply to a request.
+
+        Args:
+            path: its path below the API, such as `/chat/completions`.
+            body: its JSON document.
+
+        Raises:
+            RequestTroubleError: there is no answer now.
+            RequestRefusedError: there is no answer to this request.
+            EngineError: the server answers no request of this run.
+        """
+        reply = await self._ask("POST", self.address.base + path, body)
+        if not isinstance(reply, dict):
+            raise RequestTroubleError(Trouble.LOST, "the server's reply is not a JSON object")
+        if reply.get("error"):  # some gateways answer 200 with an error inside
+            raise RequestTroubleError(Trouble.LOST, f"the server says: {_words_of(reply)}")
+        return reply
+
+    async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> Any:
+        content = None if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        received = bytearray()
+        try:
+            async with (
+                asyncio.timeout(self._seconds),
+                self._client.stream(method, url, content=content, headers=headers) as response,
+            ):
+                async for piece in response.aiter_bytes():
+                    received += piece
+                    if len(received) > LARGEST_REPLY:
+                        raise RequestRefusedError(
+                            f"the server's reply has more than {LARGEST_REPLY:,} bytes and was cut off"
+                        )
+        except (TimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout):
+            raise RequestTroubleError(
+                Trouble.LOST, f"the server gave no answer within {self._seconds:g} s"
+            ) from None
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise RequestTroubleError(
+                Trouble.AWAY, f"the server cannot be reached: {_first_line(error)}"
+            ) from None
+        except httpx2.HTTPError as error:
+            raise RequestTroubleError(Trouble.LOST, f"the connection broke: {_first_line(error)}") from None
+        return _read_reply(self.address, response, bytes(received))
+
+
+def _read_reply(address: ServerAddress, response: httpx2.Response, received: bytes) -> Any:
+    status = response.status_code
+    try:
+        document = json.loads(received)
+    except (ValueError, RecursionError):
+        document = None
+    if status == 200:
+        if document is None:
+            raise RequestTroubleError(Trouble.LOST, "the server's reply is not JSON")
+        return document
+    said = (
+        f"the server answered {status}: {_words_of(document) or _first_line(received.decode(errors='replace'))}"
+    )
+    if 300 <= status < 400:
+        to = response.headers.get("location", "another address")
+        raise EngineError(
+            f"--server {address}: redirects to {to[:200]}, and rows go only where you say; give the final URL"
+        )
+    if status == 429:
+        raise RequestTroubleError(Trouble.BUSY, said, _seconds(response.headers.get("retry-after")))
+    if status in _AWAY:
+        raise RequestTroubleError(Trouble.AWAY, said, _seconds(response.headers.get("retry-after")))
+    if status >= 500 or status == 408:
+        raise RequestTroubleError(Trouble.LOST, said)
+    if status in _ROW:
+        raise RequestRefusedError(said)
+    advice = f"; put the key into the variable {KEY_VARIABLE}" if status in (401, 403) else ""
+    raise EngineError(f"--server {address}: {said}{advice}")
+
+
+def _words_of(document: Any) -> str:
+    """Return what a server says in an error's JSON document, in one line; nothing if it says nothing."""
+    found = document.get("error", document.get("detail")) if isinstance(document, dict) else None
+    if isinstance(found, dict):
+        found = found.get("message", found)
+    return _first_line(found if isinstance(found, str) else json.dumps(found)) if found else ""
+
+
+def _first_line(said: object) -> str:
+    return " ".join(str(said).split())[:300] or type(said).__name__
+
+
+def _seconds(text: str | None) -> float:
+    """Return the seconds of a `Retry-After` header; 0 for none and for a date."""
+    try:
+        return min(max(0.0, float(text or 0)), _LONGEST_WAIT)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,131 @@
+"""A model that a server holds: known by what the server says about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import JsonValue
+
+from localjudge.engines.engine_options import ServerOptions
+from localjudge.engines.server.connection import Connection, RequestRefusedError, RequestTroubleError
+from localjudge.engines.server.server_requests import ServerRequests
+from localjudge.errors import EngineError, ModelError, UsageError
+from localjudge.models.digests import Digests
+from localjudge.models.model import Model
+
+# Where servers say what they are, and the field of the version: vLLM, Ollama, llama.cpp.
+_PRODUCTS = {
+    "/version": ("vllm", "version"),
+    "/api/version": ("ollama", "version"),
+    "/props": ("llama.cpp", "build_info"),
+}
+
+
+@dataclass(frozen=True)
+class ServedModel(Model):
+    """A model on a server. Its files, its tokenizer and their digests are not known here.
+
+    Attributes:
+        product: the server's program, and its version: `vllm 0.32.0`; `unknown` if it does not say.
+        reported: what the server says about the model.
+    """
+
+    product: str = "unknown"
+    reported: dict[str, JsonValue] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def ask(cls, options: ServerOptions, name: str | None) -> Self:
+        """Ask a server for its models, and return one of them.
+
+        Args:
+            options: the server.
+            name: the model's name on the server; None if it serves only one.
+
+        Raises:
+            UsageError: the server cannot be reached.
+            ModelError: it does not serve such a model, or several and none is named.
+        """
+        requests: ServerRequests[Any] = ServerRequests(options, lambda: ("", {}))
+        try:
+            listed, product = requests.run(_look(requests.connection))
+        except (RequestTroubleError, RequestRefusedError, EngineError) as error:
+            said = str(error).removeprefix(f"--server {options.address}: ")
+            raise UsageError(
+                f"--server {options.address}: {said}; start the server, or correct the URL"
+            ) from None
+        finally:
+            requests.close()
+        where = f"the server {options.address}"
+        found = {str(each["id"]): each for each in listed if isinstance(each, dict) and "id" in each}
+        names = ", ".join(sorted(found)[:10])
+        if name is None:
+            if len(found) != 1:
+                raise ModelError(f"--model: {where} serves {names or 'no model that it names'}; name one")
+            (name,) = found
+        known = next((each for each in (name, f"{name}:latest") if each in found), None)
+        if known is None and found:
+            raise ModelError(f"model {name}: {where} does not serve it; it serves {names}")
+        reported = {key: value for key, value in found.get(known or "", {}).items() if _is_fact(key, value)}
+        return cls(known or name, Path(), product, reported)
+
+    @property
+    def is_served(self) -> bool:
+        return True
+
+    @cached_property
+    def digests(self) -> Digests:
+        """No digest: only the server has the files."""
+        return Digests({}, frozenset())
+
+    @property
+    def digest(self) -> str:
+        """The model as far as the server says: its name, and a digest if the server names one."""
+        return f"unverified {self.name} {self.reported.get('digest', '')}".rstrip()
+
+    @cached_property
+    def tokenizer(self) -> Any:
+        raise ModelError(f"model {self.name}: is on a server; its tokenizer is not here")
+
+    @cached_property
+    def configuration(self) -> Any:
+        raise ModelError(f"model {self.name}: is on a server; its configuration is not here")
+
+
+def _is_fact(key: str, value: Any) -> bool:
+    """Return whether a field of a listed model is worth a record: short, and the same at the next question."""
+    return key != "created" and isinstance(value, str | int | float) and len(str(value)) <= 200
+
+
+async def _look(connection: Connection) -> tuple[list[Any], str]:
+    """Return the models that a server lists, and its product and version."""
+    document = await connection.get(f"{connection.address.base}/models")
+    listed = document.get("data") if isinstance(document, dict) else None
+    product = "unknown"
+    for path, (name, key) in _PRODUCTS.items():
+        found = await _asked(connection, path)
+        if isinstance(found, dict) and isinstance(found.get(key), str):
+            product = f"{name} {found[key][:60]}"
+            break
+    models = listed if isinstance(listed, list) else []
+    if product.startswith("ollama"):  # it names a digest of each model
+        tags = await _asked(connection, "/api/tags")
+        tagged = tags.get("models") if isinstance(tags, dict) else None
+        digests = {each.get("name"): each.get("digest") for each in tagged or [] if isinstance(each, dict)}
+        models = [
+            {**each, "digest": digests[each["id"]]}
+            if isinstance(each, dict) and digests.get(each.get("id"))
+            else each
+            for each in models
+        ]
+    return models, product
+
+
+async def _asked(connection: Connection, path: str) -> Any:
+    """Return the document at a path of the server; None if it has none."""
+    try:
+        return await connection.get(connection.address.root + path)
+    except (RequestTroubleError, RequestRefusedError, EngineError):
+        return None

@@ -1,0 +1,209 @@
+"""Many requests in flight, each repeated until the server answers it or is given up."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
+from typing import Any, Generic, TypeVar
+
+from localjudge.engines.engine_options import ServerOptions
+from localjudge.engines.server.connection import (
+    Connection,
+    RequestRefusedError,
+    RequestTroubleError,
+    Trouble,
+)
+from localjudge.engines.server.request_window import RequestWindow
+from localjudge.errors import EngineError
+from localjudge.prompts.prompt import Prompt, until_stopped
+
+Answered = TypeVar("Answered")
+Found = TypeVar("Found")
+
+_MOST_LOST = 5
+"""Times that a request may be lost before it is its row that fails, if the server answers others."""
+_LONGEST_WAIT = 30.0
+_AHEAD = 4
+"""Prompts that wait while the window is full, so that the server never waits for a prompt."""
+
+
+class ServerRequests(Generic[Answered]):
+    """Requests to a server, on an event loop in a thread of its own.
+
+    A server that is away, or busy, costs no row: its requests are repeated, with growing waits, until nothing
+    was answered for `patience` seconds. A request that is lost again and again (time-outs, broken connections,
+    errors inside the server) while the server answers a trial is given up as its row's failure.
+
+    Args:
+        options: the server and the limits of requests.
+        trial: returns a path and a body without text of a row, to see whether the server answers at all.
+
+    Attributes:
+        connection: the connection to the server.
+        repeated: number of requests that were repeated, by the kind of trouble.
+        largest: the largest number of requests that were in flight.
+    """
+
+    def __init__(self, options: ServerOptions, trial: Callable[[], tuple[str, dict[str, Any]]]) -> None:
+        self.connection = Connection(options.address, options.request_timeout, options.ca_file)
+        self.repeated = {kind.value: 0 for kind in Trouble}
+        self.largest = 0
+        self._options, self._trial = options, trial
+        self._window = RequestWindow(options.max_num_seqs, options.request_timeout / 4)
+        self._in_flight = 0
+        self._away_since: float | None = None
+        self._loop = asyncio.new_event_loop()
+        self._room = asyncio.Condition()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="localjudge-server", daemon=True)
+        self._thread.start()
+
+    def run(self, coroutine: Coroutine[Any, Any, Found]) -> Found:
+        """Run a coroutine on the loop and return its result."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def close(self) -> None:
+        """Close the connection and end the thread."""
+        if self._loop.is_closed():
+            return
+        self.run(self._end())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def complete(
+        self, prompts: Iterable[Prompt | None], answer: Callable[[Prompt], Awaitable[Answered]]
+    ) -> Iterator[list[Answered]]:
+        """Answer all prompts, as `TableEngine.complete` says.
+
+        Args:
+            prompts: the prompts.
+            answer: a coroutine function that answers one prompt by `post`.
+
+        Raises:
+            EngineError: the server answers nothing any more.
+        """
+        waiting = until_stopped(prompts)
+        running: set[Future[None]] = set()
+        finished: queue.SimpleQueue[Answered | BaseException] = queue.SimpleQueue()
+        open_requests = 0
+        try:
+            while True:
+                while open_requests < self._window.size + _AHEAD:
+                    prompt = next(waiting, None)
+                    if prompt is None:
+                        break
+                    future = asyncio.run_coroutine_threadsafe(_put(finished, answer(prompt)), self._loop)
+                    running.add(future)
+                    future.add_done_callback(running.discard)
+                    open_requests += 1
+                if not open_requests:
+                    return
+                answers = _take(finished)
+                open_requests -= len(answers)
+                yield answers
+        finally:
+            for future in list(running):
+                future.cancel()
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Return the server's reply to a request, however often it must be repeated.
+
+        Raises:
+            RequestRefusedError: this request gets no answer.
+            EngineError: the server answers nothing any more.
+        """
+        lost = tries = 0
+        while True:
+            try:
+                return await self._post_once(path, body)
+            except RequestTroubleError as trouble:
+                self.repeated[trouble.trouble.value] += 1
+                met = trouble
+            tries += 1
+            lost += met.trouble is Trouble.LOST
+            if met.trouble is Trouble.LOST and lost >= _MOST_LOST and await self._answers_trial():
+                raise RequestRefusedError(f"{met}, {lost} times, and the server answers a trial")
+            if met.trouble is not Trouble.LOST or lost >= _MOST_LOST:
+                self._give_up_after(met)
+            longest = min(_LONGEST_WAIT, self._options.retry_wait * 2 ** min(tries - 1, 20))
+            await asyncio.sleep(max(met.wait, longest * random.uniform(0.5, 1.0)))
+
+    async def _post_once(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Send a request as soon as the window has room for it."""
+        async with self._room:
+            await self._room.wait_for(lambda: self._in_flight < self._window.size)
+            self._in_flight += 1
+            self.largest = max(self.largest, self._in_flight)
+        number, began = self._window.send(), time.monotonic()
+        try:
+            reply = await self.connection.post(path, body)
+        except RequestTroubleError as met:
+            if met.trouble is Trouble.BUSY:
+                self._window.busy(number)
+            else:
+                self._window.lost(number)
+            raise
+        else:
+            self._away_since = None
+            self._window.answered(time.monotonic() - began)
+            return reply
+        finally:
+            async with self._room:
+                self._in_flight -= 1
+                self._room.notify_all()
+
+    async def _answers_trial(self) -> bool:
+        """Return whether the server answers a request without a row's text."""
+        try:
+            await self.connection.post(*self._trial())
+        except (RequestTroubleError, RequestRefusedError):
+            return False
+        self._away_since = None
+        return True
+
+    def _give_up_after(self, met: RequestTroubleError) -> None:
+        """Raise EngineError if the server has answered nothing for too long."""
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+        if now - self._away_since >= self._options.patience:
+            raise EngineError(
+                f"--server {self._options.address}: no answer for {self._options.patience:g} s: {met}; when it "
+                "is back, the same command continues"
+            )
+
+    async def _end(self) -> None:
+        """Cancel what is left, and close the connection."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await self.connection.close()
+
+
+async def _put(finished: queue.SimpleQueue[Answered | BaseException], answer: Awaitable[Answered]) -> None:
+    try:
+        finished.put(await answer)
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # the caller's thread raises it
+        finished.put(error)
+
+
+def _take(finished: queue.SimpleQueue[Answered | BaseException]) -> list[Answered]:
+    """Return all answers that are there; wait for the first. An error is raised when the others are written."""
+    found: list[Answered] = []
+    while not found or not finished.empty():
+        one = finished.get()
+        if isinstance(one, BaseException):
+            if not found:
+                raise one
+            finished.put(one)
+            break
+        found.append(one)
+    return found

@@ -1,0 +1,130 @@
+"""A real HTTP server in this process whose replies come from a function."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from socketserver import TCPServer
+from typing import Any
+
+Body = dict[str, Any]
+Reply = tuple[int, Any]
+"""A status, and a JSON document, bytes, or headers and bytes."""
+Script = Callable[[str, int], Reply | None]
+"""A function that returns the reply from the row's text and how often it was asked before; None hangs up."""
+
+WHOLE = '{"rationale":"Seen.","scores":{"tact":"2","wit":"3"}}'
+TRIAL = "Answer in the form that is asked for."
+
+
+def chat(text: str, **others: Any) -> Reply:
+    """Return the reply of a chat completion with this text."""
+    choice = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop", **others}
+    return 200, {"choices": [choice], "usage": {"prompt_tokens": 11, "completion_tokens": 7}}
+
+
+class ScriptedServer(ThreadingHTTPServer):
+    """A server of one model, `tiny`.
+
+    Attributes:
+        script: replies to rows; a trial gets a whole answer.
+        asked: the text of each row that came, in order.
+        bodies: the requests' documents, trials included.
+        models: the names of the models that it lists.
+        version: the version of vLLM that it names; None for none.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, script: Script, place: int | Path = 0) -> None:
+        if isinstance(place, Path):
+            self.address_family = socket.AF_UNIX
+        super().__init__(("127.0.0.1", place) if isinstance(place, int) else str(place), _Handler)  # type: ignore[arg-type]
+        self.script = script
+        self.asked: list[str] = []
+        self.bodies: list[Body] = []
+        self.paths: list[str] = []
+        self.models = ["tiny"]
+        self.version: str | None = None
+        self._lock = threading.Lock()
+
+    def server_bind(self) -> None:
+        # The server of the library asks for the name of its host.
+        TCPServer.server_bind(self)
+
+    def get_request(self) -> tuple[Any, Any]:
+        connection, address = super().get_request()
+        return connection, address or ("unix", 0)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def reply(self, path: str, body: Body | None) -> Reply | None:
+        with self._lock:
+            self.paths.append(path)
+            if body is None:
+                if path == "/version" and self.version:
+                    return 200, {"version": self.version}
+                return (
+                    (200, {"data": [{"id": name} for name in self.models]})
+                    if path == "/v1/models"
+                    else (404, {})
+                )
+            self.bodies.append(body)
+            text = body["messages"][-1]["content"]
+            before = self.asked.count(text)
+            if text != TRIAL:
+                self.asked.append(text)
+        return chat(WHOLE) if text == TRIAL else self.script(text, before)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ScriptedServer
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._answer(None)
+
+    def do_POST(self) -> None:
+        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def _answer(self, body: Body | None) -> None:
+        reply = self.server.reply(self.path, body)
+        if reply is None:
+            self.close_connection = True
+            return
+        status, content = reply
+        headers, content = content if isinstance(content, tuple) else ({}, content)
+        written = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(written)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        try:
+            self.wfile.write(written)
+        except (BrokenPipeError, ConnectionResetError):  # the client has read enough
+            self.close_connection = True
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@contextmanager
+def serving(script: Script, place: int | Path = 0) -> Iterator[ScriptedServer]:
+    """Serve in a thread until the end of the block, at a port of this machine or at a Unix socket."""
+    server = ScriptedServer(script, place)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
