@@ -60,7 +60,9 @@ class Judge:
         else:
             name = model.name if isinstance(model, Model) else model
             config = JudgeConfig.of(model=None if name is None else str(name), **settings)
-        self._engine_options = engine_options(config.engine, config.engine_args, cluster)
+        self._engine_options = engine_options(
+            config.engine, config.engine_args, cluster, str(found.path) if found else config.model
+        )
         self.config = config
         self.rubric = config.rubric
         self.model = found or Model.find(config.model, allow_download=allow_download)

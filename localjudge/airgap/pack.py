@@ -22,6 +22,7 @@ from localjudge.airgap import unpack
 from localjudge.airgap.wheels import NAME, Say, Target, choose_extras, gather_wheels, own_wheel
 from localjudge.errors import UsageError
 from localjudge.models.model import Model, model_path
+from localjudge.models.model_manifest import manifest_file
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
 
@@ -225,10 +226,20 @@ class _Hashed(io.RawIOBase):
 
 
 def _model_files(names: Iterable[str]) -> dict[str, Path]:
-    """Return all files of each model's directory except hidden ones, as `models/NAME/…`."""
+    """Return all files of each model's directory except hidden ones, as `models/NAME/…`.
+
+    A GGUF file and its manifest are `models/FILE`.
+    """
     files: dict[str, Path] = {}
     for name in names:
         model = Model.find(name)
+        if model.is_gguf:
+            for file in (model.path, manifest_file(model.path)):
+                packed = _checked(f"models/{file.name}", file)
+                if packed in files:
+                    raise UsageError(f"--model {name}: a second model of this name; rename its file")
+                files |= {packed: file} if file.is_file() else {}
+            continue
         is_folder = model_path(name).is_dir()
         folder = f"models/{model.path.name if is_folder else name.rpartition('/')[2]}"
         if any(file.startswith(f"{folder}/") for file in files):

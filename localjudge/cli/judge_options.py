@@ -144,8 +144,8 @@ class JudgeOptions:
             "engine_args": self._engine_args(),
         }
         config = JudgeConfig.of(**shared | read | settings)
-        require(command, *engine_extras(self.engine, cluster), *input_extras(inputs))
-        engine_options(self.engine, config.engine_args, cluster)
+        require(command, *engine_extras(self.engine, cluster, self.model), *input_extras(inputs))
+        engine_options(self.engine, config.engine_args, cluster, self.model)
         return config, cluster
 
     def _engine_args(self) -> dict[str, object]:

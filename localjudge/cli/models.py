@@ -52,7 +52,7 @@ def plan(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A profile's name, a repository's id, a model directory, or 'bundled'.",
+            help="A profile's name, a repository's id, a model directory, a GGUF file, or 'bundled'.",
         ),
     ],
     rows: Annotated[
@@ -125,6 +125,11 @@ def plan(
 
     device = Device.gpu(gpu) if gpu is not None else None
     subject, work = PlannedModel.find(model), None
+    if rows and subject.packed and device is not None and device.is_gpu:
+        raise UsageError(
+            f"--gpu {gpu}: on a GPU the speed of vLLM is predicted, which reads no GGUF file; leave out --gpu, "
+            "or give a directory with safetensors files"
+        )
     if rows:
         from localjudge.models.model import Model
         from localjudge.rows.columns import parse_columns
@@ -178,7 +183,8 @@ def verify(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="DIR", help="A model directory, the id of a model in the local cache, or 'bundled'."
+            metavar="DIR",
+            help="A model directory, a GGUF file, the id of a model in the local cache, or 'bundled'.",
         ),
     ],
     no_manifest: Annotated[bool, typer.Option("--no-manifest", help="Only check; write no manifest.")] = False,

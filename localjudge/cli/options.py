@@ -51,7 +51,8 @@ ModelName = Annotated[
     typer.Option(
         "--model",
         metavar="PATH_OR_ID",
-        help="A model directory or the id of a model in the local cache.  [default: the small bundled model]",
+        help="A model directory, a GGUF file, or the id of a model in the local cache.  "
+        "[default: the small bundled model]",
     ),
 ]
 AllowDownload = Annotated[

@@ -42,9 +42,9 @@ def examine(intent: Intent) -> list[Check]:
     """Run every check and return the results. A check that raises is reported as wrong."""
     from localjudge.diagnostics import environment, hardware, packages, storage
 
-    engine, why = choose_engine(intent.engine)
+    engine, why = choose_engine(intent.engine, intent.model)
     out, cluster = intent.out, intent.cluster
-    extras = [*engine_extras(engine), *(["ray"] if cluster else [])]
+    extras = [*engine_extras(engine, model=intent.model), *(["ray"] if cluster else [])]
     shared = [name for name, used in (("vLLM", engine == "vllm"), ("Ray", cluster)) if used]
     looks: list[tuple[str, Callable[[], Check | list[Check]]]] = [
         ("python", packages.python),

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from localjudge.engines.cluster import Cluster
 from localjudge.engines.engine_options import DryRunOptions, TransformersOptions, VllmOptions
+from localjudge.errors import UsageError
+from localjudge.models.gguf_model import is_gguf
 from localjudge.system.requirements import installed, require
 
 if TYPE_CHECKING:
@@ -17,13 +19,25 @@ if TYPE_CHECKING:
 EngineOptions = DryRunOptions | TransformersOptions | VllmOptions
 
 
-def choose_engine(name: str) -> tuple[str, str]:
+def choose_engine(name: str, model: str | None = None) -> tuple[str, str]:
     """Return the engine that a name stands for on this machine, and the reason.
 
-    `auto` stands for vLLM if it is installed and there is a GPU, and for transformers otherwise.
+    `auto` stands for vLLM if it is installed, there is a GPU and the model is no GGUF file, and for
+    transformers otherwise.
+
+    Raises:
+        UsageError: vLLM is requested for a GGUF file.
     """
+    in_gguf = is_gguf(model)
+    if name == "vllm" and in_gguf:
+        raise UsageError(
+            f"--engine vllm: vLLM reads no GGUF file ({model}); give --engine transformers, or a directory "
+            "with safetensors files"
+        )
     if name != "auto":
         return name, "as requested"
+    if in_gguf:
+        return "transformers", "because the model is a GGUF file"
     if installed("vllm") is None:
         return "transformers", "because vLLM is not installed"
     try:
@@ -37,14 +51,17 @@ def choose_engine(name: str) -> tuple[str, str]:
     )
 
 
-def engine_extras(name: str, cluster: Cluster | None = None) -> list[str]:
-    """Return the extras that an engine needs in this process."""
+def engine_extras(name: str, cluster: Cluster | None = None, model: str | None = None) -> list[str]:
+    """Return the extras that an engine needs in this process for a model, given by its name."""
+    extras = ["gguf"] if is_gguf(model) else []
     if cluster is not None:
-        return ["ray"]
-    return {"vllm": ["vllm"], "transformers": ["cpu"]}.get(choose_engine(name)[0], [])
+        return ["ray", *extras]
+    return [*{"vllm": ["vllm"], "transformers": ["cpu"]}.get(choose_engine(name, model)[0], []), *extras]
 
 
-def engine_options(name: str, options: Mapping[str, str], cluster: Cluster | None = None) -> EngineOptions:
+def engine_options(
+    name: str, options: Mapping[str, str], cluster: Cluster | None = None, model: str | None = None
+) -> EngineOptions:
     """Check an engine's packages and read its options, before a model is looked for.
 
     Args:
@@ -52,12 +69,13 @@ def engine_options(name: str, options: Mapping[str, str], cluster: Cluster | Non
         options: the engine's own options, normalized.
         cluster: the cluster whose workers each have such an engine, if any. There, each worker decides what
             `auto` stands for; here, its options are read as vLLM's, which accepts any.
+        model: the name of the model.
 
     Raises:
-        UsageError: packages are not installed, or the engine does not know an option.
+        UsageError: packages are not installed, or the engine does not know an option or cannot read the model.
     """
-    require("--ray" if cluster else f"--engine {name}", *engine_extras(name, cluster))
-    chosen = choose_engine(name)[0] if cluster is None else name
+    require("--ray" if cluster else f"--engine {name}", *engine_extras(name, cluster, model))
+    chosen = choose_engine(name, model)[0] if cluster is None or is_gguf(model) else name
     if chosen == "dry-run":
         return DryRunOptions.parse(options)
     if chosen == "transformers":
@@ -98,6 +116,7 @@ def open_engine(
         case VllmOptions():
             from localjudge.engines.engine_log import output_to
 
+            choose_engine("vllm", str(model.path))
             with output_to(log):  # vLLM prints messages as soon as it is imported
                 from localjudge.engines.vllm.vllm_engine import VllmEngine
 

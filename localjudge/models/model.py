@@ -13,6 +13,8 @@ from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, UsageError
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import DECISIVE, Digests, decisive_digest, read_digests
+from localjudge.models.gguf_header import GGUF, GgufHeader, read_gguf
+from localjudge.models.gguf_model import gguf_file, read_configuration, read_tokenizer
 from localjudge.models.weights import PICKLED
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
@@ -36,17 +38,22 @@ BUNDLED_NOTICE = (
 
 @dataclass(frozen=True)
 class Model:
-    """A causal language model in a local directory. `Model.find` finds one."""
+    """A causal language model in a local directory or GGUF file. `Model.find` finds one.
+
+    Attributes:
+        name: the requested name.
+        path: the directory, or the GGUF file.
+    """
 
     name: str
     path: Path
 
     @classmethod
     def find(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
-        """Return the model in a directory, a model in the local hub cache by id, or the bundled model.
+        """Return the model of a directory or GGUF file, a model in the local hub cache, or the bundled model.
 
         Args:
-            name: a directory or an id; None for the bundled model.
+            name: a directory, a GGUF file or an id; None for the bundled model.
             allow_download: download a model that is not on this machine. Otherwise nothing is downloaded.
 
         Raises:
@@ -66,11 +73,15 @@ class Model:
         if name is None or str(name) == BUNDLED:
             return cls(BUNDLED, _bundled_folder())
         path = model_path(name)
-        if not path.is_dir():
+        if not path.is_dir() and gguf_file(path) is None:
             path = _cached_folder(str(name), allow_download)
-        return cls(str(name), path.resolve())
+        return cls(str(name), gguf_file(path) or path.resolve())
 
     def _checked(self) -> Model:
+        if self.is_gguf:
+            require(f"model {self.name}", "gguf")
+            _ = self.gguf
+            return self
         if not (self.path / "config.json").is_file():
             raise ModelError(f"model {self.name}: {self.path} has no config.json; give a model directory")
         if not list(self.path.glob("*.safetensors")):
@@ -88,6 +99,31 @@ class Model:
     def is_bundled(self) -> bool:
         return self.name == BUNDLED
 
+    @property
+    def is_gguf(self) -> bool:
+        """True if the model is a GGUF file."""
+        return self.path.name.lower().endswith(GGUF)
+
+    @cached_property
+    def gguf(self) -> GgufHeader:
+        """The header of the GGUF file.
+
+        Raises:
+            ModelError: it is damaged, or the model consists of several files.
+        """
+        try:
+            header = read_gguf(self.path)
+        except (ModelError, OSError) as error:
+            raise ModelError(
+                f"model {self.name}: {self.path.name}: {error}; copy or download it again"
+            ) from None
+        if (parts := header.metadata.get("split.count", 1)) not in (0, 1):
+            raise ModelError(
+                f"model {self.name}: {self.path.name}: one of {parts} parts of a model; join them with "
+                "llama-gguf-split --merge"
+            )
+        return header
+
     @cached_property
     def configuration(self) -> Any:
         """Return the whole configuration, as transformers reads it.
@@ -95,6 +131,11 @@ class Model:
         Raises:
             ModelError: it cannot be read, or it requires programs from the hub.
         """
+        if self.is_gguf:
+            try:
+                return read_configuration(self.path, self.gguf)
+            except Exception as error:  # as below
+                raise ModelError(f"model {self.name}: {_first_line(error)}") from None
         from transformers import AutoConfig
 
         if kernels := remote_kernels(read_document(self.path / "config.json", self.name)):
@@ -123,6 +164,8 @@ class Model:
         from transformers import AutoTokenizer
 
         try:
+            if self.is_gguf:
+                return read_tokenizer(self.path)
             # If mistral-common is installed, it would read a tekken.json, and its tokenizer has no text-only
             # twin.
             return AutoTokenizer.from_pretrained(
@@ -217,6 +260,9 @@ class Model:
         """
         ends = self._end_ids("config.json", getattr(self.config, "eos_token_id", None))
         ends |= self._end_ids("tokenizer_config.json", self.tokenizer.eos_token_id)
+        if self.is_gguf:
+            named = "tokenizer.ggml.eot_token_id"  # the end of a turn, if it is not the end of the text
+            ends |= self._end_ids(named, self.gguf.metadata.get(named))
         generation = self.path / "generation_config.json"
         if generation.is_file():
             ends |= self._end_ids(generation.name, read_document(generation, self.name).get("eos_token_id"))
@@ -296,7 +342,9 @@ def _bundled_folder() -> Path:
 
 def _cached_folder(name: str, allow_download: bool) -> Path:
     if model_path(name).is_file():
-        raise ModelError(f"model {name}: is a file; give the directory that contains it")
+        raise ModelError(f"model {name}: is a file; give a GGUF file, or the directory of a model")
+    if name.lower().endswith(GGUF):
+        raise ModelError(f"model {name}: no such file")
     if name.count("/") > 1 or name.startswith((".", "/", "~")):
         raise ModelError(f"model {name}: no such directory")
     from huggingface_hub import constants, snapshot_download

@@ -101,7 +101,7 @@ class RayEngine:
                 engine=name,
                 options=dict(options),
                 context=context,
-                model=str(model.path) if model_path(model.name).is_dir() else model.name,
+                model=str(model.path) if model_path(model.name).exists() else model.name,
                 digest=model.digest,
                 decoding=decoding,
                 environment={key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)},

@@ -121,7 +121,7 @@ class Worker:
     def _open(self, settings: RayWorkerSettings) -> TableEngine:
         for name, value in settings.environment.items():
             os.environ.setdefault(name, value)
-        options = engine_options(settings.engine, settings.options)
+        options = engine_options(settings.engine, settings.options, model=settings.model)
         model = Model.find(settings.model)
         if model.digest != settings.digest:
             raise ModelError(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+import transformers
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, GenerationConfig
 
@@ -22,6 +24,7 @@ from localjudge.engines.protocol import Completion, Decoding, EngineInfo, comple
 from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.generation import generate
 from localjudge.errors import EngineError, ModelError
+from localjudge.models.gguf_model import LINKED, alone
 from localjudge.models.model import Model
 from localjudge.models.tensor_check import check_tensors
 from localjudge.models.weights import INDEX
@@ -47,18 +50,23 @@ class TransformersEngine:
         self._mixed = not rotates_by_batch(model.config)
         check_tensors(model)
         try:
-            with _loadable(model.path) as folder:
-                self._model = AutoModelForCausalLM.from_pretrained(
+            with _loadable(model) as (folder, how):
+                self._model, found = AutoModelForCausalLM.from_pretrained(
                     folder,
-                    dtype=options.dtype,
+                    dtype=options.dtype if options.dtype != "auto" or not model.is_gguf else model.gguf.dtype,
                     # The generation defaults of the model (temperature, penalties …) are not used.
                     generation_config=GenerationConfig(),
                     use_safetensors=True,
                     local_files_only=True,
                     trust_remote_code=False,
+                    output_loading_info=True,
+                    **how,
                 )
+            if model.is_gguf and (lost := sorted(found["missing_keys"]) + sorted(found["mismatched_keys"])):
+                raise ValueError(f"transformers finds no {lost[0]} in the GGUF file")
             if options.dtype == "auto" and self._device.type == "cpu" and self._model.dtype == torch.bfloat16:
-                widened = not (has_bfloat16() or hasattr(self._model, "hf_quantizer"))
+                quantized = hasattr(self._model, "hf_quantizer") and not model.is_gguf
+                widened = not (has_bfloat16() or quantized)
             if widened:
                 self._model = self._model.float()
             self._model = self._model.to(self._device).eval()
@@ -118,16 +126,28 @@ def _device_name(device: torch.device) -> str:
 
 
 @contextmanager
-def _loadable(folder: Path) -> Iterator[Path]:
-    """Yield a directory that transformers can load: it requires `metadata` in an index, which may lack it."""
+def _loadable(model: Model) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield a directory that transformers can load, and arguments of its own.
+
+    transformers requires `metadata` in an index, which may lack it. The weights of a GGUF file are unpacked: to
+    keep them packed, transformers 5.19 downloads kernels of the hub, which are programs. Older versions cannot.
+    """
+    if model.is_gguf:
+        how: dict[str, Any] = {"gguf_file": LINKED}
+        if packed := getattr(transformers, "GgufConfig", None):
+            how["quantization_config"] = packed(dequantize=True)
+        with alone(model.path) as link, redirect_stderr(StringIO()):  # a progress bar that has no switch
+            yield link, how
+        return
+    folder = model.path
     index = folder / INDEX
     content = json.loads(index.read_bytes()) if index.is_file() else {"metadata": {}}
     if isinstance(content.get("metadata"), dict):
-        yield folder
+        yield folder, {}
         return
     with TemporaryDirectory(prefix="localjudge-") as scratch:
         for file in folder.iterdir():
             Path(scratch, file.name).symlink_to(file)
         Path(scratch, INDEX).unlink()
         Path(scratch, INDEX).write_text(json.dumps(content | {"metadata": {}}))
-        yield Path(scratch)
+        yield Path(scratch), {}
