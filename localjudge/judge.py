@@ -16,6 +16,7 @@ from localjudge.engines.cluster import Cluster
 from localjudge.engines.protocol import Completion, Decoding, TableEngine
 from localjudge.engines.selection import engine_options, open_engine
 from localjudge.errors import ModelError, SettingError, UsageError
+from localjudge.models.adapter import Adapter
 from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
 from localjudge.pair_outcome import PairOutcome, joined
@@ -59,13 +60,16 @@ class Judge:
             config = model.with_(**settings) if settings else model
         else:
             name = model.name if isinstance(model, Model) else model
+            if found and found.adapter:
+                settings["adapter"] = str(found.adapter.path)
             config = JudgeConfig.of(model=None if name is None else str(name), **settings)
+        named = str(found.path) if found else config.model
         self._engine_options = engine_options(
-            config.engine, config.engine_args, cluster, str(found.path) if found else config.model
+            config.engine, config.engine_args, cluster, named, adapts=config.adapter is not None
         )
         self.config = config
         self.rubric = config.rubric
-        self.model = found or Model.find(config.model, allow_download=allow_download)
+        self.model = found or Model.find(config.model, adapter=config.adapter, allow_download=allow_download)
         self.model_changes = changes_since_verified(self.model, allow_changed_model)
         self._cluster = cluster
         self._vocabulary = self.model.vocabulary
@@ -160,9 +164,11 @@ class Judge:
     @cached_property
     def known_settings(self) -> dict[str, Any]:
         """The settings that determine a judgement, without those that only the engine knows."""
+        adapter = self.model.adapter
         return {
             **self.config.decisive,
             "model": self.model.digest,
+            **({"adapter": adapter.digest} if adapter else {}),
             "chat_template": self.prompts.digest,
             "vocabulary": self._vocabulary.digest,
             "thinking_budget": self.decoding.thinking_budget,
@@ -198,6 +204,7 @@ class Judge:
                 "files": self.model.files,
                 "verified": self.model_changes == [],
                 **({"changed_since_verified": self.model_changes} if self.model_changes else {}),
+                **({"adapter": _described(self.model.adapter)} if self.model.adapter else {}),
             },
             "max_tokens": self.decoding.max_tokens,
             "notice": self.notice,
@@ -296,3 +303,13 @@ class Judge:
                 if (numbers := self.rubric.aspects[field.name].numbers) is not None:
                     expected[field.name] = round(float(row @ [*numbers.values()]), 4)
         return probabilities, expected
+
+
+def _described(adapter: Adapter) -> dict[str, Any]:
+    return {
+        "name": adapter.name,
+        "path": str(adapter.path),
+        "base": adapter.base,
+        "rank": adapter.rank,
+        "files": adapter.files,
+    }

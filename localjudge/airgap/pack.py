@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict
 from localjudge.airgap import unpack
 from localjudge.airgap.wheels import NAME, Say, Target, choose_extras, gather_wheels, own_wheel
 from localjudge.errors import UsageError
+from localjudge.models.adapter import Adapter
 from localjudge.models.model import Model, model_path
 from localjudge.models.model_manifest import manifest_file
 from localjudge.system.durable import settle
@@ -92,14 +93,15 @@ def make_pack(
     rows: Iterable[Path] = (),
     pip_args: Sequence[str] = (),
     say: Say = print,
+    adapters: Iterable[str] = (),
 ) -> PackManifest:
-    """Collect wheels, models and rows, and write them as a pack into `out`, a folder that is new or empty.
+    """Collect wheels, models, adapters and rows, and write them as a pack into `out`, a new or empty folder.
 
     Raises:
         UsageError: a requested file is missing, or there is not enough free disk space.
         LocalJudgeError: pip failed.
     """
-    sources = {**_model_files(models), **_row_files(rows)}
+    sources = {**_model_files(models), **_adapter_files(adapters), **_row_files(rows)}
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"--out {out}: exists already; give a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -248,6 +250,18 @@ def _model_files(names: Iterable[str]) -> dict[str, Path]:
             inside = file.relative_to(model.path)
             if file.is_file() and not any(part.startswith(".") for part in inside.parts):
                 files[_checked(f"{folder}/{inside.as_posix()}", file)] = file
+    return files
+
+
+def _adapter_files(names: Iterable[str]) -> dict[str, Path]:
+    """Return the files of each adapter that decide its answers, as `adapters/NAME/…`."""
+    files: dict[str, Path] = {}
+    for name in names:
+        adapter = Adapter.find(name)
+        own = {f"adapters/{adapter.path.name}/{file}": adapter.path / file for file in adapter.files}
+        if own.keys() & files:
+            raise UsageError(f"--adapter {name}: a second adapter of this name; rename its directory")
+        files |= {_checked(place, file): file for place, file in own.items()}
     return files
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.options import AsJson, ModelName, print_checks, settle_environment
+from localjudge.cli.options import AdapterName, AsJson, ModelName, print_checks, settle_environment
 from localjudge.errors import UsageError
 from localjudge.system.offline import SWITCHES
 
@@ -17,6 +17,7 @@ _ENGINES = ("auto", "vllm", "transformers")
 
 def doctor(
     model: ModelName = None,
+    adapter: AdapterName = None,
     engine: Annotated[
         str, typer.Option("--engine", metavar="auto|vllm|transformers", help="The engine that runs the model.")
     ] = "auto",
@@ -48,7 +49,7 @@ def doctor(
         if os.environ.get(name, ours).lower() not in _alike(ours)
     }
     settle_environment(ray=ray)
-    checks = examine(Intent(model, engine, cluster, out, switched))
+    checks = examine(Intent(model, engine, cluster, out, switched, adapter))
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from localjudge.cli.options import (
+    AdapterName,
     AllowDownload,
     AnswerSpelling,
     ColumnNames,
@@ -39,6 +40,7 @@ class JudgeOptions:
     """The values of the options; a field with the name of a setting in `JudgeConfig` sets it."""
 
     model: ModelName = None
+    adapter: AdapterName = None
     allow_download: AllowDownload = False
     allow_changed_model: Annotated[
         bool, typer.Option("--allow-changed-model", help="Judge although the model's manifest does not match.")
@@ -144,8 +146,9 @@ class JudgeOptions:
             "engine_args": self._engine_args(),
         }
         config = JudgeConfig.of(**shared | read | settings)
-        require(command, *engine_extras(self.engine, cluster, self.model), *input_extras(inputs))
-        engine_options(self.engine, config.engine_args, cluster, self.model)
+        adapts = self.adapter is not None
+        require(command, *engine_extras(self.engine, cluster, self.model, adapts=adapts), *input_extras(inputs))
+        engine_options(self.engine, config.engine_args, cluster, self.model, adapts=adapts)
         return config, cluster
 
     def _engine_args(self) -> dict[str, object]:

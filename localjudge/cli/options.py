@@ -55,6 +55,10 @@ ModelName = Annotated[
         "[default: the small bundled model]",
     ),
 ]
+AdapterName = Annotated[
+    str | None,
+    typer.Option("--adapter", metavar="DIR", help="The directory of a LoRA adapter for the model."),
+]
 AllowDownload = Annotated[
     bool, typer.Option("--allow-download", help="Download the model from the hub if it is not on this machine.")
 ]

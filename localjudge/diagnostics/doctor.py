@@ -7,7 +7,7 @@ Each library is imported by its own check only. Nothing is sent anywhere except 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
@@ -29,6 +29,7 @@ class Intent:
         cluster: the Ray cluster to judge on, if any.
         out: the run directory; None to check none.
         switched: environment variables that differ from what the command line sets: the user's value and ours.
+        adapter: the directory of a LoRA adapter for the model, if any.
     """
 
     model: str | None = None
@@ -36,6 +37,7 @@ class Intent:
     cluster: Cluster | None = None
     out: Path | None = None
     switched: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    adapter: str | None = None
 
 
 def examine(intent: Intent) -> list[Check]:
@@ -44,7 +46,10 @@ def examine(intent: Intent) -> list[Check]:
 
     engine, why = choose_engine(intent.engine, intent.model)
     out, cluster = intent.out, intent.cluster
-    extras = [*engine_extras(engine, model=intent.model), *(["ray"] if cluster else [])]
+    extras = [
+        *engine_extras(engine, model=intent.model, adapts=intent.adapter is not None),
+        *(["ray"] if cluster else []),
+    ]
     shared = [name for name, used in (("vLLM", engine == "vllm"), ("Ray", cluster)) if used]
     looks: list[tuple[str, Callable[[], Check | list[Check]]]] = [
         ("python", packages.python),
@@ -97,10 +102,13 @@ def _libraries() -> str:
 def _model(intent: Intent) -> list[Check]:
     """Check that the model exists, is complete, matches its manifest and can judge."""
     from localjudge.errors import ModelError
+    from localjudge.models.adapter import Adapter
     from localjudge.models.model import Model
 
     try:
         model = Model.locate(intent.model)
+        if intent.adapter:
+            model = replace(model, adapter=Adapter.find(intent.adapter))
     except ModelError as error:
         found, _, fix = str(error).removeprefix("model ").partition("; ")
         return [wrong("model", found, fix or "give --model a directory, or an id in the local cache")]

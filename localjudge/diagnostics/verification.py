@@ -20,7 +20,7 @@ from localjudge.models.configuration import read_document
 from localjudge.models.digests import model_files, paths_in, read_digests
 from localjudge.models.model import Model
 from localjudge.models.model_manifest import ModelManifest, in_words, manifest_file
-from localjudge.models.tensor_check import check_tensors
+from localjudge.models.tensor_check import check_adapter, check_tensors
 from localjudge.models.weights import (
     INDEX,
     PICKLED,
@@ -98,6 +98,9 @@ def check_model(model: Model) -> list[Check]:
         ("table", look.table, "use a model whose tokenizer can spell JSON"),
         ("context", look.context, "use a model with a longer context"),
     )
+    if model.adapter:
+        fix = "give the model that the adapter was trained for, or an adapter of this model"
+        steps = (*steps, ("adapter", look.adapter, fix))
     if configured:
         all(look.at(*step) for step in steps)  # each check needs those before it
     return look.checks
@@ -295,6 +298,10 @@ class _Look:
         """Check that the tensors match the architecture that the configuration names."""
         found = check_tensors(self.model)
         return (ok if found.complete else note)("tensors", found.words)
+
+    def adapter(self) -> Check:
+        """Check that the adapter's matrices fit the model's layers."""
+        return ok("adapter", check_adapter(self.model) or "none")
 
     def table(self) -> Check:
         table = token_table(Rubric.load().answer_layout, self.model.vocabulary, self.model.prompts.spell)

@@ -51,16 +51,32 @@ def choose_engine(name: str, model: str | None = None) -> tuple[str, str]:
     )
 
 
-def engine_extras(name: str, cluster: Cluster | None = None, model: str | None = None) -> list[str]:
-    """Return the extras that an engine needs in this process for a model, given by its name."""
+def engine_extras(
+    name: str, cluster: Cluster | None = None, model: str | None = None, *, adapts: bool = False
+) -> list[str]:
+    """Return the extras that an engine needs in this process.
+
+    Args:
+        name: the engine's name.
+        cluster: the cluster whose workers have such an engine, if any.
+        model: the name of the model.
+        adapts: whether a LoRA adapter is added to it.
+    """
     extras = ["gguf"] if is_gguf(model) else []
     if cluster is not None:
         return ["ray", *extras]
-    return [*{"vllm": ["vllm"], "transformers": ["cpu"]}.get(choose_engine(name, model)[0], []), *extras]
+    chosen = choose_engine(name, model)[0]
+    extras += ["lora"] if adapts and chosen == "transformers" else []
+    return [*{"vllm": ["vllm"], "transformers": ["cpu"]}.get(chosen, []), *extras]
 
 
 def engine_options(
-    name: str, options: Mapping[str, str], cluster: Cluster | None = None, model: str | None = None
+    name: str,
+    options: Mapping[str, str],
+    cluster: Cluster | None = None,
+    model: str | None = None,
+    *,
+    adapts: bool = False,
 ) -> EngineOptions:
     """Check an engine's packages and read its options, before a model is looked for.
 
@@ -70,11 +86,12 @@ def engine_options(
         cluster: the cluster whose workers each have such an engine, if any. There, each worker decides what
             `auto` stands for; here, its options are read as vLLM's, which accepts any.
         model: the name of the model.
+        adapts: whether a LoRA adapter is added to it.
 
     Raises:
         UsageError: packages are not installed, or the engine does not know an option or cannot read the model.
     """
-    require("--ray" if cluster else f"--engine {name}", *engine_extras(name, cluster, model))
+    require("--ray" if cluster else f"--engine {name}", *engine_extras(name, cluster, model, adapts=adapts))
     chosen = choose_engine(name, model)[0] if cluster is None or is_gguf(model) else name
     if chosen == "dry-run":
         return DryRunOptions.parse(options)

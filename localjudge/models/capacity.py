@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
 from localjudge.errors import ModelError
+from localjudge.models.adapter import Adapter
 from localjudge.models.configuration import read_shape, shape_of
 from localjudge.models.gguf_model import is_gguf
 from localjudge.models.memory import CPU_BATCH, MOST_GPUS, CpuNeeds, Needs, Use, cpu_needs, needs
@@ -33,6 +34,7 @@ class PlannedModel:
         counted: True if the bytes are counted in files, False if they are computed from the shape.
         profile: its profile; None without one.
         packed: bytes of its GGUF file, which transformers unpacks to `weights`; None for other models.
+        adapter: the LoRA adapter, whose matrices are part of `weights`; None without one.
     """
 
     name: str
@@ -42,6 +44,7 @@ class PlannedModel:
     counted: bool
     profile: Profile | None
     packed: int | None = None
+    adapter: Adapter | None = None
 
     @classmethod
     def find(cls, name: str) -> PlannedModel:
@@ -79,6 +82,11 @@ class PlannedModel:
             weights is not None,
             profile,
         )
+
+    def with_adapter(self, adapter: Adapter) -> PlannedModel:
+        """Return the model with a LoRA adapter, kept beside the weights in the model's dtype."""
+        more = adapter.parameters * self.shape.element
+        return replace(self, weights=self.weights + more, adapter=adapter)
 
     @classmethod
     def _of_gguf(cls, model: Model) -> PlannedModel:
@@ -138,7 +146,8 @@ class CapacityPlan:
         chosen, use, usual = self.needs.chosen, self.use, Use()
         if chosen is None or not self.fits_context or self.subject.packed:
             return []
-        flags = ["--tensor-parallel-size", str(chosen.gpus)]
+        flags = ["--adapter", self.subject.adapter.name] if self.subject.adapter else []
+        flags += ["--tensor-parallel-size", str(chosen.gpus)]
         flags += ["--max-model-len", str(min(self.needs.max_model_len, chosen.longest))]
         if use.gpu_memory_utilization != usual.gpu_memory_utilization:
             flags += ["--gpu-memory-utilization", str(use.gpu_memory_utilization)]
@@ -214,6 +223,7 @@ class CapacityPlan:
             "weights": subject.weights,
             "weights_counted": subject.counted,
             **({"gguf_file": subject.packed} if subject.packed else {}),
+            **({"adapter": subject.adapter.name} if subject.adapter else {}),
             "kv_cache_per_token": self.needs.token,
             "kv_cache_per_row": self.needs.row,
             "prompt_tokens": self.use.prompt_tokens,
@@ -236,10 +246,11 @@ class CapacityPlan:
         how = f"counted from {'its files' if subject.counted else 'its shape'}"
         if subject.packed:
             how = f"unpacked to {subject.shape.dtype} from the {memory_size(subject.packed)} of its GGUF file"
+        adapter = f"\nwith {subject.adapter.name}: {subject.adapter.description}" if subject.adapter else ""
         return "\n".join(
             (
                 f"{subject.name} · {_description(subject.shape)}",
-                f"from {subject.source}",
+                f"from {subject.source}{adapter}",
                 f"weights           {memory_size(subject.weights)}, {how}",
                 f"KV cache a token  {self.needs.token:,} bytes",
                 f"KV cache a row    {memory_size(self.needs.row)} for {use.row_tokens:,} tokens "

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, UsageError
+from localjudge.models.adapter import Adapter
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import DECISIVE, Digests, decisive_digest, read_digests
 from localjudge.models.gguf_header import GGUF, GgufHeader, read_gguf
@@ -43,23 +44,34 @@ class Model:
     Attributes:
         name: the requested name.
         path: the directory, or the GGUF file.
+        adapter: the LoRA adapter that the engine adds to it, if any.
     """
 
     name: str
     path: Path
+    adapter: Adapter | None = None
 
     @classmethod
-    def find(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
+    def find(
+        cls,
+        name: str | Path | None = None,
+        *,
+        adapter: str | Path | None = None,
+        allow_download: bool = False,
+    ) -> Model:
         """Return the model of a directory or GGUF file, a model in the local hub cache, or the bundled model.
 
         Args:
             name: a directory, a GGUF file or an id; None for the bundled model.
+            adapter: the directory of a LoRA adapter for it, if any.
             allow_download: download a model that is not on this machine. Otherwise nothing is downloaded.
 
         Raises:
             ModelError: there is no such model, or it cannot be loaded safely.
         """
         model = cls.locate(name, allow_download=allow_download)
+        if adapter is not None:
+            model = replace(model, adapter=Adapter.find(adapter))
         return model if model.is_bundled else model._checked()
 
     @classmethod
@@ -91,7 +103,7 @@ class Model:
         if (self.path / "adapter_config.json").exists():
             raise ModelError(
                 f"model {self.name}: {self.path} has an adapter (adapter_config.json), which some engines load "
-                "and others ignore; merge it into the weights, or remove it"
+                "and others ignore; give the directory of its model with --model, and this with --adapter"
             )
         return self
 

@@ -108,7 +108,10 @@ def _judge(manifest: RunManifest, engine: EngineInfo, was: JudgeConfig) -> Judge
     rows_at_once = engine.batch_size or engine.max_num_seqs or 1
     smaller = {size: str(max(1, rows_at_once // 2 - 1)), "dtype": engine.dtype}
     path = None if manifest.model.name == BUNDLED else manifest.model.path
-    config = was.with_(model=path, engine=engine.name, engine_args={**was.engine_args, **smaller})
+    adapter = manifest.model.adapter.path if manifest.model.adapter else None
+    config = was.with_(
+        model=path, adapter=adapter, engine=engine.name, engine_args={**was.engine_args, **smaller}
+    )
     return Judge(config, allow_changed_model=True)  # `repeat` compares the digest of the model with the run's
 
 

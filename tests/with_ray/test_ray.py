@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lora_files import write_adapter
 
 from localjudge import Judge, Judgement, ModelError, Rubric, UsageError
 from localjudge.engines.cluster import Cluster
@@ -97,6 +98,16 @@ def test_workers_that_are_killed_are_replaced_and_every_row_is_judged_once(
             os.kill(next(worker for worker in ready(log) if Path(f"/proc/{worker}").exists()), signal.SIGKILL)
     assert judge.engine.statistics()["workers_lost"] >= 3
     assert_alike(outcomes, judge_on(None).score(rows(len(outcomes) + 1)[1:]))
+
+
+def test_workers_add_the_adapter_to_the_model(
+    nodes: Any, judge_on: JudgeOn, model: Path, tmp_path: Path
+) -> None:
+    adapter = write_adapter(tmp_path / "adapter", model)
+    ours = list(judge_on(Cluster(nodes.address, workers=(1, 1)), adapter=adapter).score(rows(6)))
+    assert_alike(ours, judge_on(None, adapter=adapter).score(rows(6)))
+    without = by_id(judge_on(None).score(rows(6)))
+    assert any(outcome.texts != without[name].texts for name, outcome in by_id(ours).items())
 
 
 def test_a_cluster_is_described_as_the_engine_that_its_workers_have(nodes: Any, judge_on: JudgeOn) -> None:

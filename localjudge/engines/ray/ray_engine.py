@@ -103,6 +103,8 @@ class RayEngine:
                 context=context,
                 model=str(model.path) if model_path(model.name).exists() else model.name,
                 digest=model.digest,
+                adapter=str(model.adapter.path) if model.adapter else None,
+                adapter_digest=model.adapter.digest if model.adapter else None,
                 decoding=decoding,
                 environment={key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)},
             )

@@ -24,9 +24,10 @@ from localjudge.engines.protocol import Completion, Decoding, EngineInfo, comple
 from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.generation import generate
 from localjudge.errors import EngineError, ModelError
+from localjudge.models.adapter import WEIGHTS, Adapter
 from localjudge.models.gguf_model import LINKED, alone
 from localjudge.models.model import Model
-from localjudge.models.tensor_check import check_tensors
+from localjudge.models.tensor_check import check_adapter, check_tensors
 from localjudge.models.weights import INDEX
 from localjudge.prompts.prompt import Prompt
 from localjudge.system.machine import has_bfloat16
@@ -49,6 +50,7 @@ class TransformersEngine:
         widened = False
         self._mixed = not rotates_by_batch(model.config)
         check_tensors(model)
+        check_adapter(model)
         try:
             with _loadable(model) as (folder, how):
                 self._model, found = AutoModelForCausalLM.from_pretrained(
@@ -69,6 +71,8 @@ class TransformersEngine:
                 widened = not (has_bfloat16() or quantized)
             if widened:
                 self._model = self._model.float()
+            if model.adapter:
+                self._model = _adapted(self._model, model.adapter)
             self._model = self._model.to(self._device).eval()
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise ModelError(
@@ -81,7 +85,11 @@ class TransformersEngine:
             name="transformers",
             dtype=dtype,
             device=device,
-            versions={"torch": torch.__version__, "transformers": version("transformers")},
+            versions={
+                "torch": torch.__version__,
+                "transformers": version("transformers"),
+                **({"peft": version("peft")} if model.adapter else {}),
+            },
             applies_table=True,
             context=options.context(model),
             batch_size=self._batch_size,
@@ -123,6 +131,32 @@ class TransformersEngine:
 def _device_name(device: torch.device) -> str:
     on_host = f"{device.type} ({platform.machine()}, {torch.get_num_threads()} threads)"
     return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else on_host
+
+
+def _adapted(network: Any, adapter: Adapter) -> Any:
+    """Return the model with the adapter's matrices beside its linear layers.
+
+    The configuration for PEFT names exactly the modules that the weights have. The adapter's own configuration
+    is not handed over, because it can name modules to import.
+
+    Raises:
+        ValueError: PEFT finds no place for a matrix.
+    """
+    from peft import LoraConfig, PeftModel, set_peft_model_state_dict
+    from safetensors.torch import load_file
+
+    config = LoraConfig(
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,
+        use_rslora=adapter.rank_stabilized,
+        target_modules=sorted(adapter.modules),
+        inference_mode=True,
+    )
+    wrapped = PeftModel(network, config, autocast_adapter_dtype=False)
+    found = set_peft_model_state_dict(wrapped, load_file(adapter.path / WEIGHTS))
+    if found.unexpected_keys:
+        raise ValueError(f"adapter {adapter.name}: PEFT finds no place for {found.unexpected_keys[0]}")
+    return wrapped.get_base_model()
 
 
 @contextmanager
