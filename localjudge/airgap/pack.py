@@ -22,7 +22,8 @@ from localjudge.airgap import unpack
 from localjudge.airgap.wheels import NAME, Say, Target, choose_extras, gather_wheels, own_wheel
 from localjudge.errors import UsageError
 from localjudge.models.adapter import Adapter
-from localjudge.models.model import Model, model_path
+from localjudge.models.model import Model
+from localjudge.models.model_location import model_path
 from localjudge.models.model_manifest import manifest_file
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size

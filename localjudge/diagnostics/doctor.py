@@ -140,7 +140,7 @@ def _fit(name: str | None) -> list[Check]:
     from localjudge.errors import ModelError
     from localjudge.models.capacity import CapacityPlan, PlannedModel
     from localjudge.models.memory import Use
-    from localjudge.models.model import BUNDLED
+    from localjudge.models.model_location import BUNDLED
     from localjudge.system.machine import Machine
 
     name, machine = name or BUNDLED, Machine.here()

@@ -14,7 +14,8 @@ from localjudge.models.adapter import Adapter
 from localjudge.models.configuration import read_shape, shape_of
 from localjudge.models.gguf_model import is_gguf
 from localjudge.models.memory import CPU_BATCH, MOST_GPUS, CpuNeeds, Needs, Use, cpu_needs, needs
-from localjudge.models.model import BUNDLED, Model, model_path
+from localjudge.models.model import Model
+from localjudge.models.model_location import BUNDLED, model_path
 from localjudge.models.profiles import Profile, find_profile
 from localjudge.models.shape import Shape
 from localjudge.models.weights import weights_in

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,21 +12,19 @@ from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.configuration import read_document, remote_kernels
-from localjudge.models.digests import DECISIVE, Digests, decisive_digest, read_digests
+from localjudge.models.digests import Digests, decisive_digest, read_digests
 from localjudge.models.gguf_header import GGUF, GgufHeader, read_gguf
 from localjudge.models.gguf_model import gguf_file, read_configuration, read_tokenizer
+from localjudge.models.model_location import BUNDLED, bundled_folder, cached_folder, model_path
 from localjudge.models.weights import PICKLED
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
 from localjudge.records import Turn
-from localjudge.system.offline import go_offline, online
+from localjudge.system.offline import go_offline
 from localjudge.system.requirements import require
 
-BUNDLED = "bundled"
 # Token pairs that open and close a thought.
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
-# The files to download for a model on the hub. Pickled weights and programs are not downloaded.
-_FETCHED = [*(f"*{ending}" for ending in DECISIVE), "*.md", "LICENSE*"]
 BUNDLED_NOTICE = (
     "These scores come from the small bundled model. It only compares words: which words of the reference "
     "the response keeps, changes or omits, and how it is written. Use its scores to try the program, not as "
@@ -83,10 +80,10 @@ class Model:
         """
         go_offline()
         if name is None or str(name) == BUNDLED:
-            return cls(BUNDLED, _bundled_folder())
+            return cls(BUNDLED, bundled_folder())
         path = model_path(name)
         if not path.is_dir() and gguf_file(path) is None:
-            path = _cached_folder(str(name), allow_download)
+            path = cached_folder(str(name), allow_download)
         return cls(str(name), gguf_file(path) or path.resolve())
 
     def _checked(self) -> Model:
@@ -329,56 +326,6 @@ class Model:
     def digest(self) -> str:
         """SHA-256 over the files that decide the model's answers, such as weights and chat templates."""
         return decisive_digest(self.files)
-
-
-def shipped_folder(name: str) -> Path | None:
-    """Return `models/NAME` of the checkout or its copy in the installed package; None if neither exists."""
-    package = Path(__file__).parents[1]
-    for folder in (package / "_models" / name, package.parent / "models" / name):
-        if folder.is_dir():
-            return folder
-    return None
-
-
-def model_path(name: str | Path) -> Path:
-    """Return a model's name as a path; `~` stays if there is no known home folder."""
-    return Path(os.path.expanduser(name))
-
-
-def _bundled_folder() -> Path:
-    folder = shipped_folder(BUNDLED)
-    if folder is None or not (folder / "config.json").is_file():
-        raise ModelError("the bundled model is missing from this installation; give another with --model")
-    return folder
-
-
-def _cached_folder(name: str, allow_download: bool) -> Path:
-    if model_path(name).is_file():
-        raise ModelError(f"model {name}: is a file; give a GGUF file, or the directory of a model")
-    if name.lower().endswith(GGUF):
-        raise ModelError(f"model {name}: no such file")
-    if name.count("/") > 1 or name.startswith((".", "/", "~")):
-        raise ModelError(f"model {name}: no such directory")
-    from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(name, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError) as error:
-        # A model that was downloaded without pickles and original files is complete enough.
-        if incomplete := getattr(error, "snapshot_path", None):
-            return Path(incomplete)
-        looked = f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}"
-    if not allow_download:
-        raise ModelError(f"{looked}; download it: hf download {name}, or score with --allow-download")
-    try:
-        with online():
-            return Path(snapshot_download(name, allow_patterns=_FETCHED))
-    except Exception as error:  # the errors of the hub, the network and the disk have no common base class
-        raise ModelError(
-            f"{looked}; it cannot be downloaded: {_first_line(error)}; without a network, bring a copy of "
-            "its directory, or a pack: localjudge pack --model"
-        ) from None
 
 
 def _first_line(error: BaseException) -> str:

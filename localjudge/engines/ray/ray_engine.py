@@ -32,7 +32,8 @@ from localjudge.engines.ray.placement import WorkerPlacement, connect
 from localjudge.engines.ray.worker import RayWorkerSettings, Worker
 from localjudge.engines.ray.worker_pool import PooledWorker, WorkerPool
 from localjudge.errors import EngineError, LocalJudgeError, UsageError
-from localjudge.models.model import Model, model_path
+from localjudge.models.model import Model
+from localjudge.models.model_location import model_path
 from localjudge.prompts.prompt import Prompt
 
 CHUNKS, BATCHES = 16, 3
