@@ -136,7 +136,8 @@ class JudgeConfig(BaseModel):
     @property
     def own(self) -> dict[str, Any]:
         """The other settings except the rubric; they may differ between starts of a run."""
-        return self.model_dump(exclude={"rubric", *SHARED_SETTINGS}, mode="json")
+        without = {"adapter"} if self.adapter is None else set()
+        return self.model_dump(exclude={"rubric", *SHARED_SETTINGS, *without}, mode="json")
 
     def with_(self, **settings: Any) -> Self:
         """Return a copy with other settings, validated again."""

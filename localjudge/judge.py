@@ -6,6 +6,8 @@ rows → prompts → (token table) → engine → judgements
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -13,7 +15,7 @@ from typing import Any, Self, Unpack
 from localjudge.config import JudgeConfig, JudgeSettings
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.engines.cluster import Cluster
-from localjudge.engines.protocol import Completion, Decoding, TableEngine
+from localjudge.engines.protocol import AdapterEngine, Completion, Decoding, TableEngine
 from localjudge.engines.selection import engine_options, open_engine
 from localjudge.errors import ModelError, SettingError, UsageError
 from localjudge.models.adapter import Adapter
@@ -110,6 +112,7 @@ class Judge:
         self.task_builder = TaskBuilder(
             self.rubric, self.prompts, self.context, self.decoding.max_tokens, cuts_candidates=cuts
         )
+        self._shares_engine = False
         self._longest: int | None = None
         self._log: Path | None = None
 
@@ -124,6 +127,30 @@ class Judge:
         if "engine" in self.__dict__:
             self.engine.close()
             del self.engine
+
+    def with_adapter(self, adapter: str | Path) -> Judge:
+        """Return a judge of the same model with another LoRA adapter, on the same engine.
+
+        The model is loaded once for both. Only one of them judges at a time, and closing one closes the engine
+        of both.
+
+        Args:
+            adapter: the directory of the adapter.
+
+        Raises:
+            UsageError: this judge has no adapter, or its engine holds only one.
+            ModelError: the adapter cannot be used.
+        """
+        if self.model.adapter is None or not isinstance(self.engine, AdapterEngine):
+            why = "this judge has none" if self.model.adapter is None else "its engine holds only one"
+            raise UsageError(f"adapter {adapter}: cannot be added to an open engine, because {why}")
+        other = copy(self)
+        other.model = replace(self.model, adapter=Adapter.find(adapter))
+        other.config = self.config.with_(adapter=str(adapter))
+        for name in ("known_settings", "settings", "_settings_digest"):
+            other.__dict__.pop(name, None)
+        self._shares_engine = other._shares_engine = True
+        return other
 
     def _thinking_budget(self, asked: int | None) -> int | None:
         if asked is None:
@@ -252,6 +279,8 @@ class Judge:
     def outcomes(self, tasks: Iterable[Task | Failure]) -> Iterator[list[Outcome]]:
         """Yield the outcomes of the tasks, in lists of outcomes that finished together."""
         feed = TaskFeed(tasks, self.key)
+        if self._shares_engine and self.model.adapter and isinstance(self.engine, AdapterEngine):
+            self.engine.use(self.model.adapter)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):
                 yield [*feed.take_failures(), *(self._judged(feed, each) for each in completions)]

@@ -58,6 +58,8 @@ def audit(
 
     least = _thresholds(threshold or (), [each.name for each in PERTURBATIONS])
     config, cluster = judge.prepare("audit", inputs, seed=seed)
+    if len(judge.adapter or ()) > 1:
+        raise UsageError("audit: takes one --adapter; audit each adapter by itself")
     columns = judge.columns(config.rubric.fields)
     source = RowSource.of_files(inputs, columns, used=config.rubric.fields, max_row_bytes=judge.max_row_bytes)
     check_out(out)

@@ -59,6 +59,14 @@ AdapterName = Annotated[
     str | None,
     typer.Option("--adapter", metavar="DIR", help="The directory of a LoRA adapter for the model."),
 ]
+AdapterNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--adapter",
+        metavar="DIR",
+        help="The directory of a LoRA adapter for the model. Several: a run directory in --out for each.",
+    ),
+]
 AllowDownload = Annotated[
     bool, typer.Option("--allow-download", help="Download the model from the hub if it is not on this machine.")
 ]

@@ -6,6 +6,7 @@ import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
+from dataclasses import replace
 from importlib.metadata import version
 from io import StringIO
 from pathlib import Path
@@ -24,7 +25,7 @@ from localjudge.engines.protocol import Completion, Decoding, EngineInfo, comple
 from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.generation import generate
 from localjudge.errors import EngineError, ModelError
-from localjudge.models.adapter import WEIGHTS, Adapter
+from localjudge.models.adapter import Adapter
 from localjudge.models.gguf_model import LINKED, alone
 from localjudge.models.model import Model
 from localjudge.models.tensor_check import check_adapter, check_tensors
@@ -46,6 +47,7 @@ class TransformersEngine:
         self._device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._batch_size = options.batch_size or (16 if self._device.type == "cpu" else 64)
         self._decoding = decoding
+        self._base = model
         self._prompt_tokens = 0
         widened = False
         self._mixed = not rotates_by_batch(model.config)
@@ -72,7 +74,9 @@ class TransformersEngine:
             if widened:
                 self._model = self._model.float()
             if model.adapter:
-                self._model = _adapted(self._model, model.adapter)
+                from localjudge.engines.transformers.loaded_adapters import LoadedAdapters
+
+                self._adapters = LoadedAdapters(self._model, model.adapter)
             self._model = self._model.to(self._device).eval()
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise ModelError(
@@ -103,6 +107,13 @@ class TransformersEngine:
     def close(self) -> None:
         del self._model
 
+    def use(self, adapter: Adapter) -> None:
+        check_adapter(replace(self._base, adapter=adapter))
+        try:
+            self._adapters.use(adapter)
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            raise ModelError(f"adapter {adapter.name}: {str(error).strip().splitlines()[0]}") from None
+
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
         for batch in batches(prompts, self._batch_size, mixed=self._mixed):
             yield self._generate(batch)
@@ -131,32 +142,6 @@ class TransformersEngine:
 def _device_name(device: torch.device) -> str:
     on_host = f"{device.type} ({platform.machine()}, {torch.get_num_threads()} threads)"
     return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else on_host
-
-
-def _adapted(network: Any, adapter: Adapter) -> Any:
-    """Return the model with the adapter's matrices beside its linear layers.
-
-    The configuration for PEFT names exactly the modules that the weights have. The adapter's own configuration
-    is not handed over, because it can name modules to import.
-
-    Raises:
-        ValueError: PEFT finds no place for a matrix.
-    """
-    from peft import LoraConfig, PeftModel, set_peft_model_state_dict
-    from safetensors.torch import load_file
-
-    config = LoraConfig(
-        r=adapter.rank,
-        lora_alpha=adapter.alpha,
-        use_rslora=adapter.rank_stabilized,
-        target_modules=sorted(adapter.modules),
-        inference_mode=True,
-    )
-    wrapped = PeftModel(network, config, autocast_adapter_dtype=False)
-    found = set_peft_model_state_dict(wrapped, load_file(adapter.path / WEIGHTS))
-    if found.unexpected_keys:
-        raise ValueError(f"adapter {adapter.name}: PEFT finds no place for {found.unexpected_keys[0]}")
-    return wrapped.get_base_model()
 
 
 @contextmanager
