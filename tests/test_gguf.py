@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli, read_lines, write_rows
+from conftest import Cli, fake_package, read_lines, write_rows
 from gguf_files import as_gguf, content_of, packed, text, value, write_gguf
 
 from localjudge import Judge, Judgement, ModelError, UsageError
@@ -61,6 +61,15 @@ def test_the_digest_of_a_gguf_file_is_its_sha256_whatever_its_name(file: Path, t
     copy.write_bytes(file.read_bytes())
     expected = hashlib.sha256(file.read_bytes()).hexdigest()
     assert Model.find(file).digest == Model.find(copy).digest == Model.find(tmp_path).digest == expected
+
+
+def test_a_rule_for_splitting_text_that_transformers_does_not_know_is_noted(
+    cli: Cli, model: Path, tmp_path: Path
+) -> None:
+    for rule, noted in (("llama-bpe", False), ("smollm", True)):
+        end = cli("models", "verify", as_gguf(model, tmp_path / f"{rule}.gguf", tokenizer__ggml__pre=rule))
+        assert end.code == 0, end.out
+        assert (f"does not know how {rule} splits text" in end.out) == noted
 
 
 def test_what_lies_beside_a_gguf_file_changes_nothing(file: Path, tmp_path: Path) -> None:
@@ -272,6 +281,15 @@ def test_a_gguf_file_is_packed_with_its_manifest(file: Path, cli: Cli, tmp_path:
         "models/judge.gguf": copy,
         f"models/{manifest}": tmp_path / manifest,
     }
+
+
+def test_an_older_transformers_is_named_with_the_command_that_replaces_it(
+    file: Path, installed_as: Path
+) -> None:
+    fake_package(installed_as, "localjudge", 'Requires-Dist: transformers<5.20,>=5.19; extra == "gguf"')
+    fake_package(installed_as, "transformers", version="5.18.2")
+    with pytest.raises(ModelError, match=r'needs transformers 5\.19: pip install "transformers<5\.20,>=5\.19"'):
+        Model.find(file)
 
 
 def test_vllm_is_never_chosen_for_a_gguf_file(cli: Cli, file: Path, tmp_path: Path) -> None:

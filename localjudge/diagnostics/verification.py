@@ -18,6 +18,7 @@ from localjudge.errors import LocalJudgeError, ModelError
 from localjudge.judge import Judge
 from localjudge.models.configuration import read_document
 from localjudge.models.digests import model_files, paths_in, read_digests
+from localjudge.models.gguf_model import unknown_split
 from localjudge.models.model import Model
 from localjudge.models.model_manifest import ModelManifest, in_words, manifest_file
 from localjudge.models.tensor_check import check_adapter, check_tensors
@@ -254,7 +255,12 @@ class _Look:
         if not self.model.is_gguf and not any((folder / name).is_file() for name in _TOKENIZERS):
             return wrong("tokenizer", f"no tokenizer: none of {', '.join(_TOKENIZERS)}", _FETCH)
         tokenizer = self.model.tokenizer
-        return ok("tokenizer", f"{type(tokenizer).__name__}, {len(tokenizer):,} tokens")
+        about = f"{type(tokenizer).__name__}, {len(tokenizer):,} tokens"
+        if self.model.is_gguf and (rule := unknown_split(self.model.gguf)):
+            return note(
+                "tokenizer", f"{about}; transformers does not know how {rule} splits text, and splits as GPT-2"
+            )
+        return ok("tokenizer", about)
 
     def template(self) -> Check:
         """Check that the chat template renders and puts the content in exactly one place."""

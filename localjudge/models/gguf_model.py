@@ -82,6 +82,18 @@ def read_tokenizer(file: Path) -> Any:
         )
 
 
+def unknown_split(header: GgufHeader) -> str | None:
+    """Return the rule by which a byte-level tokenizer splits text into words, if transformers does not know it.
+
+    transformers then splits as GPT-2 does, which can give other tokens for digits and signs.
+    """
+    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
+
+    named = str(header.metadata.get("tokenizer.ggml.pre", "gpt-2"))
+    known = header.metadata.get("tokenizer.ggml.model") != "gpt2" or named in GGUF_PRE_TOKENIZER_SPLITS
+    return None if known or named == "gpt-2" else named
+
+
 def ignored_scaling(header: GgufHeader, configuration: Any) -> str | None:
     """Return what the metadata says of scaled rotary embeddings, if the configuration does not have it."""
     named = header.metadata.get(f"{header.architecture}.rope.scaling.type", "none")

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, UsageError
 from localjudge.models.adapter import Adapter
@@ -21,8 +23,10 @@ from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
 from localjudge.records import Turn
 from localjudge.system.offline import go_offline
-from localjudge.system.requirements import require
+from localjudge.system.requirements import install_command, installed, require
 
+_READS_GGUF = "5.19"
+"""The first version of transformers whose tokenizers from GGUF files are complete."""
 # Token pairs that open and close a thought.
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
 BUNDLED_NOTICE = (
@@ -89,6 +93,9 @@ class Model:
     def _checked(self) -> Model:
         if self.is_gguf:
             require(f"model {self.name}", "gguf")
+            if Version(installed("transformers") or "0") < Version(_READS_GGUF):
+                update = install_command("gguf")
+                raise ModelError(f"model {self.name}: a GGUF file needs transformers {_READS_GGUF}: {update}")
             _ = self.gguf
             return self
         if not (self.path / "config.json").is_file():

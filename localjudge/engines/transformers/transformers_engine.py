@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-import transformers
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, GenerationConfig
 
@@ -149,12 +148,12 @@ def _loadable(model: Model) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield a directory that transformers can load, and arguments of its own.
 
     transformers requires `metadata` in an index, which may lack it. The weights of a GGUF file are unpacked: to
-    keep them packed, transformers 5.19 downloads kernels of the hub, which are programs. Older versions cannot.
+    keep them packed, transformers downloads kernels of the hub, which are programs.
     """
     if model.is_gguf:
-        how: dict[str, Any] = {"gguf_file": LINKED}
-        if packed := getattr(transformers, "GgufConfig", None):
-            how["quantization_config"] = packed(dequantize=True)
+        from transformers import GgufConfig
+
+        how = {"gguf_file": LINKED, "quantization_config": GgufConfig(dequantize=True)}
         with alone(model.path) as link, redirect_stderr(StringIO()):  # a progress bar that has no switch
             yield link, how
         return
