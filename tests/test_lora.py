@@ -18,10 +18,12 @@ from transformers import AutoModelForCausalLM
 
 from localjudge import Judge, Judgement, ModelError, UsageError
 from localjudge.airgap.pack import _adapter_files
+from localjudge.analysis.calibration import judge_of
 from localjudge.models.adapter import Adapter
 from localjudge.models.capacity import PlannedModel
 from localjudge.models.model import Model
 from localjudge.records import Outcome
+from localjudge.runs.run_manifest import read_manifest
 
 FLOAT32 = {"dtype": "float32"}
 ROWS = [
@@ -122,6 +124,8 @@ def test_the_digest_is_that_of_the_two_files_that_decide_the_answers(model: Path
     (found / "README.md").write_text("other words")
     (found / "chat_template.jinja").write_text("another template")
     assert Adapter.find(found).digest == digest
+    judge = Judge(Model.find(model, adapter=found), engine="transformers")
+    assert (judge.config.adapter, judge.known_settings["adapter"]) == (str(found), digest)
     assert Adapter.find(write_adapter(tmp_path / "scaled", model, lora_alpha=9)).digest != digest
     assert Adapter.find(write_adapter(tmp_path / "other", model, seed=1)).digest != digest
 
@@ -271,6 +275,9 @@ def test_several_adapters_are_judged_in_one_load_as_each_by_itself(
         assert recorded["settings"]["adapter"] == Adapter.find(each).digest
         assert recorded["starts"][0]["config"]["adapter"] == str(each)
     assert lines["adapter"] != lines["other"]
+    first, second = (read_manifest(out / each.name) for each in (adapter, other))
+    assert judge_of(first) != judge_of(second), "a calibration of one is none of the other"
+    assert first.model.judge == f"{model} with {adapter}"
     assert cli("jury", out / "adapter", out / "other", "--out", tmp_path / "together").code == 0
 
 

@@ -64,7 +64,7 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
         for each in PERTURBATIONS
     ]
     return Audit(
-        model=manifest.model.name,
+        model=manifest.model.judge,
         rubric=manifest.rubric.name,
         rows=len(sample.rows),
         instructions=len(set(reader.groups.tolist())),

@@ -38,7 +38,7 @@ def write_annotations(
             f"--to alpaca-eval: the rubric {manifest.rubric.name} has no ordered aspect, so no mean decides "
             "which answer is better"
         )
-    annotator = f"localjudge {manifest.model.name} {manifest.rubric.name}"
+    annotator = f"localjudge {manifest.model.judge} {manifest.rubric.name}"
     annotations = []
     for outcome, text in read():
         other, other_text = first.get(outcome.group, (None, None))

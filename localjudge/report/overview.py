@@ -96,7 +96,7 @@ def head(
 
 
 def _about(judgements: Judgements) -> str:
-    models = dict.fromkeys(manifest.model.name for manifest in judgements.manifests)
+    models = dict.fromkeys(manifest.model.judge for manifest in judgements.manifests)
     rubrics = dict.fromkeys(manifest.rubric.name for manifest in judgements.manifests)
     days = sorted(start.started[:10] for manifest in judgements.manifests for start in manifest.starts)
     return " · ".join(

@@ -90,6 +90,11 @@ class ModelRecord(_ManifestPart):
     changed_since_verified: list[str] = Field(default_factory=list)
     adapter: AdapterRecord | None = None
 
+    @property
+    def judge(self) -> str:
+        """The name of the model with that of its adapter, for people."""
+        return f"{self.name} with {self.adapter.name}" if self.adapter else self.name
+
 
 class ModelFilesRead(_ManifestPart):
     """The model's files whose digests this start computed, and the unchanged files with a cached digest."""
