@@ -38,6 +38,7 @@ class JudgeSettings(TypedDict, total=False):
     """The settings of a `JudgeConfig` as keyword arguments; `JudgeConfig` documents each."""
 
     rubric: Rubric | str | Path
+    adapter: str | None
     engine: str
     engine_args: Mapping[str, object]
     answer_spelling: str
@@ -56,6 +57,7 @@ class JudgeConfig(BaseModel):
     Attributes:
         model: a model directory, or the id of a model in the local hub cache; None for the small bundled model.
             With a server, the name of one of its models; None if it has only one.
+        adapter: the directory of a LoRA adapter for the model; None for none.
         rubric: the prompt's template, the aspects and the scale; a rubric, the name of an included one, or its
             file.
         engine: the engine that runs the model; `auto` chooses vLLM if it is installed and there is a GPU, and
@@ -78,6 +80,7 @@ class JudgeConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str | None = None
+    adapter: str | None = None
     rubric: Rubric = Field(default_factory=Rubric.load)
     engine: EngineName = "auto"
     engine_args: dict[str, str] = Field(default_factory=dict)
@@ -135,7 +138,8 @@ class JudgeConfig(BaseModel):
     @property
     def own(self) -> dict[str, Any]:
         """The other settings except the rubric; they may differ between starts of a run."""
-        return self.model_dump(exclude={"rubric", *SHARED_SETTINGS}, mode="json")
+        without = {"adapter"} if self.adapter is None else set()
+        return self.model_dump(exclude={"rubric", *SHARED_SETTINGS, *without}, mode="json")
 
     def with_(self, **settings: Any) -> Self:
         """Return a copy with other settings, validated again."""

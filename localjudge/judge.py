@@ -6,6 +6,8 @@ rows → prompts → (token table) → engine → answer reader → judgements
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, Unpack
@@ -15,6 +17,7 @@ from localjudge.config import JudgeConfig, JudgeSettings
 from localjudge.engines.cluster import Cluster
 from localjudge.engines.engine_options import ServerOptions, TableServerOptions
 from localjudge.engines.protocol import (
+    AdapterEngine,
     Completion,
     TableEngine,
     TextCompletion,
@@ -22,6 +25,7 @@ from localjudge.engines.protocol import (
 )
 from localjudge.engines.selection import engine_options, find_served_model, open_engine, open_text_engine
 from localjudge.errors import SettingError, UsageError
+from localjudge.models.adapter import Adapter
 from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
 from localjudge.pair_outcome import PairOutcome, joined
@@ -65,11 +69,17 @@ class Judge:
             config = model.with_(**settings) if settings else model
         else:
             name = model.name if isinstance(model, Model) else model
+            if found and found.adapter:
+                settings["adapter"] = str(found.adapter.path)
             config = JudgeConfig.of(model=None if name is None else str(name), **settings)
-        self._engine_options = engine_options(config.engine, config.engine_args, cluster)
+        named = str(found.path) if found else config.model
+        self._engine_options = engine_options(
+            config.engine, config.engine_args, cluster, named, adapts=config.adapter is not None
+        )
         self.config = config
         self.rubric = config.rubric
         self._cluster = cluster
+        self._shares_engine = False
         self._longest: int | None = None
         self._log: Path | None = None
         try:
@@ -83,8 +93,11 @@ class Judge:
             self._prepare_texts(layout)
         else:
             # Of a model on a server, only the tokenizer and the configuration must be here.
-            find = Model.locate if self._has_served_weights else Model.find
-            self.model = found or find(config.model, allow_download=allow_download)
+            self.model = found or (
+                Model.locate(config.model, allow_download=allow_download)
+                if self._has_served_weights
+                else Model.find(config.model, adapter=config.adapter, allow_download=allow_download)
+            )
             self.model_changes = changes_since_verified(self.model, allow_changed_model)
             self._prepare_table(layout)
 
@@ -127,6 +140,30 @@ class Judge:
             self.engine.close()
             del self.engine
 
+    def with_adapter(self, adapter: str | Path) -> Judge:
+        """Return a judge of the same model with another LoRA adapter, on the same engine.
+
+        The model is loaded once for both. Only one of them judges at a time, and closing one closes the engine
+        of both.
+
+        Args:
+            adapter: the directory of the adapter.
+
+        Raises:
+            UsageError: this judge has no adapter, or its engine holds only one.
+            ModelError: the adapter cannot be used.
+        """
+        if self.model.adapter is None or not isinstance(self.engine, AdapterEngine):
+            why = "this judge has none" if self.model.adapter is None else "its engine holds only one"
+            raise UsageError(f"adapter {adapter}: cannot be added to an open engine, because {why}")
+        other = copy(self)
+        other.model = replace(self.model, adapter=Adapter.find(adapter))
+        other.config = self.config.with_(adapter=str(adapter))
+        for name in ("known_settings", "settings", "_settings_digest"):
+            other.__dict__.pop(name, None)
+        self._shares_engine = other._shares_engine = True
+        return other
+
     @cached_property
     def engine(self) -> TableEngine | TextEngine:
         """The engine; it loads the model at first use."""
@@ -159,9 +196,11 @@ class Judge:
     @cached_property
     def known_settings(self) -> dict[str, Any]:
         """The settings that determine a judgement, without those that only the engine knows."""
+        adapter = self.model.adapter
         return {
             **self.config.decisive,
             "model": "on a server " * self._has_served_weights + self.model.digest,
+            **({"adapter": adapter.digest} if adapter else {}),
             **self._prompt_settings,
         }
 
@@ -199,6 +238,7 @@ class Judge:
                 "files": self.model.files,
                 "verified": self.model_changes == [],
                 **({"changed_since_verified": self.model_changes} if self.model_changes else {}),
+                **({"adapter": _described(self.model.adapter)} if self.model.adapter else {}),
             },
             "max_tokens": self.task_builder.answer_tokens,
             "notice": self.notice,
@@ -250,6 +290,8 @@ class Judge:
             tasks: the tasks, and the failures between them; None if no further one is ready yet.
         """
         feed = TaskFeed(tasks, self.key)
+        if self._shares_engine and self.model.adapter and isinstance(self.engine, AdapterEngine):
+            self.engine.use(self.model.adapter)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):
                 yield [*feed.take_failures(), *(self._judged(feed, each) for each in completions)]
@@ -286,3 +328,13 @@ class Judge:
             thoughts=read.thoughts if self.config.keep_thoughts else None,
             output_tokens=read.output_tokens,
         )
+
+
+def _described(adapter: Adapter) -> dict[str, Any]:
+    return {
+        "name": adapter.name,
+        "path": str(adapter.path),
+        "base": adapter.base,
+        "rank": adapter.rank,
+        "files": adapter.files,
+    }

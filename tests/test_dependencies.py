@@ -21,8 +21,8 @@ MODULES = {
 }
 # Programs that are run and not imported: the type checker and the linter.
 TOOLS = {"mypy", "ruff"}
-# Imported by transformers if a tokenizer consists only of a tokenizer.model.
-FOR_TRANSFORMERS = {"protobuf", "sentencepiece"}
+# Imported by transformers if a tokenizer consists only of a tokenizer.model, or if a model is a GGUF file.
+FOR_TRANSFORMERS = {"accelerate", "gguf", "protobuf", "sentencepiece"}
 # Imported, but installed by a declared package that requires a matching version.
 BROUGHT = {
     "huggingface_hub": "transformers",

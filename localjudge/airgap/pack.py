@@ -21,7 +21,10 @@ from pydantic import BaseModel, ConfigDict
 from localjudge.airgap import unpack
 from localjudge.airgap.wheels import NAME, Say, Target, choose_extras, gather_wheels, own_wheel
 from localjudge.errors import UsageError
-from localjudge.models.model import Model, model_path
+from localjudge.models.adapter import Adapter
+from localjudge.models.model import Model
+from localjudge.models.model_location import model_path
+from localjudge.models.model_manifest import manifest_file
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
 
@@ -91,14 +94,15 @@ def make_pack(
     rows: Iterable[Path] = (),
     pip_args: Sequence[str] = (),
     say: Say = print,
+    adapters: Iterable[str] = (),
 ) -> PackManifest:
-    """Collect wheels, models and rows, and write them as a pack into `out`, a folder that is new or empty.
+    """Collect wheels, models, adapters and rows, and write them as a pack into `out`, a new or empty folder.
 
     Raises:
         UsageError: a requested file is missing, or there is not enough free disk space.
         LocalJudgeError: pip failed.
     """
-    sources = {**_model_files(models), **_row_files(rows)}
+    sources = {**_model_files(models), **_adapter_files(adapters), **_row_files(rows)}
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"--out {out}: exists already; give a new folder")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -225,10 +229,20 @@ class _Hashed(io.RawIOBase):
 
 
 def _model_files(names: Iterable[str]) -> dict[str, Path]:
-    """Return all files of each model's directory except hidden ones, as `models/NAME/…`."""
+    """Return all files of each model's directory except hidden ones, as `models/NAME/…`.
+
+    A GGUF file and its manifest are `models/FILE`.
+    """
     files: dict[str, Path] = {}
     for name in names:
         model = Model.find(name)
+        if model.is_gguf:
+            for file in (model.path, manifest_file(model.path)):
+                packed = _checked(f"models/{file.name}", file)
+                if packed in files:
+                    raise UsageError(f"--model {name}: a second model of this name; rename its file")
+                files |= {packed: file} if file.is_file() else {}
+            continue
         is_folder = model_path(name).is_dir()
         folder = f"models/{model.path.name if is_folder else name.rpartition('/')[2]}"
         if any(file.startswith(f"{folder}/") for file in files):
@@ -237,6 +251,18 @@ def _model_files(names: Iterable[str]) -> dict[str, Path]:
             inside = file.relative_to(model.path)
             if file.is_file() and not any(part.startswith(".") for part in inside.parts):
                 files[_checked(f"{folder}/{inside.as_posix()}", file)] = file
+    return files
+
+
+def _adapter_files(names: Iterable[str]) -> dict[str, Path]:
+    """Return the files of each adapter that decide its answers, as `adapters/NAME/…`."""
+    files: dict[str, Path] = {}
+    for name in names:
+        adapter = Adapter.find(name)
+        own = {f"adapters/{adapter.path.name}/{file}": adapter.path / file for file in adapter.files}
+        if own.keys() & files:
+            raise UsageError(f"--adapter {name}: a second adapter of this name; rename its directory")
+        files |= {_checked(place, file): file for place, file in own.items()}
     return files
 
 

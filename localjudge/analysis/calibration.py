@@ -134,8 +134,8 @@ class Calibration(_CalibrationRecord):
         for folder, manifest in zip(scores.folders, scores.manifests, strict=True):
             if judge_of(manifest) != self.judge:
                 raise UsageError(
-                    f"--calibration: fitted for {self.model}, but {folder} was judged by {manifest.model.name} "
-                    "or with another rubric; fit a new one with localjudge calibrate"
+                    f"--calibration: fitted for {self.model}, but {folder} was judged by "
+                    f"{manifest.model.judge} or with another rubric; fit a new one with localjudge calibrate"
                 )
         if unknown := set(without_gain) - set(self.aspects):
             raise UsageError(
@@ -169,8 +169,10 @@ class Calibration(_CalibrationRecord):
 
 
 def judge_of(manifest: RunManifest) -> dict[str, str]:
-    """Return the digests of the rubric and the model to which a calibration belongs."""
-    return {"rubric": manifest.settings.rubric, "model": manifest.settings.model}
+    """Return the digests of the rubric, the model and its adapter to which a calibration belongs."""
+    settings = manifest.settings
+    adapter = {"adapter": settings.adapter} if settings.adapter else {}
+    return {"rubric": settings.rubric, "model": settings.model, **adapter}
 
 
 FOLDS = 5
@@ -202,7 +204,7 @@ def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 
     manifest = scores.manifests[0]
     return Calibration(
         judge=judge_of(manifest),
-        model=manifest.model.name,
+        model=manifest.model.judge,
         of=of,
         labels=labels.digests,
         aspects=maps,

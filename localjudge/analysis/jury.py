@@ -187,7 +187,7 @@ def _jurors(
         jurors.append(
             Juror(
                 name=name,
-                model=manifests[number].model.name,
+                model=manifests[number].model.judge,
                 mean={aspect: float(own[:, place].mean()) for place, aspect in enumerate(aspects)},
                 bias={
                     aspect: float((own[:, place] - rest[:, place]).mean())

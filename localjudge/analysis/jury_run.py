@@ -55,7 +55,7 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
             JurorRecord(
                 name=name,
                 run=str(folder.resolve()),
-                model=manifest.model.name,
+                model=manifest.model.judge,
                 settings=manifest.settings,
             )
             for name, folder, manifest in zip(names, folders, manifests, strict=True)

@@ -48,7 +48,7 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
         raise UsageError(f"no row of the sample could be judged: {runs.errors[ORIGINAL][0]}")
     reader = _AuditReader(runs, _groups(sample), seed)
     return Audit(
-        model=manifest.model.name,
+        model=manifest.model.judge,
         rubric=manifest.rubric.name,
         rows=len(sample.rows),
         instructions=len(set(reader.groups.tolist())),

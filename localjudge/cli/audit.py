@@ -58,6 +58,8 @@ def audit(
     from localjudge.runs.pipeline import RowSource
 
     config, cluster = judge.prepare("audit", inputs, seed=seed)
+    if len(judge.adapter or ()) > 1:
+        raise UsageError("audit: takes one --adapter; audit each adapter by itself")
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
     columns = judge.columns(config.rubric.fields)
     source = RowSource.of_files(

@@ -8,7 +8,15 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.options import AllowHost, AsJson, ModelName, ServerUrl, print_checks, settle_environment
+from localjudge.cli.options import (
+    AdapterName,
+    AllowHost,
+    AsJson,
+    ModelName,
+    ServerUrl,
+    print_checks,
+    settle_environment,
+)
 from localjudge.errors import UsageError
 from localjudge.system.offline import SWITCHES
 
@@ -17,6 +25,7 @@ _ENGINES = ("auto", "vllm", "transformers", "server")
 
 def doctor(
     model: ModelName = None,
+    adapter: AdapterName = None,
     engine: Annotated[
         str,
         typer.Option(
@@ -57,7 +66,7 @@ def doctor(
         if os.environ.get(name, ours).lower() not in _alike(ours)
     }
     settle_environment(ray=ray)
-    checks = examine(Intent(model, engine, served, cluster, out, switched))
+    checks = examine(Intent(model, engine, served, cluster, out, switched, adapter))
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from localjudge.cli.options import (
+    AdapterNames,
     AllowDownload,
     AllowHost,
     AnswerSpelling,
@@ -49,6 +50,7 @@ class JudgeOptions:
     """The values of the options; a field with the name of a setting in `JudgeConfig` sets it."""
 
     model: ModelName = None
+    adapter: AdapterNames = None
     allow_download: AllowDownload = False
     allow_changed_model: Annotated[
         bool, typer.Option("--allow-changed-model", help="Judge although the model's manifest does not match.")
@@ -162,10 +164,12 @@ class JudgeOptions:
         read = {
             "rubric": Rubric.load(self.rubric, guard=self.guard, rationale=self.rationale),
             "engine_args": self._engine_args(),
+            "adapter": self.adapter[0] if self.adapter else None,
         }
         config = JudgeConfig.of(**shared | read | settings)
-        require(command, *engine_extras(self.engine, cluster), *input_extras(inputs))
-        engine_options(self.engine, config.engine_args, cluster)
+        adapts = bool(self.adapter)
+        require(command, *engine_extras(self.engine, cluster, self.model, adapts=adapts), *input_extras(inputs))
+        engine_options(self.engine, config.engine_args, cluster, self.model, adapts=adapts)
         return config, cluster
 
     def _engine_args(self) -> dict[str, object]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from localjudge.cli.help import ExplainedCommand, group_that_lists
 from localjudge.cli.options import (
+    AdapterName,
     AsJson,
     ColumnNames,
     RubricName,
@@ -52,7 +54,7 @@ def plan(
         str,
         typer.Argument(
             metavar="MODEL",
-            help="A profile's name, a repository's id, a model directory, or 'bundled'.",
+            help="A profile's name, a repository's id, a model directory, a GGUF file, or 'bundled'.",
         ),
     ],
     rows: Annotated[
@@ -102,6 +104,7 @@ def plan(
     ] = None,
     rubric: RubricName = "just-eval",
     column: ColumnNames = None,
+    adapter: AdapterName = None,
     as_json: AsJson = False,
 ) -> None:
     """Compute what a model needs (weights, KV cache, rows in flight, GPUs) and whether it fits this machine.
@@ -117,6 +120,7 @@ def plan(
     if gpu is not None and gpu_memory is not None:
         raise UsageError("--gpu knows the memory of its GPU; leave out --gpu-memory")
     settle_environment()
+    from localjudge.models.adapter import Adapter
     from localjudge.models.capacity import CapacityPlan, PlannedModel
     from localjudge.models.device import Device
     from localjudge.models.forecast import Forecast
@@ -125,6 +129,13 @@ def plan(
 
     device = Device.gpu(gpu) if gpu is not None else None
     subject, work = PlannedModel.find(model), None
+    if adapter:
+        subject = subject.with_adapter(Adapter.find(adapter))
+    if rows and subject.packed and device is not None and device.is_gpu:
+        raise UsageError(
+            f"--gpu {gpu}: on a GPU the speed of vLLM is predicted, which reads no GGUF file; leave out --gpu, "
+            "or give a directory with safetensors files"
+        )
     if rows:
         from localjudge.models.model import Model
         from localjudge.rows.columns import parse_columns
@@ -178,11 +189,13 @@ def verify(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="DIR", help="A model directory, the id of a model in the local cache, or 'bundled'."
+            metavar="DIR",
+            help="A model directory, a GGUF file, the id of a model in the local cache, or 'bundled'.",
         ),
     ],
     no_manifest: Annotated[bool, typer.Option("--no-manifest", help="Only check; write no manifest.")] = False,
     renew: Annotated[bool, typer.Option("--renew", help="Replace the existing manifest by a new one.")] = False,
+    adapter: AdapterName = None,
     as_json: AsJson = False,
 ) -> None:
     """Check that a model directory is complete and safe, and write a manifest of its files.
@@ -193,12 +206,15 @@ def verify(
     settle_environment()
     from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.verification import verify as look_at
+    from localjudge.models.adapter import Adapter
     from localjudge.models.digests import model_files
     from localjudge.models.model import Model
 
     if no_manifest and renew:
         raise UsageError("--renew writes a manifest and --no-manifest writes none; give only one of them")
     found = Model.locate(model)
+    if adapter:
+        found = replace(found, adapter=Adapter.find(adapter))
     total = sum(file.stat().st_size for file in model_files(found.path).values())
     said, done = 0.0, 0
 

@@ -51,7 +51,20 @@ ModelName = Annotated[
     typer.Option(
         "--model",
         metavar="PATH_OR_ID",
-        help="A model directory or the id of a model in the local cache.  [default: the small bundled model]",
+        help="A model directory, a GGUF file, or the id of a model in the local cache.  "
+        "[default: the small bundled model]",
+    ),
+]
+AdapterName = Annotated[
+    str | None,
+    typer.Option("--adapter", metavar="DIR", help="The directory of a LoRA adapter for the model."),
+]
+AdapterNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--adapter",
+        metavar="DIR",
+        help="The directory of a LoRA adapter for the model. Several: a run directory in --out for each.",
     ),
 ]
 ServerUrl = Annotated[

@@ -22,6 +22,7 @@ def pack(
         list[str] | None,
         typer.Option(metavar="PATH_OR_ID", help="Include this model; the bundled model is always included."),
     ] = None,
+    adapter: Annotated[list[str] | None, typer.Option(metavar="DIR", help="Include this LoRA adapter.")] = None,
     rows: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="Include this file of rows; the examples are always included."),
@@ -59,7 +60,9 @@ def pack(
             "pip evaluates conditions on the system or the Python version for this machine, not the target"
         )
     try:
-        manifest = make_pack(out, size, target, extra, model or (), rows or (), pip_arg or (), progress.say)
+        manifest = make_pack(
+            out, size, target, extra, model or (), rows or (), pip_arg or (), progress.say, adapter or ()
+        )
     except OSError as error:
         raise LocalJudgeError(f"--out {out}: {error}; no pack was written") from None
     if not {"cpu", "vllm"} & set(manifest.extras):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -34,6 +35,11 @@ from localjudge.cli.options import (
 )
 from localjudge.errors import UsageError
 from localjudge.rows.record import MAX_ROW_BYTES
+
+if TYPE_CHECKING:
+    from localjudge.config import JudgeConfig
+    from localjudge.engines.cluster import Cluster
+    from localjudge.judge import Judge
 
 Pairs = Annotated[
     str | None,
@@ -105,47 +111,80 @@ def score(
         columns["system"] = FILENAME
     part = Shard.parse(shard, os.environ)
     used = config.rubric.fields
-    source = RowSource.of_files(
-        inputs,
-        columns,
-        used=used,
-        max_row_bytes=judge.max_row_bytes,
-        limit=limit,
-        pairing=Pairing.parse(used, orders, pairs, baseline, pairs_per_instruction, seed),
-    )
+
+    def read() -> RowSource:
+        return RowSource.of_files(
+            inputs,
+            columns,
+            used=used,
+            max_row_bytes=judge.max_row_bytes,
+            limit=limit,
+            pairing=Pairing.parse(used, orders, pairs, baseline, pairs_per_instruction, seed),
+        )
+
+    source = read()
     check_out(out)
     progress = Progress()
     stop = StopSignal(progress.say)
-    result = score_run(
-        config,
-        source,
-        out,
-        shard=part,
-        retry_failed=retry_failed,
-        cluster=cluster,
-        allow_changed_model=judge.allow_changed_model,
-        allow_download=judge.allow_download,
-        observer=progress,
-        stopping=stop,
-    )
-    if not result.complete:
-        progress.say(
-            f"stopped with {result.done} of {result.planned} rows done; "
-            f"to continue, run this again: {typed_command()}"
+    failed = False
+    for judging, folder in _judges(judge, config, cluster, out):
+        result = score_run(
+            judging,
+            source,
+            folder,
+            shard=part,
+            retry_failed=retry_failed,
+            cluster=cluster,
+            allow_changed_model=judge.allow_changed_model,
+            allow_download=judge.allow_download,
+            observer=progress,
+            stopping=stop,
         )
-        raise typer.Exit(stop.exit_code)
-    summary, cost, counted = result.summary, result.cost, result.statistics
-    print_table(headed(result.notices, cost.table() if cost else summary.table()))
-    progress.say(f"{summary.counted} · {out}")
-    if counted.get("cached_prompt_tokens"):
-        share = counted["cached_prompt_tokens"] / counted["prompt_tokens"]
-        progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
-    for reason, count in summary.reasons.most_common(10):
-        progress.warn(f"{count} failed: {reason}")
-    if cost and not cost.fits_disk:
-        progress.warn(f"{out}: not enough free disk space for this run")
-    if summary.failed:
+        if not result.complete:
+            progress.say(
+                f"stopped with {result.done} of {result.planned} rows done; "
+                f"to continue, run this again: {typed_command()}"
+            )
+            raise typer.Exit(stop.exit_code)
+        summary, cost, counted = result.summary, result.cost, result.statistics
+        print_table(headed(result.notices, cost.table() if cost else summary.table()))
+        progress.say(f"{summary.counted} · {folder}")
+        if counted.get("cached_prompt_tokens"):
+            share = counted["cached_prompt_tokens"] / counted["prompt_tokens"]
+            progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
+        for reason, count in summary.reasons.most_common(10):
+            progress.warn(f"{count} failed: {reason}")
+        if cost and not cost.fits_disk:
+            progress.warn(f"{out}: not enough free disk space for this run")
+        failed |= summary.failed > 0
+        source = read()  # for another adapter
+    if failed:
         raise typer.Exit(FAILED_ROWS)
+
+
+def _judges(
+    options: JudgeOptions, config: JudgeConfig, cluster: Cluster | None, out: Path
+) -> Iterator[tuple[JudgeConfig | Judge, Path]]:
+    """Yield the judge and the run directory of each run: one run, or one for each of several adapters.
+
+    The runs of several adapters have the names of their directories, and one engine.
+    """
+    adapters = options.adapter or []
+    if len(adapters) < 2:
+        yield config, out
+        return
+    from localjudge.judge import Judge
+
+    names = [Path(adapter).resolve().name for adapter in adapters]
+    if len(set(names)) < len(names):
+        raise UsageError("--adapter: two directories have the same name; rename one, its run has its name")
+    if cluster is not None:
+        raise UsageError("--adapter: workers of a cluster hold one adapter; give one, or leave out --ray")
+    changed, download = options.allow_changed_model, options.allow_download
+    with Judge(config, allow_changed_model=changed, allow_download=download) as first:
+        yield first, out / names[0]
+        for adapter, name in zip(adapters[1:], names[1:], strict=True):
+            yield first.with_adapter(adapter), out / name
 
 
 def prompt(

@@ -8,7 +8,7 @@ the given Ray cluster or server.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from shlex import quote
@@ -35,6 +35,7 @@ class Intent:
         cluster: the Ray cluster to judge on, if any.
         out: the run directory; None to check none.
         switched: environment variables that differ from what the command line sets: the user's value and ours.
+        adapter: the directory of a LoRA adapter for the model, if any.
     """
 
     model: str | None = None
@@ -43,15 +44,19 @@ class Intent:
     cluster: Cluster | None = None
     out: Path | None = None
     switched: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    adapter: str | None = None
 
 
 def examine(intent: Intent) -> list[Check]:
     """Run every check and return the results. A check that raises is reported as wrong."""
     from localjudge.diagnostics import environment, hardware, packages, storage
 
-    engine, why = choose_engine(intent.engine)
+    engine, why = choose_engine(intent.engine, intent.model)
     out, cluster = intent.out, intent.cluster
-    extras = [*engine_extras(engine), *(["ray"] if cluster else [])]
+    extras = [
+        *engine_extras(engine, model=intent.model, adapts=intent.adapter is not None),
+        *(["ray"] if cluster else []),
+    ]
     shared = [name for name, used in (("vLLM", engine == "vllm"), ("Ray", cluster)) if used]
     looks: list[_Look] = [
         ("python", packages.python),
@@ -130,10 +135,13 @@ def _libraries() -> str:
 def _model(intent: Intent) -> list[Check]:
     """Check that the model exists, is complete, matches its manifest and can judge."""
     from localjudge.errors import ModelError
+    from localjudge.models.adapter import Adapter
     from localjudge.models.model import Model
 
     try:
         model = Model.locate(intent.model)
+        if intent.adapter:
+            model = replace(model, adapter=Adapter.find(intent.adapter))
     except ModelError as error:
         found, _, fix = str(error).removeprefix("model ").partition("; ")
         return [wrong("model", found, fix or "give --model a directory, or an id in the local cache")]
@@ -165,7 +173,7 @@ def _fit(name: str | None) -> list[Check]:
     from localjudge.errors import ModelError
     from localjudge.models.capacity import CapacityPlan, PlannedModel
     from localjudge.models.memory import Use
-    from localjudge.models.model import BUNDLED
+    from localjudge.models.model_location import BUNDLED
     from localjudge.system.machine import Machine
 
     name, machine = name or BUNDLED, Machine.here()

@@ -17,10 +17,11 @@ from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wron
 from localjudge.errors import LocalJudgeError, ModelError
 from localjudge.judge import Judge
 from localjudge.models.configuration import read_document
-from localjudge.models.digests import MANIFEST, model_files, paths_in, read_digests
+from localjudge.models.digests import model_files, paths_in, read_digests
+from localjudge.models.gguf_model import unknown_split
 from localjudge.models.model import Model
-from localjudge.models.model_manifest import ModelManifest, in_words
-from localjudge.models.tensor_check import check_tensors
+from localjudge.models.model_manifest import ModelManifest, in_words, manifest_file
+from localjudge.models.tensor_check import check_adapter, check_tensors
 from localjudge.models.weights import (
     INDEX,
     PICKLED,
@@ -60,7 +61,7 @@ def verify(
     """
     checks = check_model(model)
     sound = is_sound(checks)
-    written = (model.path / MANIFEST).exists()
+    written = manifest_file(model.path).exists()
     if sound or written:
         look = _Look(model, checks)
         look.at(
@@ -75,9 +76,14 @@ def check_model(model: Model) -> list[Check]:
     """Run the checks that need only headers, configuration and tokenizer."""
     look = _Look(model)
     weights = look.at("files", look.files, _FETCH)
+    if model.is_gguf and not look.at("header", look.gguf_header, _FETCH):
+        return look.checks  # the libraries read the file without checking its counts
     configured = look.at("config", look.config, _FETCH)
-    weights = look.at("weights", look.weights, _FETCH) and weights
-    weights = weights and look.at("shards", look.shards, _FETCH) and look.at("headers", look.headers, _FETCH)
+    if not model.is_gguf:
+        weights = look.at("weights", look.weights, _FETCH) and weights
+        weights = (
+            weights and look.at("shards", look.shards, _FETCH) and look.at("headers", look.headers, _FETCH)
+        )
     steps = (
         ("tokenizer", look.tokenizer, _FETCH),
         ("template", look.template, "use a model with a simpler chat template, or correct the template"),
@@ -93,6 +99,9 @@ def check_model(model: Model) -> list[Check]:
         ("table", look.table, "use a model whose tokenizer can spell JSON"),
         ("context", look.context, "use a model with a longer context"),
     )
+    if model.adapter:
+        fix = "give the model that the adapter was trained for, or an adapter of this model"
+        steps = (*steps, ("adapter", look.adapter, fix))
     if configured:
         all(look.at(*step) for step in steps)  # each check needs those before it
     return look.checks
@@ -142,6 +151,11 @@ class _Look:
 
     def config(self) -> Check:
         """Check that the configuration can be read and needs only code of the installed libraries."""
+        if self.model.is_gguf:
+            about = type(self.model.config).__name__
+            return ok(
+                "config", f"{about}, from the metadata of the architecture {self.model.gguf.architecture}"
+            )
         folder = self.model.path
         documents = [read_document(folder / "config.json", self.model.name)]
         documents += [
@@ -225,12 +239,28 @@ class _Look:
         kinds = ", ".join(sorted({tensor.dtype for tensor in self.tensors.values()}))
         return ok("headers", f"{len(self.tensors)} tensors, {numbers:,} numbers, {kinds}, {size:,} bytes")
 
+    def gguf_header(self) -> Check:
+        """Check that the counts of a GGUF file are those of its content, and its tensors within it."""
+        header = self.model.gguf
+        self.tensors |= header.tensors
+        numbers = sum(math.prod(tensor.shape) for tensor in self.tensors.values())
+        kinds = ", ".join(sorted({tensor.dtype for tensor in self.tensors.values()}))
+        return ok(
+            "header",
+            f"GGUF version {header.version}, {len(self.tensors)} tensors, {numbers:,} numbers, {kinds}",
+        )
+
     def tokenizer(self) -> Check:
         folder = self.model.path
-        if not any((folder / name).is_file() for name in _TOKENIZERS):
+        if not self.model.is_gguf and not any((folder / name).is_file() for name in _TOKENIZERS):
             return wrong("tokenizer", f"no tokenizer: none of {', '.join(_TOKENIZERS)}", _FETCH)
         tokenizer = self.model.tokenizer
-        return ok("tokenizer", f"{type(tokenizer).__name__}, {len(tokenizer):,} tokens")
+        about = f"{type(tokenizer).__name__}, {len(tokenizer):,} tokens"
+        if self.model.is_gguf and (rule := unknown_split(self.model.gguf)):
+            return note(
+                "tokenizer", f"{about}; transformers does not know how {rule} splits text, and splits as GPT-2"
+            )
+        return ok("tokenizer", about)
 
     def template(self) -> Check:
         """Check that the chat template renders and puts the content in exactly one place."""
@@ -274,6 +304,10 @@ class _Look:
         """Check that the tensors match the architecture that the configuration names."""
         found = check_tensors(self.model)
         return (ok if found.complete else note)("tensors", found.words)
+
+    def adapter(self) -> Check:
+        """Check that the adapter's matrices fit the model's layers."""
+        return ok("adapter", check_adapter(self.model) or "none")
 
     def table(self) -> Check:
         table = token_table(Rubric.load().answer_layout, self.model.vocabulary, self.model.prompts.spell)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from localjudge.constraint.token_table import TokenTable
+from localjudge.models.adapter import Adapter
 from localjudge.prompts.prompt import Prompt
 from localjudge.records import Turn
 
@@ -200,6 +201,19 @@ class TableEngine(Engine, Protocol):
 
         Raises:
             EngineError: the engine failed; prompts that are not answered yet get no answer.
+        """
+        ...
+
+
+@runtime_checkable
+class AdapterEngine(TableEngine, Protocol):
+    """A table engine that holds several LoRA adapters of one model, if it was opened with one."""
+
+    def use(self, adapter: Adapter) -> None:
+        """Answer all further prompts with this LoRA adapter, which is loaded at its first use.
+
+        Raises:
+            ModelError: the adapter cannot be used.
         """
         ...
 

@@ -40,7 +40,7 @@ def write_logs(
             config=EvalConfig(),
             tags=kinds(notices).split(", ") if notices else None,
             metadata={
-                "judge": manifest.model.name,
+                "judge": manifest.model.judge,
                 "notices": list(notices),
                 "settings": manifest.settings.as_dict(),
             },

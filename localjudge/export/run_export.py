@@ -68,7 +68,7 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
         raise UsageError(f"--out {out}: is an input of this run; choose another name")
     columns = manifest.rubric.columns
     notices = read_notices(folder)
-    origin = {MODEL: manifest.model.name, NOTICE: "\n".join(notices) or None}
+    origin = {MODEL: manifest.model.judge, NOTICE: "\n".join(notices) or None}
     try:
         with replacing(out) as scratch:
             if to in TABLES:

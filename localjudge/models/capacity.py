@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
 from localjudge.errors import ModelError
-from localjudge.models.configuration import read_shape
+from localjudge.models.adapter import Adapter
+from localjudge.models.configuration import read_shape, shape_of
+from localjudge.models.gguf_model import is_gguf
 from localjudge.models.memory import CPU_BATCH, MOST_GPUS, CpuNeeds, Needs, Use, cpu_needs, needs
-from localjudge.models.model import BUNDLED, Model, model_path
+from localjudge.models.model import Model
+from localjudge.models.model_location import BUNDLED, model_path
 from localjudge.models.profiles import Profile, find_profile
 from localjudge.models.shape import Shape
 from localjudge.models.weights import weights_in
@@ -30,6 +34,8 @@ class PlannedModel:
         weights: bytes of its stored weights.
         counted: True if the bytes are counted in files, False if they are computed from the shape.
         profile: its profile; None without one.
+        packed: bytes of its GGUF file, which transformers unpacks to `weights`; None for other models.
+        adapter: the LoRA adapter, whose matrices are part of `weights`; None without one.
     """
 
     name: str
@@ -38,10 +44,12 @@ class PlannedModel:
     weights: int
     counted: bool
     profile: Profile | None
+    packed: int | None = None
+    adapter: Adapter | None = None
 
     @classmethod
     def find(cls, name: str) -> PlannedModel:
-        """Return the model of a directory, the bundled model, a model in the local cache, or one of a profile.
+        """Return the model of a directory or GGUF file, the bundled, a cached one, or one of a profile.
 
         A directory needs no weights: its `config.json` is enough. A model on this machine takes precedence over
         a profile.
@@ -49,6 +57,8 @@ class PlannedModel:
         Raises:
             ModelError: there is no model of this name, or its size cannot be determined.
         """
+        if is_gguf(name):
+            return cls._of_gguf(Model.find(name))
         profile, folder = None, model_path(name)
         if name == BUNDLED or not folder.is_dir():
             profile = find_profile(name)
@@ -73,6 +83,18 @@ class PlannedModel:
             weights is not None,
             profile,
         )
+
+    def with_adapter(self, adapter: Adapter) -> PlannedModel:
+        """Return the model with a LoRA adapter, kept beside the weights in the model's dtype."""
+        more = adapter.parameters * self.shape.element
+        return replace(self, weights=self.weights + more, adapter=adapter)
+
+    @classmethod
+    def _of_gguf(cls, model: Model) -> PlannedModel:
+        numbers = sum(math.prod(tensor.shape) for tensor in model.gguf.tensors.values())
+        shape = shape_of(model.configuration.to_dict() | {"dtype": model.gguf.dtype}, model.name)
+        packed = model.path.stat().st_size
+        return cls(model.name, str(model.path), shape, numbers * shape.element, True, None, packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +126,8 @@ class CapacityPlan:
         """Return the plan for at most `gpus` GPUs of this many bytes, and for this machine."""
         about = (subject.shape, subject.weights, use)
         smallest = min((memory for _, memory in machine.gpus), default=0)
+        # transformers, which alone reads a GGUF file, uses one GPU.
+        most = 1 if subject.packed else len(machine.gpus)
         cpu = cpu_needs(*about)
         while machine.memory is not None and cpu.total > machine.usable_memory and cpu.rows > 1:
             cpu = cpu_needs(*about, rows=cpu.rows // 2)
@@ -113,17 +137,18 @@ class CapacityPlan:
             gpu_memory,
             needs(*about, gpu_memory=gpu_memory, gpus=gpus),
             machine,
-            needs(*about, gpu_memory=smallest, gpus=len(machine.gpus)) if smallest else None,
+            needs(*about, gpu_memory=smallest, gpus=most) if smallest else None,
             cpu,
         )
 
     @property
     def flags(self) -> list[str]:
-        """Flags of `localjudge score` for this plan; empty if the model does not fit."""
+        """Flags of `localjudge score` for this plan; empty if vLLM cannot run the model."""
         chosen, use, usual = self.needs.chosen, self.use, Use()
-        if chosen is None or not self.fits_context:
+        if chosen is None or not self.fits_context or self.subject.packed:
             return []
-        flags = ["--tensor-parallel-size", str(chosen.gpus)]
+        flags = ["--adapter", self.subject.adapter.name] if self.subject.adapter else []
+        flags += ["--tensor-parallel-size", str(chosen.gpus)]
         flags += ["--max-model-len", str(min(self.needs.max_model_len, chosen.longest))]
         if use.gpu_memory_utilization != usual.gpu_memory_utilization:
             flags += ["--gpu-memory-utilization", str(use.gpu_memory_utilization)]
@@ -145,6 +170,11 @@ class CapacityPlan:
     def notes(self) -> list[str]:
         """Remarks on the uncertainty of the numbers and on known problems."""
         shape, notes = self.subject.shape, []
+        if self.subject.packed:
+            notes.append(
+                "only the transformers engine reads a GGUF file, on the CPU or on one GPU; the table is "
+                f"that of vLLM for the same model as safetensors files in {shape.dtype}"
+            )
         if self.needs.problem:
             notes.append(self.needs.problem)
         if not self.fits_context:
@@ -193,6 +223,8 @@ class CapacityPlan:
             "context": shape.context,
             "weights": subject.weights,
             "weights_counted": subject.counted,
+            **({"gguf_file": subject.packed} if subject.packed else {}),
+            **({"adapter": subject.adapter.name} if subject.adapter else {}),
             "kv_cache_per_token": self.needs.token,
             "kv_cache_per_row": self.needs.row,
             "prompt_tokens": self.use.prompt_tokens,
@@ -212,12 +244,15 @@ class CapacityPlan:
     def text(self) -> str:
         """Return the lines above the table of GPUs, for a terminal."""
         subject, use = self.subject, self.use
-        how = "its files" if subject.counted else "its shape"
+        how = f"counted from {'its files' if subject.counted else 'its shape'}"
+        if subject.packed:
+            how = f"unpacked to {subject.shape.dtype} from the {memory_size(subject.packed)} of its GGUF file"
+        adapter = f"\nwith {subject.adapter.name}: {subject.adapter.description}" if subject.adapter else ""
         return "\n".join(
             (
                 f"{subject.name} · {_description(subject.shape)}",
-                f"from {subject.source}",
-                f"weights           {memory_size(subject.weights)}, counted from {how}",
+                f"from {subject.source}{adapter}",
+                f"weights           {memory_size(subject.weights)}, {how}",
                 f"KV cache a token  {self.needs.token:,} bytes",
                 f"KV cache a row    {memory_size(self.needs.row)} for {use.row_tokens:,} tokens "
                 f"({use.prompt_tokens:,} of the prompt, {use.answer_tokens:,} of the answer)",

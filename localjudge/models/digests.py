@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from localjudge.models.gguf_header import GGUF
 from localjudge.system.cache import cache_folder, keep, recalled
 
 MANIFEST = "localjudge-manifest.json"
@@ -62,7 +63,12 @@ def paths_in(folder: Path) -> Iterator[Path]:
 
 
 def model_files(folder: Path) -> dict[str, Path]:
-    """Return the files of a model directory except its manifest, by path within it, with `/` as separator."""
+    """Return the files of a model directory except its manifest, by path within it, with `/` as separator.
+
+    A model in a single file has only that file.
+    """
+    if folder.is_file():
+        return {folder.name: folder}
     files = {path.relative_to(folder).as_posix(): path for path in paths_in(folder) if path.is_file()}
     files.pop(MANIFEST, None)
     return files
@@ -78,7 +84,7 @@ def read_digests(
     its next change could have the same timestamp.
 
     Args:
-        folder: the model directory.
+        folder: the model directory, or the file of a model in a single file.
         ignore_cache: compute every digest from the bytes of its file.
         read: called with the number of bytes of each read, for progress.
 
@@ -107,7 +113,12 @@ def read_digests(
 
 
 def decisive_digest(files: Mapping[str, str]) -> str:
-    """Return the SHA-256 over the digests of the files that decide the answers: see `DECISIVE`."""
+    """Return the SHA-256 over the digests of the files that decide the answers: see `DECISIVE`.
+
+    The digest of a model in a single file is the file's own.
+    """
+    if len(files) == 1 and (only := next(iter(files))).lower().endswith(GGUF):
+        return files[only]
     decisive = {
         name: digest
         for name, digest in files.items()

@@ -26,8 +26,8 @@ For transformers on a CPU there is no paged cache; 16 rows are padded to the len
 
     all       W + 16 row + 16 L (3 I + 2 H) b + 1 GiB
 
-where quantised weights count as `dtype`, because they are unpacked, and 1 GiB stands for Python, its libraries
-and the token table.
+where quantised weights, also those of a GGUF file, count as `dtype`, because they are unpacked, and 1 GiB
+stands for Python, its libraries and the token table.
 """
 
 from __future__ import annotations

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from packaging.version import Version
+
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, UsageError
+from localjudge.models.adapter import Adapter
 from localjudge.models.configuration import read_document, remote_kernels
-from localjudge.models.digests import DECISIVE, Digests, decisive_digest, read_digests
+from localjudge.models.digests import Digests, decisive_digest, read_digests
+from localjudge.models.gguf_header import GGUF, GgufHeader, read_gguf
+from localjudge.models.gguf_model import gguf_file, read_configuration, read_tokenizer
+from localjudge.models.model_location import BUNDLED, bundled_folder, cached_folder, model_path
 from localjudge.models.weights import PICKLED
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
 from localjudge.records import Turn
-from localjudge.system.offline import go_offline, online
-from localjudge.system.requirements import require
+from localjudge.system.offline import go_offline
+from localjudge.system.requirements import install_command, installed, require
 
-BUNDLED = "bundled"
+_READS_GGUF = "5.19"
+"""The first version of transformers whose tokenizers from GGUF files are complete."""
 # Token pairs that open and close a thought.
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
-# The files to download for a model on the hub. Pickled weights and programs are not downloaded.
-_FETCHED = [*(f"*{ending}" for ending in DECISIVE), "*.md", "LICENSE*"]
 BUNDLED_NOTICE = (
     "These scores come from the small bundled model. It only compares words: which words of the reference "
     "the response keeps, changes or omits, and how it is written. Use its scores to try the program, not as "
@@ -36,23 +40,39 @@ BUNDLED_NOTICE = (
 
 @dataclass(frozen=True)
 class Model:
-    """A causal language model in a local directory. `Model.find` finds one."""
+    """A causal language model in a local directory or GGUF file. `Model.find` finds one.
+
+    Attributes:
+        name: the requested name.
+        path: the directory, or the GGUF file.
+        adapter: the LoRA adapter that the engine adds to it, if any.
+    """
 
     name: str
     path: Path
+    adapter: Adapter | None = None
 
     @classmethod
-    def find(cls, name: str | Path | None = None, *, allow_download: bool = False) -> Model:
-        """Return the model in a directory, a model in the local hub cache by id, or the bundled model.
+    def find(
+        cls,
+        name: str | Path | None = None,
+        *,
+        adapter: str | Path | None = None,
+        allow_download: bool = False,
+    ) -> Model:
+        """Return the model of a directory or GGUF file, a model in the local hub cache, or the bundled model.
 
         Args:
-            name: a directory or an id; None for the bundled model.
+            name: a directory, a GGUF file or an id; None for the bundled model.
+            adapter: the directory of a LoRA adapter for it, if any.
             allow_download: download a model that is not on this machine. Otherwise nothing is downloaded.
 
         Raises:
             ModelError: there is no such model, or it cannot be loaded safely.
         """
         model = cls.locate(name, allow_download=allow_download)
+        if adapter is not None:
+            model = replace(model, adapter=Adapter.find(adapter))
         return model if model.is_bundled else model._checked()
 
     @classmethod
@@ -64,13 +84,20 @@ class Model:
         """
         go_offline()
         if name is None or str(name) == BUNDLED:
-            return cls(BUNDLED, _bundled_folder())
+            return cls(BUNDLED, bundled_folder())
         path = model_path(name)
-        if not path.is_dir():
-            path = _cached_folder(str(name), allow_download)
-        return cls(str(name), path.resolve())
+        if not path.is_dir() and gguf_file(path) is None:
+            path = cached_folder(str(name), allow_download)
+        return cls(str(name), gguf_file(path) or path.resolve())
 
     def _checked(self) -> Model:
+        if self.is_gguf:
+            require(f"model {self.name}", "gguf")
+            if Version(installed("transformers") or "0") < Version(_READS_GGUF):
+                update = install_command("gguf")
+                raise ModelError(f"model {self.name}: a GGUF file needs transformers {_READS_GGUF}: {update}")
+            _ = self.gguf
+            return self
         if not (self.path / "config.json").is_file():
             raise ModelError(f"model {self.name}: {self.path} has no config.json; give a model directory")
         if not list(self.path.glob("*.safetensors")):
@@ -80,7 +107,7 @@ class Model:
         if (self.path / "adapter_config.json").exists():
             raise ModelError(
                 f"model {self.name}: {self.path} has an adapter (adapter_config.json), which some engines load "
-                "and others ignore; merge it into the weights, or remove it"
+                "and others ignore; give the directory of its model with --model, and this with --adapter"
             )
         return self
 
@@ -93,6 +120,31 @@ class Model:
     def is_bundled(self) -> bool:
         return self.name == BUNDLED
 
+    @property
+    def is_gguf(self) -> bool:
+        """True if the model is a GGUF file."""
+        return self.path.name.lower().endswith(GGUF)
+
+    @cached_property
+    def gguf(self) -> GgufHeader:
+        """The header of the GGUF file.
+
+        Raises:
+            ModelError: it is damaged, or the model consists of several files.
+        """
+        try:
+            header = read_gguf(self.path)
+        except (ModelError, OSError) as error:
+            raise ModelError(
+                f"model {self.name}: {self.path.name}: {error}; copy or download it again"
+            ) from None
+        if (parts := header.metadata.get("split.count", 1)) not in (0, 1):
+            raise ModelError(
+                f"model {self.name}: {self.path.name}: one of {parts} parts of a model; join them with "
+                "llama-gguf-split --merge"
+            )
+        return header
+
     @cached_property
     def configuration(self) -> Any:
         """Return the whole configuration, as transformers reads it.
@@ -100,6 +152,11 @@ class Model:
         Raises:
             ModelError: it cannot be read, or it requires programs from the hub.
         """
+        if self.is_gguf:
+            try:
+                return read_configuration(self.path, self.gguf)
+            except Exception as error:  # as below
+                raise ModelError(f"model {self.name}: {_first_line(error)}") from None
         from transformers import AutoConfig
 
         if kernels := remote_kernels(read_document(self.path / "config.json", self.name)):
@@ -128,6 +185,8 @@ class Model:
         from transformers import AutoTokenizer
 
         try:
+            if self.is_gguf:
+                return read_tokenizer(self.path)
             # If mistral-common is installed, it would read a tekken.json, and its tokenizer has no text-only
             # twin.
             return AutoTokenizer.from_pretrained(
@@ -222,6 +281,9 @@ class Model:
         """
         ends = self._end_ids("config.json", getattr(self.config, "eos_token_id", None))
         ends |= self._end_ids("tokenizer_config.json", self.tokenizer.eos_token_id)
+        if self.is_gguf:
+            named = "tokenizer.ggml.eot_token_id"  # the end of a turn, if it is not the end of the text
+            ends |= self._end_ids(named, self.gguf.metadata.get(named))
         generation = self.path / "generation_config.json"
         if generation.is_file():
             ends |= self._end_ids(generation.name, read_document(generation, self.name).get("eos_token_id"))
@@ -276,54 +338,6 @@ class Model:
     def digest(self) -> str:
         """SHA-256 over the files that decide the model's answers, such as weights and chat templates."""
         return decisive_digest(self.files)
-
-
-def shipped_folder(name: str) -> Path | None:
-    """Return `models/NAME` of the checkout or its copy in the installed package; None if neither exists."""
-    package = Path(__file__).parents[1]
-    for folder in (package / "_models" / name, package.parent / "models" / name):
-        if folder.is_dir():
-            return folder
-    return None
-
-
-def model_path(name: str | Path) -> Path:
-    """Return a model's name as a path; `~` stays if there is no known home folder."""
-    return Path(os.path.expanduser(name))
-
-
-def _bundled_folder() -> Path:
-    folder = shipped_folder(BUNDLED)
-    if folder is None or not (folder / "config.json").is_file():
-        raise ModelError("the bundled model is missing from this installation; give another with --model")
-    return folder
-
-
-def _cached_folder(name: str, allow_download: bool) -> Path:
-    if model_path(name).is_file():
-        raise ModelError(f"model {name}: is a file; give the directory that contains it")
-    if name.count("/") > 1 or name.startswith((".", "/", "~")):
-        raise ModelError(f"model {name}: no such directory")
-    from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(name, local_files_only=True))
-    except (LocalEntryNotFoundError, HFValidationError) as error:
-        # A model that was downloaded without pickles and original files is complete enough.
-        if incomplete := getattr(error, "snapshot_path", None):
-            return Path(incomplete)
-        looked = f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}"
-    if not allow_download:
-        raise ModelError(f"{looked}; download it: hf download {name}, or score with --allow-download")
-    try:
-        with online():
-            return Path(snapshot_download(name, allow_patterns=_FETCHED))
-    except Exception as error:  # the errors of the hub, the network and the disk have no common base class
-        raise ModelError(
-            f"{looked}; it cannot be downloaded: {_first_line(error)}; without a network, bring a copy of "
-            "its directory, or a pack: localjudge pack --model"
-        ) from None
 
 
 def _first_line(error: BaseException) -> str:

@@ -64,12 +64,12 @@ class ModelManifest(_ManifestRecord):
 
     @classmethod
     def read(cls, folder: Path) -> ModelManifest | None:
-        """Return the manifest of a directory; None if it has none.
+        """Return the manifest of a directory or a single file; None if it has none.
 
         Raises:
             ModelError: this version cannot read the manifest.
         """
-        file = folder / MANIFEST
+        file = manifest_file(folder)
         try:
             return cls.model_validate_json(file.read_bytes())
         except FileNotFoundError:
@@ -83,17 +83,17 @@ class ModelManifest(_ManifestRecord):
             raise ModelError(f"{file}: not a readable manifest: {reason}") from None
 
     def write(self, folder: Path) -> None:
-        """Write the manifest into the directory, completely or not at all.
+        """Write the manifest into the directory or beside the file, completely or not at all.
 
         Raises:
             ModelError: the directory cannot be written.
         """
         try:
-            with replacing(folder / MANIFEST) as scratch:
+            with replacing(manifest_file(folder)) as scratch:
                 scratch.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
         except OSError as error:
             raise ModelError(
-                f"{folder / MANIFEST}: cannot be written: {error.strerror}; "
+                f"{manifest_file(folder)}: cannot be written: {error.strerror}; "
                 "make the directory writable, or give --no-manifest to check only"
             ) from None
 
@@ -104,6 +104,11 @@ class ModelManifest(_ManifestRecord):
         new = [f"{name} is new" for name in sorted(digests.keys() - was.keys())]
         shared = sorted(was.keys() & digests.keys())
         return [f"{name} has changed" for name in shared if was[name] != digests[name]] + gone + new
+
+
+def manifest_file(path: Path) -> Path:
+    """Return the manifest's place: in a model directory, or beside the file of a model in a single file."""
+    return path.with_name(f"{path.name}.{MANIFEST}") if path.is_file() else path / MANIFEST
 
 
 def in_words(differences: list[str]) -> str:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from localjudge.errors import ModelError
 from localjudge.models.configuration import shape_of
-from localjudge.models.model import shipped_folder
+from localjudge.models.model_location import shipped_folder
 from localjudge.models.shape import Shape
 
 

@@ -36,6 +36,7 @@ _LFS = b"version https://git-lfs.github.com/spec/"
 # Names of the token embedding in the model families.
 _EMBEDDINGS = (
     "embed_tokens.weight", "wte.weight", "word_embeddings.weight", "tok_embeddings.weight", "embed_in.weight",
+    "token_embd.weight",
 )  # fmt: skip
 
 

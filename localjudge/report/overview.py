@@ -103,7 +103,7 @@ def _about(judgements: Judgements) -> str:
 
 def origin(manifests: Sequence[RunManifest]) -> str:
     """Return who judged, by which rubric, and when."""
-    models = dict.fromkeys(manifest.model.name for manifest in manifests)
+    models = dict.fromkeys(manifest.model.judge for manifest in manifests)
     rubrics = dict.fromkeys(manifest.rubric.name for manifest in manifests)
     days = sorted(start.started[:10] for manifest in manifests for start in manifest.starts)
     when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"

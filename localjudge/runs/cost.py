@@ -131,7 +131,7 @@ class CostEstimate:
 def _predicted(judge: Judge, tasks: TaskStream, gpu: str | None) -> Throughput | None:
     """Return the predicted speed on as few GPUs as the model fits; None without a GPU, or if it fits none."""
     try:
-        if gpu is None and not Machine.here().gpus:
+        if judge.model.is_gguf or (gpu is None and not Machine.here().gpus):
             return None
         device = Device.here("bfloat16") if gpu is None else Device.gpu(gpu)
         model = PlannedModel.find(str(judge.model.path))

@@ -17,7 +17,7 @@ from localjudge.config import JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.judge import Judge
-from localjudge.models.model import BUNDLED
+from localjudge.models.model_location import BUNDLED
 from localjudge.records import Judgement, Row
 from localjudge.rows.inputs import STDIN, find_inputs
 from localjudge.rows.pairs import paired_rows
@@ -116,7 +116,10 @@ def _judge(manifest: RunManifest, engine: EngineInfo, was: JudgeConfig) -> Judge
         smaller["dtype"] = engine.dtype
     # A model that only a server has is known by its name.
     path = None if manifest.model.name == BUNDLED else manifest.model.path or manifest.model.name
-    config = was.with_(model=path, engine=engine.name, engine_args={**was.engine_args, **smaller})
+    adapter = manifest.model.adapter.path if manifest.model.adapter else None
+    config = was.with_(
+        model=path, adapter=adapter, engine=engine.name, engine_args={**was.engine_args, **smaller}
+    )
     return Judge(config, allow_changed_model=True)  # `repeat` compares the digest of the model with the run's
 
 

@@ -47,13 +47,14 @@ class _ManifestPart(BaseModel):
 class RunSettings(_ManifestPart):
     """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
 
-    `rubric`, `model`, `chat_template` and `vocabulary` are digests. A jury and imported scores have only the
-    first three settings.
+    `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests. A jury and imported scores have
+    only the first three settings.
     """
 
     engine: str
     rubric: str
     model: str
+    adapter: str | None = None
     dtype: str | None = None
     chat_template: str | None = None
     vocabulary: str | None = None
@@ -64,6 +65,16 @@ class RunSettings(_ManifestPart):
     top_p: float | None = None
     seed: int | None = None
     on_overflow: str | None = None
+
+
+class AdapterRecord(_ManifestPart):
+    """A LoRA adapter: its name, its directory, the model it was trained for, its rank, its files' SHA-256."""
+
+    name: str
+    path: str
+    base: str | None
+    rank: int
+    files: dict[str, str]
 
 
 class ModelRecord(_ManifestPart):
@@ -77,6 +88,12 @@ class ModelRecord(_ManifestPart):
     files: dict[str, str]
     verified: bool = False
     changed_since_verified: list[str] = Field(default_factory=list)
+    adapter: AdapterRecord | None = None
+
+    @property
+    def judge(self) -> str:
+        """The name of the model with that of its adapter, for people."""
+        return f"{self.name} with {self.adapter.name}" if self.adapter else self.name
 
 
 class ModelFilesRead(_ManifestPart):
@@ -239,6 +256,10 @@ def read_manifest(folder: Path) -> RunManifest:
     return manifest
 
 
+def _adapter_name(adapter: AdapterRecord | None, digest: str | None) -> str:
+    return f"{adapter.name} ({str(digest)[:8]})" if adapter else "none"
+
+
 def as_json(content: Mapping[str, Any]) -> bytes:
     """Return the bytes of a JSON file of the run directory, indented for people."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -255,11 +276,17 @@ def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
     """
     found = []
     names = {"rubric": manifest.rubric.name, "model": manifest.model.name}
-    recorded = manifest.settings.as_dict()
-    for name, now in described["settings"].items():
+    recorded, one = manifest.settings.as_dict(), described.get("model", {}).get("adapter")
+    settings = dict(described["settings"])
+    if "model" in settings:  # settings that are known without the model do not say whether there is an adapter
+        settings.setdefault("adapter", None)
+    for name, now in settings.items():
         was = recorded.get(name)
         if was != now:
-            if name in names:
+            if name == "adapter":
+                was = _adapter_name(manifest.model.adapter, was)
+                now = _adapter_name(AdapterRecord.model_validate(one) if one else None, now)
+            elif name in names:
                 was = f"{names[name]} ({str(was)[:8]})"
                 now = f"{described[name]['name']} ({str(now)[:8]})"
             found.append(f"{name}: {was} there, {now} now")

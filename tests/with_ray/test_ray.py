@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lora_files import write_adapter
 
 from localjudge import Judge, Judgement, ModelError, Rubric, UsageError
 from localjudge.engines.cluster import Cluster
@@ -121,6 +122,16 @@ def test_pairs_have_the_same_outcomes_on_two_workers_as_in_one_process(
         ours, theirs = pair.preferences["better"], here[name].preferences["better"]
         assert (ours.winner, ours.agree) == (theirs.winner, theirs.agree)
         assert ours.value == pytest.approx(theirs.value, abs=1e-4)
+
+
+def test_workers_add_the_adapter_to_the_model(
+    nodes: Any, judge_on: JudgeOn, model: Path, tmp_path: Path
+) -> None:
+    adapter = write_adapter(tmp_path / "adapter", model)
+    ours = list(judge_on(Cluster(nodes.address, workers=(1, 1)), adapter=adapter).score(rows(6)))
+    assert_alike(ours, judge_on(None, adapter=adapter).score(rows(6)))
+    without = by_id(judge_on(None).score(rows(6)))
+    assert any(outcome.texts != without[name].texts for name, outcome in by_id(ours).items())
 
 
 def test_a_cluster_is_described_as_the_engine_that_its_workers_have(nodes: Any, judge_on: JudgeOn) -> None:

@@ -32,7 +32,8 @@ from localjudge.engines.ray.placement import WorkerPlacement, connect
 from localjudge.engines.ray.worker import RayWorkerSettings, Worker
 from localjudge.engines.ray.worker_pool import PooledWorker, WorkerPool
 from localjudge.errors import EngineError, LocalJudgeError, UsageError
-from localjudge.models.model import Model, model_path
+from localjudge.models.model import Model
+from localjudge.models.model_location import model_path
 from localjudge.prompts.prompt import Prompt
 
 CHUNKS, BATCHES = 16, 3
@@ -101,8 +102,10 @@ class RayEngine:
                 engine=name,
                 options=dict(options),
                 context=context,
-                model=str(model.path) if model_path(model.name).is_dir() else model.name,
+                model=str(model.path) if model_path(model.name).exists() else model.name,
                 digest=model.digest,
+                adapter=str(model.adapter.path) if model.adapter else None,
+                adapter_digest=model.adapter.digest if model.adapter else None,
                 decoding=decoding,
                 environment={key: value for key, value in os.environ.items() if key.startswith(_FORWARDED)},
             )

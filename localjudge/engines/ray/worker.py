@@ -33,6 +33,7 @@ class RayWorkerSettings:
         engine: the engine's name and its `options`, as for `engine_options`.
         context: the most tokens of a prompt and its answer, if known.
         model: the path or id of the model on the worker's node, and the `digest` that it must have there.
+        adapter: the path of its LoRA adapter on the worker's node, if any, and its `adapter_digest`.
         environment: variables of the driver, used if the node does not set them.
     """
 
@@ -41,6 +42,8 @@ class RayWorkerSettings:
     context: int | None
     model: str
     digest: str
+    adapter: str | None
+    adapter_digest: str | None
     decoding: Decoding
     environment: Mapping[str, str]
 
@@ -121,12 +124,17 @@ class Worker:
     def _open(self, settings: RayWorkerSettings) -> TableEngine:
         for name, value in settings.environment.items():
             os.environ.setdefault(name, value)
-        options = engine_options(settings.engine, settings.options)
-        model = Model.find(settings.model)
+        adapts = settings.adapter is not None
+        options = engine_options(settings.engine, settings.options, model=settings.model, adapts=adapts)
+        model = Model.find(settings.model, adapter=settings.adapter)
         if model.digest != settings.digest:
             raise ModelError(
                 f"model {model.name}: differs from the model where the run was started: its digest is "
                 f"{model.digest[:12]} at {model.path}, and {settings.digest[:12]} there"
+            )
+        if model.adapter and model.adapter.digest != settings.adapter_digest:
+            raise ModelError(
+                f"adapter {settings.adapter}: differs from the adapter where the run was started; copy it here"
             )
         return open_engine(options, model, settings.decoding, context=settings.context)
 

@@ -69,7 +69,7 @@ class ServedModel(Model):
         if known is None and found:
             raise ModelError(f"model {name}: {where} does not serve it; it serves {names}")
         reported = {key: value for key, value in found.get(known or "", {}).items() if _is_fact(key, value)}
-        return cls(known or name, Path(), product, reported)
+        return cls(known or name, Path(), product=product, reported=reported)
 
     @property
     def is_served(self) -> bool:

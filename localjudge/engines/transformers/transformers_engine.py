@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
+from dataclasses import replace
 from importlib.metadata import version
+from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -22,8 +24,10 @@ from localjudge.engines.protocol import Completion, Decoding, EngineInfo, comple
 from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.generation import generate
 from localjudge.errors import EngineError, ModelError
+from localjudge.models.adapter import Adapter
+from localjudge.models.gguf_model import LINKED, alone
 from localjudge.models.model import Model
-from localjudge.models.tensor_check import check_tensors
+from localjudge.models.tensor_check import check_adapter, check_tensors
 from localjudge.models.weights import INDEX
 from localjudge.prompts.prompt import Prompt
 from localjudge.system.machine import has_bfloat16
@@ -42,25 +46,36 @@ class TransformersEngine:
         self._device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self._batch_size = options.batch_size or (16 if self._device.type == "cpu" else 64)
         self._decoding = decoding
+        self._base = model
         self._prompt_tokens = 0
         widened = False
         self._mixed = not rotates_by_batch(model.config)
         check_tensors(model)
+        check_adapter(model)
         try:
-            with _loadable(model.path) as folder:
-                self._model = AutoModelForCausalLM.from_pretrained(
+            with _loadable(model) as (folder, how):
+                self._model, found = AutoModelForCausalLM.from_pretrained(
                     folder,
-                    dtype=options.dtype,
+                    dtype=options.dtype if options.dtype != "auto" or not model.is_gguf else model.gguf.dtype,
                     # The generation defaults of the model (temperature, penalties …) are not used.
                     generation_config=GenerationConfig(),
                     use_safetensors=True,
                     local_files_only=True,
                     trust_remote_code=False,
+                    output_loading_info=True,
+                    **how,
                 )
+            if model.is_gguf and (lost := sorted(found["missing_keys"]) + sorted(found["mismatched_keys"])):
+                raise ValueError(f"transformers finds no {lost[0]} in the GGUF file")
             if options.dtype == "auto" and self._device.type == "cpu" and self._model.dtype == torch.bfloat16:
-                widened = not (has_bfloat16() or hasattr(self._model, "hf_quantizer"))
+                quantized = hasattr(self._model, "hf_quantizer") and not model.is_gguf
+                widened = not (has_bfloat16() or quantized)
             if widened:
                 self._model = self._model.float()
+            if model.adapter:
+                from localjudge.engines.transformers.loaded_adapters import LoadedAdapters
+
+                self._adapters = LoadedAdapters(self._model, model.adapter)
             self._model = self._model.to(self._device).eval()
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             raise ModelError(
@@ -73,7 +88,11 @@ class TransformersEngine:
             name="transformers",
             dtype=dtype,
             device=device,
-            versions={"torch": torch.__version__, "transformers": version("transformers")},
+            versions={
+                "torch": torch.__version__,
+                "transformers": version("transformers"),
+                **({"peft": version("peft")} if model.adapter else {}),
+            },
             applies_table=True,
             context=options.context(model),
             batch_size=self._batch_size,
@@ -86,6 +105,13 @@ class TransformersEngine:
 
     def close(self) -> None:
         del self._model
+
+    def use(self, adapter: Adapter) -> None:
+        check_adapter(replace(self._base, adapter=adapter))
+        try:
+            self._adapters.use(adapter)
+        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            raise ModelError(f"adapter {adapter.name}: {str(error).strip().splitlines()[0]}") from None
 
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
         for batch in batches(prompts, self._batch_size, mixed=self._mixed):
@@ -118,16 +144,28 @@ def _device_name(device: torch.device) -> str:
 
 
 @contextmanager
-def _loadable(folder: Path) -> Iterator[Path]:
-    """Yield a directory that transformers can load: it requires `metadata` in an index, which may lack it."""
+def _loadable(model: Model) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield a directory that transformers can load, and arguments of its own.
+
+    transformers requires `metadata` in an index, which may lack it. The weights of a GGUF file are unpacked: to
+    keep them packed, transformers downloads kernels of the hub, which are programs.
+    """
+    if model.is_gguf:
+        from transformers import GgufConfig
+
+        how = {"gguf_file": LINKED, "quantization_config": GgufConfig(dequantize=True)}
+        with alone(model.path) as link, redirect_stderr(StringIO()):  # a progress bar that has no switch
+            yield link, how
+        return
+    folder = model.path
     index = folder / INDEX
     content = json.loads(index.read_bytes()) if index.is_file() else {"metadata": {}}
     if isinstance(content.get("metadata"), dict):
-        yield folder
+        yield folder, {}
         return
     with TemporaryDirectory(prefix="localjudge-") as scratch:
         for file in folder.iterdir():
             Path(scratch, file.name).symlink_to(file)
         Path(scratch, INDEX).unlink()
         Path(scratch, INDEX).write_text(json.dumps(content | {"metadata": {}}))
-        yield Path(scratch)
+        yield Path(scratch), {}

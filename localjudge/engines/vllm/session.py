@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from vllm import SamplingParams
 from vllm.exceptions import VLLMValidationError
 from vllm.inputs import TokensPrompt
+from vllm.lora.request import LoRARequest
 
 from localjudge.engines.protocol import Completion, completion
 from localjudge.prompts.prompt import Prompt
@@ -50,6 +51,11 @@ class SessionEngine(Protocol):
 
     llm: Any
     slots: int
+
+    @property
+    def adapter(self) -> LoRARequest | None:
+        """The LoRA adapter of every request."""
+        ...
 
     @property
     def in_flight(self) -> int:
@@ -142,6 +148,7 @@ class EngineSession:
                     request,
                     TokensPrompt(prompt_token_ids=prompt.tokens),
                     self._engine.sampling_params(flight),
+                    lora_request=self._engine.adapter,
                 )
             except (ValueError, VLLMValidationError) as error:  # a refused prompt: the engine continues
                 del self._flights[request]

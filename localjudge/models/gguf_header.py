@@ -1,0 +1,190 @@
+"""The header of a GGUF file: its metadata, and the names, types and shapes of its tensors.
+
+No weight is read. A GGUF file consists of the bytes `GGUF`, the version, the numbers of tensors and of
+metadata, the metadata (key, type, value), for each tensor its name, dimensions (innermost first), type and
+offset, and the tensors, each aligned. All numbers are little-endian.
+(https://github.com/ggml-org/ggml/blob/master/docs/gguf.md)
+
+The package gguf is not used for the header: it reads a file without checking that its counts and offsets lie
+within it.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import ModelError
+from localjudge.models.weights import Tensor
+
+GGUF = ".gguf"
+"""The suffix of a GGUF file."""
+
+_VERSIONS = (2, 3)
+_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""Format of `struct` for each type of a number in the metadata."""
+_STRING, _ARRAY = 8, 9
+_MOST_DIMENSIONS = 4  # of a tensor in ggml
+_MOST_VALUES = 2**24  # of a list in the metadata; a vocabulary is the longest
+_PLAIN = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_TYPES = {
+    0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22),
+    7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110),
+    12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210), 16: ("IQ2_XXS", 256, 66),
+    17: ("IQ2_XS", 256, 74), 18: ("IQ3_XXS", 256, 98), 19: ("IQ1_S", 256, 50), 20: ("IQ4_NL", 32, 18),
+    21: ("IQ3_S", 256, 110), 22: ("IQ2_S", 256, 82), 23: ("IQ4_XS", 256, 136), 24: ("I8", 1, 1),
+    25: ("I16", 1, 2), 26: ("I32", 1, 4), 27: ("I64", 1, 8), 28: ("F64", 1, 8), 29: ("IQ1_M", 256, 56),
+    30: ("BF16", 1, 2), 34: ("TQ1_0", 256, 54), 35: ("TQ2_0", 256, 66), 39: ("MXFP4", 32, 17),
+}  # fmt: skip
+"""Each type of a tensor: its name, and the numbers and bytes of a block."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHeader:
+    """The header of a GGUF file.
+
+    Attributes:
+        version: of the format, 2 or 3.
+        metadata: values by key, such as `llama.block_count`: numbers, texts and lists.
+        tensors: the tensors by name; shapes are in the order of PyTorch, the innermost dimension last.
+        offsets: the first byte of each tensor in the file.
+    """
+
+    version: int
+    metadata: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+    offsets: Mapping[str, int]
+
+    @property
+    def architecture(self) -> str:
+        """The model's family, by llama.cpp's name."""
+        return str(self.metadata["general.architecture"])
+
+    @property
+    def dtype(self) -> str:
+        """The type of the weights of the model in memory: the file's own, or bfloat16 if they are quantized."""
+        kinds = {tensor.dtype for tensor in self.tensors.values() if len(tensor.shape) > 1}
+        return _PLAIN[kinds.pop()] if len(kinds) == 1 and kinds <= _PLAIN.keys() else "bfloat16"
+
+
+def read_gguf(file: Path) -> GgufHeader:
+    """Return the header of a GGUF file.
+
+    Raises:
+        ModelError: the header is invalid, or the file is shorter than its tensors; the message does not name
+            the file.
+        OSError: the file cannot be read.
+    """
+    with file.open("rb") as stream:
+        if stream.read(4) != b"GGUF":
+            raise ModelError("not a GGUF file")
+        with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            try:
+                return _HeaderReader(content).header()
+            except struct.error:
+                raise ModelError(f"cut short: its header goes on after {len(content):,} bytes") from None
+            except UnicodeDecodeError:
+                raise ModelError("its header is broken: a text is not UTF-8") from None
+
+
+class _HeaderReader:
+    """Reads the content of a file from its beginning."""
+
+    def __init__(self, content: mmap.mmap) -> None:
+        self._content = content
+        self._place = 4
+
+    def header(self) -> GgufHeader:
+        version = self._number("I")
+        if version not in _VERSIONS:
+            raise ModelError(f"GGUF of version {version} is not supported; give a file of version 2 or 3")
+        count, entries = self._count(), self._count()
+        metadata: dict[str, Any] = {}
+        for _ in range(entries):
+            key = self._text()
+            if key in metadata:
+                raise ModelError(f"its header is broken: {key[:80]} occurs twice")
+            metadata[key] = self._value(self._number("I"))
+        found: dict[str, tuple[Tensor, int]] = {}
+        for _ in range(count):
+            name = self._text()
+            if name in found:
+                raise ModelError(f"its header is broken: the tensor {name[:80]} occurs twice")
+            found[name] = self._tensor(name)
+        if not isinstance(metadata.get("general.architecture"), str):
+            raise ModelError("its header is broken: it names no general.architecture")
+        alignment = metadata.get("general.alignment", 32)
+        if type(alignment) is not int or alignment < 1:
+            raise ModelError(f"its header is broken: general.alignment is {str(alignment)[:40]}")
+        begin = math.ceil(self._place / alignment) * alignment
+        reached = begin
+        for offset, size, name in sorted((at, each.size, name) for name, (each, at) in found.items()):
+            if begin + offset < reached:
+                raise ModelError(f"its header is broken: {name} begins within another tensor")
+            reached = begin + offset + size
+        if reached > len(self._content):
+            raise ModelError(
+                f"cut short: its tensors end at byte {reached:,}, the file has {len(self._content):,}"
+            )
+        return GgufHeader(
+            version,
+            metadata,
+            {name: tensor for name, (tensor, _) in found.items()},
+            {name: begin + offset for name, (_, offset) in found.items()},
+        )
+
+    def _tensor(self, name: str) -> tuple[Tensor, int]:
+        """Return a tensor, and its first byte after the header."""
+        dimensions = self._number("I")
+        if dimensions > _MOST_DIMENSIONS:
+            raise ModelError(f"its header is broken: {name[:80]} has {dimensions:,} dimensions")
+        shape = tuple(self._number("Q") for _ in range(dimensions))[::-1]
+        kind, offset = self._number("I"), self._number("Q")
+        if kind not in _TYPES:
+            raise ModelError(f"{name[:80]} has the unknown type {kind}")
+        dtype, numbers, size = _TYPES[kind]
+        if (shape or (1,))[-1] % numbers:
+            raise ModelError(f"its header is broken: {name[:80]} has rows that are no whole blocks of {dtype}")
+        return Tensor(dtype, shape, math.prod(shape) // numbers * size), offset
+
+    def _value(self, kind: int) -> Any:
+        if kind == _STRING:
+            return self._text()
+        if kind != _ARRAY:
+            return self._number(self._form(kind))
+        element, length = self._number("I"), self._count()
+        if length > _MOST_VALUES:
+            raise ModelError(f"its header is broken: a list of {length:,} values")
+        if element == _STRING:
+            return [self._text() for _ in range(length)]
+        form = f"<{length}{self._form(element)}"
+        values = struct.unpack_from(form, self._content, self._place)
+        self._place += struct.calcsize(form)
+        return list(values)
+
+    def _form(self, kind: int) -> str:
+        if kind not in _NUMBERS:
+            raise ModelError(f"its header is broken: metadata of the unknown type {kind}")
+        return _NUMBERS[kind]
+
+    def _number(self, form: str) -> Any:
+        (number,) = struct.unpack_from(f"<{form}", self._content, self._place)
+        self._place += struct.calcsize(f"<{form}")
+        return number
+
+    def _count(self) -> int:
+        """Return a number of things, each of which takes at least one byte of the rest of the file."""
+        count: int = self._number("Q")
+        if count > len(self._content) - self._place:
+            raise ModelError(f"cut short, or its header is broken: {count:,} entries do not fit the file")
+        return count
+
+    def _text(self) -> str:
+        length = self._count()
+        self._place += length
+        return self._content[self._place - length : self._place].decode()
