@@ -217,10 +217,9 @@ def test_a_server_that_stays_away_ends_the_run_and_the_same_command_continues_it
         assert "no answer for 0 s: the server answered 503: loading; when it is back, the same command" in line
         done = {line["id"] for line in read_lines(tmp_path / "run")}
         assert 0 < len(done) < 30
-        server.script = lambda text, before: chat(WHOLE)
-        server.asked.clear()
-        assert cli("score", rows, *flags, "--server", server.url).code == 0
-        assert len(server.asked) == 30 - len(done)
+    with serving(always(chat(WHOLE))) as other:
+        assert cli("score", rows, *flags, "--server", other.url).code == 0
+        assert len(other.asked) == 30 - len(done)
     assert sum(isinstance(outcome, Judgement) for outcome in read_outcomes(tmp_path / "run")) == 30
 
 
