@@ -48,6 +48,15 @@ def test_a_gguf_file_judges_as_the_directory_it_was_made_of(model: Path, file: P
     assert Model.find(file).end_tokens == Model.find(model).end_tokens
 
 
+def test_a_gguf_file_computes_with_the_attention_of_its_directory(model: Path, file: Path) -> None:
+    used = []
+    for each in (model, file):
+        with Judge(each, engine="transformers", engine_args=FLOAT32) as judge:
+            engine: Any = judge.engine
+            used.append(engine._model.config._attn_implementation)
+    assert used == ["sdpa", "sdpa"]
+
+
 def test_quantized_weights_are_unpacked_and_every_answer_is_whole(model: Path, tmp_path: Path) -> None:
     metadata, tensors = content_of(model)
     file = write_gguf(tmp_path / "packed.gguf", metadata, packed(tensors))

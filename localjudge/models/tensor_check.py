@@ -9,6 +9,7 @@ the weights are read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -179,7 +180,7 @@ def _meta_model(model: Model) -> Any:
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
     from transformers.initialization import no_init_weights
 
-    configuration = model.configuration
+    configuration = deepcopy(model.configuration)  # building a model writes its attention into it
     for kind in (AutoModelForCausalLM, AutoModelForImageTextToText):
         if type(configuration) not in kind._model_mapping:
             continue

@@ -6,6 +6,7 @@ import json
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
+from copy import deepcopy
 from dataclasses import replace
 from importlib.metadata import version
 from io import StringIO
@@ -153,7 +154,11 @@ def _loadable(model: Model) -> Iterator[tuple[Path, dict[str, Any]]]:
     if model.is_gguf:
         from transformers import GgufConfig
 
-        how = {"gguf_file": LINKED, "quantization_config": GgufConfig(dequantize=True)}
+        how = {
+            "gguf_file": LINKED,
+            "quantization_config": GgufConfig(dequantize=True),
+            "config": deepcopy(model.configuration),  # reading it again takes seconds
+        }
         with alone(model.path) as link, redirect_stderr(StringIO()):  # a progress bar that has no switch
             yield link, how
         return
