@@ -179,8 +179,6 @@ class TextServer:
         if decoding.schema is not None:
             schema = {"name": "answer", "strict": True, "schema": decoding.schema}
             body["response_format"] = {"type": "json_schema", "json_schema": schema}
-            if self._is_vllm:  # otherwise some models write white space until the limit
-                body["structured_outputs"] = {"json": decoding.schema, "disable_any_whitespace": True}
         elif self._is_vllm:
             body["structured_outputs"] = {"regex": decoding.pattern}
         if self._is_vllm:
