@@ -385,10 +385,10 @@ class Fragile(VllmEngine):
         core, add_request, step = llm.llm_engine, llm.llm_engine.add_request, llm.llm_engine.step
         deadly_requests = set()
 
-        def add(request: str, *arguments: Any) -> Any:
+        def add(request: str, *arguments: Any, **named: Any) -> Any:
             if self._coming in self.deadly:
                 deadly_requests.add(request)
-            return add_request(request, *arguments)
+            return add_request(request, *arguments, **named)
 
         def dies() -> Any:
             if deadly_requests & set(core.output_processor.external_req_ids):
