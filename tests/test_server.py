@@ -174,12 +174,17 @@ def test_a_request_without_an_answer_in_time_is_repeated_and_fails_in_the_end(sh
 
 
 def test_a_server_that_goes_away_and_comes_back_costs_no_row(short_rubric: Path) -> None:
-    back = threading.Event()
-    with serving(lambda text, before: chat(WHOLE)) as first, judge_on(first, short_rubric) as judge:
+    gone, back = threading.Event(), threading.Event()
+
+    def script(text: str, before: int) -> Reply | None:
+        return None if gone.is_set() else chat(WHOLE)
+
+    with serving(script) as first, judge_on(first, short_rubric) as judge:
         port = first.server_address[1]
         rows = [dict(row, id=f"{row['id']}-{part}", candidate=f"C{part}") for part in range(5) for row in ROWS]
         outcomes = judge.score(rows)
         found = [next(outcomes)]
+        gone.set()  # its open connections break, too
         first.shutdown()
         first.server_close()
 

@@ -73,6 +73,9 @@ class ServerRequests(Generic[Answered]):
         self.run(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        # As `asyncio.run` does: replies that were cut off, and sockets that close in a later step.
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(asyncio.sleep(0.01))
         self._loop.close()
 
     def complete(
