@@ -337,6 +337,7 @@ def test_the_help_lists_the_commands_in_groups_with_whole_descriptions(
     assert {
         heading: set(names) for heading, names in groups.items() if heading not in ("Options", "Example")
     } == {
+        "Learn": {"help"},
         "Judge": {"score", "prompt", "audit", "repeat", "serve"},
         "Read": {"show", "report", "export"},
         "Trust": {"agree", "rank", "jury", "calibrate", "import"},

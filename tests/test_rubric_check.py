@@ -1,4 +1,4 @@
-"""A rubric says what it sends: README's example, the included rubrics, and what looks wrong."""
+"""A rubric says what it sends: the example of the guide, the included rubrics, and what looks wrong."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.records import Row
 from localjudge.rubrics.rubric import Rubric, shipped_rubrics
 
-README = Path(__file__).parents[1] / "README.md"
+GUIDE = Path(__file__).parents[1] / "localjudge" / "guide" / "rubrics.md"
 TEMPLATE = "{$instruction} {$candidate} {$aspects} {$answer_format}"
 
 
 @pytest.fixture
-def readme_rubric(tmp_path: Path) -> Path:
-    """Return README's rubric, copied as it stands."""
-    (text,) = re.findall(r"```toml\n(name = .*?)\n```", README.read_text(), re.DOTALL)
+def rubric_of_the_guide(tmp_path: Path) -> Path:
+    """Return the guide's rubric, copied as it stands."""
+    (text,) = re.findall(r"```toml reply.toml\n(name = .*?)\n```", GUIDE.read_text(), re.DOTALL)
     file = tmp_path / "reply.toml"
     file.write_text(text)
     return file
 
 
-def test_the_rubric_of_the_readme_sends_what_it_says(readme_rubric: Path) -> None:
-    rubric = Rubric.load(readme_rubric)
+def test_the_rubric_of_the_guide_sends_what_it_says(rubric_of_the_guide: Path) -> None:
+    rubric = Rubric.load(rubric_of_the_guide)
     row = Row.of(instruction="Where is it?", candidate="On its way!", fields={"company": "Ann & Co"})
     said = rubric.text(row)
     for words in (
@@ -43,10 +43,10 @@ def test_the_rubric_of_the_readme_sends_what_it_says(readme_rubric: Path) -> Non
 
 
 def test_the_rubric_of_the_readme_judges_rows(
-    cli: Cli, readme_rubric: Path, model: Path, tmp_path: Path
+    cli: Cli, rubric_of_the_guide: Path, model: Path, tmp_path: Path
 ) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", 3, company="Ann & Co")
-    judge = ["--rubric", readme_rubric, "--model", model, "--max-rationale-tokens", "4"]
+    judge = ["--rubric", rubric_of_the_guide, "--model", model, "--max-rationale-tokens", "4"]
     assert cli("score", rows, "--out", tmp_path / "run", *judge).code == 0
     for line in read_lines(tmp_path / "run"):
         assert line["outcome"] in ("solved", "passed on", "ignored")

@@ -14,6 +14,7 @@ import typer
 from localjudge.cli import (
     audit,
     doctor,
+    guide,
     imports,
     models,
     pack,
@@ -74,6 +75,7 @@ def program(
 
 # The order of the groups and of the commands in the help; each command has an example that works as typed.
 COMMANDS: dict[str, dict[Callable[..., None], str]] = {
+    "Learn": {guide.print_page: "help rubrics"},
     "Judge": {
         scoring.score: "score examples --out runs/first",
         scoring.prompt: "prompt examples --limit 1",

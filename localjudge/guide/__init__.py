@@ -1,0 +1,1 @@
+"""The pages that `localjudge help TOPIC` prints. Tests run every command in them."""
