@@ -62,10 +62,15 @@ def _print_markdown(text: str) -> None:
         print(text, end="")
         return
     from rich.markdown import Markdown
+    from rich.padding import Padding
+    from rich.text import Text
     from rich.theme import Theme
 
     from localjudge.system.terminal import Console
 
     console = Console()
     console.push_theme(Theme({"markdown.code": "bold", "markdown.table.header": "bold"}))
-    console.print(Markdown(text, code_theme="ansi_dark", hyperlinks=False))
+    for prose, code in re.findall(r"(.*?)(?:^```[^\n]*\n(.*?)^```\n|\Z)", text, re.MULTILINE | re.DOTALL):
+        console.print(Padding(Markdown(prose, hyperlinks=False), (0, 0, 1, 0)))
+        # The terminal wraps a long line of code, so that it is copied as one line.
+        console.print(Text(code, style="green"), soft_wrap=True)
