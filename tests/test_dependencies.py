@@ -39,7 +39,7 @@ TAKERS = {"datasets", "trl"}
 
 def modules(requirements: list[str]) -> set[str]:
     names = [re.match(r"[A-Za-z0-9._-]+", requirement) for requirement in requirements]
-    found = {name[0] for name in names if name} - TOOLS - FOR_TRANSFORMERS - {"localjudge"}
+    found = {name[0] for name in names if name} - TOOLS - FOR_TRANSFORMERS - {"localjudge-eval"}
     return {MODULES.get(name, name) for name in found}
 
 

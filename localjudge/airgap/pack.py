@@ -19,7 +19,7 @@ from typing import IO, Any
 from pydantic import BaseModel, ConfigDict
 
 from localjudge.airgap import unpack
-from localjudge.airgap.wheels import NAME, Say, Target, choose_extras, gather_wheels, own_wheel
+from localjudge.airgap.wheels import Say, Target, choose_extras, gather_wheels, own_wheel
 from localjudge.errors import UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.model import Model
@@ -27,6 +27,7 @@ from localjudge.models.model_location import model_path
 from localjudge.models.model_manifest import manifest_file
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
+from localjudge.system.requirements import SELF
 
 ARCHIVE = "localjudge.tar"
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
@@ -61,7 +62,7 @@ class PackManifest(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     format: int = unpack.FORMAT
-    name: str = NAME
+    name: str = SELF
     version: str
     extras: tuple[str, ...]
     python: str
@@ -117,7 +118,7 @@ def make_pack(
         own = own_wheel(scratch / "own", pip_args, say)
         version = own.name.split("-")[1]
         chosen = choose_extras(own, extras)
-        wanted = f"{NAME}[{','.join(chosen)}]"
+        wanted = f"{SELF}[{','.join(chosen)}]"
         say(f"collecting {wanted} {version} for Python {target.python} on {target.platforms[0]}")
         gather_wheels(f"{own}[{','.join(chosen)}]", target, scratch / "wheels", pip_args, say)
         sources |= {f"wheels/{file.name}": file for file in (scratch / "wheels").iterdir()}

@@ -23,9 +23,9 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from localjudge.errors import LocalJudgeError, UsageError
+from localjudge.system.requirements import SELF
 
 Say = Callable[[str], None]
-NAME = "localjudge"
 _LAST_LINES = 8
 # The names that glibc 2.5, 2.12 and 2.17 had before PEP 600.
 _OLD_NAMES = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
@@ -82,10 +82,10 @@ def own_wheel(folder: Path, pip_args: Sequence[str], say: Say) -> Path:
     """
     checkout = Path(__file__).parents[2]
     project = checkout / "pyproject.toml"
-    if project.is_file() and tomllib.loads(project.read_text())["project"]["name"] == NAME:
+    if project.is_file() and tomllib.loads(project.read_text())["project"]["name"] == SELF:
         run_pip(["wheel", "--no-deps", f"--wheel-dir={folder}", *pip_args, str(checkout)], say)
-        return next(folder.glob(f"{NAME}-*.whl"))
-    return installed_wheel(NAME, folder)
+        return next(folder.glob("*.whl"))
+    return installed_wheel(SELF, folder)
 
 
 def installed_wheel(name: str, folder: Path) -> Path:
@@ -101,9 +101,10 @@ def installed_wheel(name: str, folder: Path) -> Path:
     tags = BytesParser().parsebytes((installed.read_text("WHEEL") or "").encode()).get_all("Tag") or []
     if not installed.files or len(tags) != 1:
         raise UsageError(f"{name} was not installed from a wheel: install it with pip")
-    record = f"{name}-{installed.version}.dist-info/RECORD"
+    stem = f"{name.replace('-', '_')}-{installed.version}"
+    record = f"{stem}.dist-info/RECORD"
     lines: list[tuple[str, str, str]] = []
-    file = folder / f"{name}-{installed.version}-{tags[0]}.whl"
+    file = folder / f"{stem}-{tags[0]}.whl"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as wheel:
         for path in sorted(installed.files, key=str):
             if path.parts[0] == ".." or "__pycache__" in path.parts:
