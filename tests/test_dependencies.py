@@ -14,8 +14,11 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # The module of each distribution whose name differs from its module's.
 MODULES = {
+    "cyclonedx-python-lib": "cyclonedx",
     "inspect-ai": "inspect_ai",
+    "model-signing": "model_signing",
     "outlines-core": "outlines_core",
+    "packageurl-python": "packageurl",
     "scikit-learn": "sklearn",
     "vl-convert-python": "vl_convert",
 }

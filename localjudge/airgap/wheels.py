@@ -16,11 +16,13 @@ import sysconfig
 import tomllib
 import zipfile
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from email.parser import BytesParser
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+
+from packaging.utils import parse_wheel_filename
 
 from localjudge.errors import LocalJudgeError, UsageError
 from localjudge.system.requirements import SELF
@@ -174,6 +176,17 @@ def gather_wheels(requirement: str, target: Target, folder: Path, pip_args: Sequ
         command = ["download", f"--dest={folder}", *target.options]
     # pip's own wheel: many Python installations cannot install pip into a virtual environment.
     run_pip([*command, *pip_args, requirement, "pip"], say)
+
+
+def locked(wheels: Iterable[Path]) -> str:
+    """Return a requirements file for pip: a line for each wheel, with its version and SHA-256."""
+    lines = []
+    for wheel in wheels:
+        name, version, *_ = parse_wheel_filename(wheel.name)
+        with wheel.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        lines.append(f"{name}=={version} --hash=sha256:{digest}\n")
+    return "".join(sorted(lines))
 
 
 def run_pip(arguments: Sequence[str], say: Say) -> None:
