@@ -1,4 +1,4 @@
-"""Small packs and wheels, made by hand, and the unpacker as a program."""
+"""Small packs and wheels, made by hand, pairs of keys, and the unpacker as a program."""
 
 from __future__ import annotations
 
@@ -77,3 +77,14 @@ def tiny_wheel(folder: Path, name: str, *requires: str, module: str = "", script
         for file, content in files.items():
             archive.writestr(file, content)
     return wheel
+
+
+def key_pair(folder: Path, name: str) -> tuple[Path, Path]:
+    """Return a private and a public key of the curve P-256."""
+    private, public = folder / f"{name}.pem", folder / f"{name}.pub.pem"
+    for command in (
+        f"openssl ecparam -name prime256v1 -genkey -noout -out '{private}'",
+        f"openssl ec -in '{private}' -pubout -out '{public}'",
+    ):
+        subprocess.run(command, shell=True, check=True, capture_output=True)
+    return private, public

@@ -26,6 +26,8 @@ MODULES = {
 TOOLS = {"mypy", "ruff"}
 # Imported by transformers if a tokenizer consists only of a tokenizer.model, or if a model is a GGUF file.
 FOR_TRANSFORMERS = {"accelerate", "gguf", "protobuf", "sentencepiece"}
+# Imported by model-signing, which does not require it.
+FOR_MODEL_SIGNING = {"pyopenssl"}
 # Imported, but installed by a declared package that requires a matching version.
 BROUGHT = {
     "huggingface_hub": "transformers",
@@ -42,7 +44,8 @@ TAKERS = {"datasets", "trl"}
 
 def modules(requirements: list[str]) -> set[str]:
     names = [re.match(r"[A-Za-z0-9._-]+", requirement) for requirement in requirements]
-    found = {name[0] for name in names if name} - TOOLS - FOR_TRANSFORMERS - {"localjudge-eval"}
+    unseen = TOOLS | FOR_TRANSFORMERS | FOR_MODEL_SIGNING | {"localjudge-eval"}
+    found = {name[0] for name in names if name} - unseen
     return {MODULES.get(name, name) for name in found}
 
 

@@ -13,23 +13,12 @@ from conftest import Cli, write_rows
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from gguf_files import as_gguf
-from small_packs import FILES, HERE, contents, packed, refused, tiny_wheel, unpacker
+from small_packs import FILES, HERE, contents, key_pair, packed, refused, tiny_wheel, unpacker
 
 import localjudge.airgap.pack
 from localjudge.airgap.pack_signature import sign_pack
 from localjudge.airgap.wheels import installed_wheel, locked
 from localjudge.errors import LocalJudgeError
-
-
-def key_pair(folder: Path, name: str) -> tuple[Path, Path]:
-    """Return a private and a public key of the curve P-256."""
-    private, public = folder / f"{name}.pem", folder / f"{name}.pub.pem"
-    for command in (
-        f"openssl ecparam -name prime256v1 -genkey -noout -out '{private}'",
-        f"openssl ec -in '{private}' -pubout -out '{public}'",
-    ):
-        subprocess.run(command, shell=True, check=True, capture_output=True)
-    return private, public
 
 
 @pytest.fixture
