@@ -49,5 +49,8 @@ def sign_pack(folder: Path, key: Path) -> None:
         scratch.unlink(missing_ok=True)
         said = (done.stderr.strip().splitlines() or ["no reason given"])[0]
         again = join([*command, str(signature), str(sums)])
-        raise LocalJudgeError(f"{folder}: the pack is written, but not signed: {said}; to sign it: {again}")
+        raise LocalJudgeError(
+            f"{folder}: the pack is written, but not signed: {said}; to sign it with this or another key "
+            f"(elliptic curve or RSA): {again}"
+        )
     scratch.rename(signature)
