@@ -203,6 +203,7 @@ def test_only_the_wheels_of_the_lock_are_installed(tmp_path: Path) -> None:
     )  # fmt: skip
     assert unpacker(pack / "unpack.py", "--to", "out", "--extra", "cpu", "--venv", "few").returncode == 0
     assert installed(tmp_path / "few") == {"localjudge_eval", "scales", "feather", "pip"}
+    (tmp_path / "out" / "wheels" / "pip-0-py3-none-any.whl").write_bytes(b"not the pip of the pack")
     assert unpacker(pack / "unpack.py", "--to", "out", "--venv", "all").returncode == 0
     assert installed(tmp_path / "all") == {"localjudge_eval", "scales", "feather", "abacus", "pip"}
     newer = tiny_wheel(tmp_path / "newer", "feather", module="added = True\n")

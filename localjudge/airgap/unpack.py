@@ -283,7 +283,8 @@ def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: l
     new = not environment.exists() or not any(environment.iterdir())
     if not new and not (environment / "pyvenv.cfg").is_file():
         raise PackError(f"{environment}: is not a virtual environment; give another folder with --venv")
-    files = sorted(wheels.glob("*.whl"))
+    names = [entry["name"] for entry in manifest["files"] if entry["name"].startswith("wheels/")]
+    files = [wheels.parent / name for name in sorted(names)]  # none that somebody added
     if new:
         size = sum(each.file_size for file in files for each in zipfile.ZipFile(file).infolist())
         _need(size, environment.parent)
