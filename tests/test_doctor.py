@@ -80,7 +80,7 @@ def test_the_findings_come_as_json_too(cli: Cli, model: Path) -> None:
 def test_broken_libraries_are_each_a_red_line_and_the_examination_goes_on(tmp_path: Path) -> None:
     fake_package(
         tmp_path,
-        "localjudge",
+        "localjudge-eval",
         "Requires-Python: >=3.99",
         "Requires-Dist: numpy>=99",
         "Requires-Dist: no-such-thing>=1",
@@ -108,6 +108,15 @@ def test_broken_libraries_are_each_a_red_line_and_the_examination_goes_on(tmp_pa
     assert any(line.startswith("memory ") for line in lines(end, "ok"))
 
 
+def test_the_package_of_another_project_with_our_module_is_red(installed_as: Path) -> None:
+    fake_package(installed_as, "localjudge-eval", "Requires-Dist: rich")
+    assert [check.state for check in packages.required_packages([])] == ["ok"]
+    fake_package(installed_as, "localjudge", version="0.0.1")
+    *_, fault = packages.required_packages([])
+    assert fault.found.startswith("localjudge 0.0.1 is installed, another project's package")
+    assert fault.fix == "pip uninstall localjudge; install localjudge-eval again"
+
+
 def test_without_metadata_of_its_own_python_and_packages_are_red(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requirements, "SELF", "localjudge-of-nowhere")
     red = {check.name: check for check in examine(Intent(model="none")) if check.state == "wrong"}
@@ -118,7 +127,7 @@ def test_without_metadata_of_its_own_python_and_packages_are_red(monkeypatch: py
 
 def test_the_extras_of_what_an_extra_asks_for_are_looked_at_too(installed_as: Path) -> None:
     fake_package(
-        installed_as, "localjudge", 'Requires-Dist: ray[data]>=2; extra == "ray"', "Requires-Dist: rich"
+        installed_as, "localjudge-eval", 'Requires-Dist: ray[data]>=2; extra == "ray"', "Requires-Dist: rich"
     )
     data = ['Requires-Dist: arrows>=9; extra == "data"', 'Requires-Dist: bows>=9; extra == "other"']
     fake_package(installed_as, "ray", *data, version="2.5")

@@ -11,7 +11,7 @@ import pytest
 from conftest import Cli, random_model, write_rows
 
 from localjudge.airgap import unpack
-from localjudge.airgap.pack import PackManifest, write_beside, write_parts
+from localjudge.airgap.pack_files import PackManifest, write_beside, write_parts
 from localjudge.system.durable import replacing, settle
 
 Event = tuple[str, Path, tuple[int, ...]]

@@ -295,7 +295,7 @@ def test_a_gguf_file_is_packed_with_its_manifest(file: Path, cli: Cli, tmp_path:
 def test_an_older_transformers_is_named_with_the_command_that_replaces_it(
     file: Path, installed_as: Path
 ) -> None:
-    fake_package(installed_as, "localjudge", 'Requires-Dist: transformers<5.20,>=5.19; extra == "gguf"')
+    fake_package(installed_as, "localjudge-eval", 'Requires-Dist: transformers<5.20,>=5.19; extra == "gguf"')
     fake_package(installed_as, "transformers", version="5.18.2")
     with pytest.raises(ModelError, match=r'needs transformers 5\.19: pip install "transformers<5\.20,>=5\.19"'):
         Model.find(file)

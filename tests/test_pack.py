@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import base64
 import hashlib
 import io
 import json
@@ -22,62 +21,20 @@ import pytest
 from conftest import Cli, write_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_packs import FILES, HERE, contents, packed, parts_of, refused, tiny_wheel, unpacker
 
 import localjudge.airgap.pack
 from localjudge import UsageError
 from localjudge.airgap import unpack
-from localjudge.airgap.pack import PackedFile, PackManifest, parse_size, write_beside, write_parts
-from localjudge.airgap.wheels import Target, choose_extras, gather_wheels, installed_wheel
+from localjudge.airgap.pack import parse_size
+from localjudge.airgap.pack_files import PackedFile
+from localjudge.airgap.wheels import Target, choose_extras, gather_wheels, installed_wheel, locked
 from localjudge.errors import LocalJudgeError
-
-HERE = "{}.{}".format(*sys.version_info[:2])
-FILES = {
-    "wheels/a.whl": b"a" * 2500,
-    "wheels/b.whl": bytes(range(256)) * 20,
-    "rows/r.jsonl": b"",
-    "models/m/c": b"{}",
-}
-
-
-def packed(tmp_path: Path, content: dict[str, bytes], part_size: int = 4096, **changed: Any) -> Path:
-    """Write a pack of these files into an otherwise empty folder."""
-    folder = tmp_path / "pack"
-    sources = {name: tmp_path / "sources" / hashlib.sha256(name.encode()).hexdigest() for name in content}
-    for name, data in content.items():
-        sources[name].parent.mkdir(exist_ok=True)
-        sources[name].write_bytes(data)
-    parts, entries = write_parts(sources, folder, part_size)
-    stated = {"version": "0.1", "extras": (), "python": HERE, "platforms": ("any",), "files": entries} | changed
-    write_beside(PackManifest(parts=tuple(parts), **stated).sealed(), folder)
-    return folder
 
 
 @pytest.fixture
 def pack(tmp_path: Path) -> Path:
     return packed(tmp_path, FILES)
-
-
-def unpacker(script: Path, *args: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run the unpacker as a script, with only Python's standard library."""
-    command = [sys.executable, "-I", "-S", str(script), *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=script.parent.parent, **options)
-
-
-def refused(done: subprocess.CompletedProcess[str], tmp_path: Path) -> list[str]:
-    """Return the error message of the unpacker, and assert that it left no files."""
-    assert (done.returncode, done.stdout) == (2, "")
-    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(("out", "localjudge"))]
-    lines = [line for line in done.stderr.splitlines() if line.startswith("unpack.py: ")]
-    assert "Traceback" not in done.stderr
-    return [line.removeprefix("unpack.py: ").replace(f"{tmp_path}/", "") for line in lines]
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-
-
-def parts_of(folder: Path) -> list[Path]:
-    return sorted(folder.glob("localjudge.tar.*"))
 
 
 def test_what_was_packed_comes_out_under_a_python_with_nothing_installed(tmp_path: Path, pack: Path) -> None:
@@ -384,28 +341,6 @@ def test_a_part_size_that_is_none_is_refused(text: str) -> None:
         parse_size(text)
 
 
-def tiny_wheel(folder: Path, name: str, *requires: str, module: str = "", script: str = "") -> Path:
-    """Write a wheel with one module."""
-    folder.mkdir(parents=True, exist_ok=True)
-    info = f"{name}-0.1.0.dist-info"
-    metadata = [f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0", *requires]
-    files = {
-        f"{name}.py": module,
-        f"{info}/METADATA": "\n".join(metadata) + "\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-        f"{info}/entry_points.txt": script,
-    }
-    digests = {file: hashlib.sha256(content.encode()).digest() for file, content in files.items()}
-    coded = {file: base64.urlsafe_b64encode(digest).decode().rstrip("=") for file, digest in digests.items()}
-    record = [f"{file},sha256={coded[file]},{len(content)}" for file, content in files.items()]
-    files[f"{info}/RECORD"] = "\n".join([*record, f"{info}/RECORD,,"]) + "\n"
-    wheel = folder / f"{name}-0.1.0-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        for file, content in files.items():
-            archive.writestr(file, content)
-    return wheel
-
-
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a package index with a `localjudge` of one module, its dependencies, and pip."""
@@ -414,9 +349,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny_wheel(folder, "feather")
     extras = ("Provides-Extra: cpu", "Requires-Dist: feather; extra == 'cpu'")
     more = ("Provides-Extra: trust", "Requires-Dist: absent-here; extra == 'trust'")
-    script = "[console_scripts]\nlocaljudge = localjudge:main\n"
+    script = "[console_scripts]\nlocaljudge = localjudge_eval:main\n"
     module = "def main():\n    import scales, feather\n    print('judged')\n"
-    tiny_wheel(folder, "localjudge", "Requires-Dist: scales", *extras, *more, module=module, script=script)
+    tiny_wheel(folder, "localjudge_eval", "Requires-Dist: scales", *extras, *more, module=module, script=script)
     installed_wheel("pip", folder)
     return folder
 
@@ -424,7 +359,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def offline_index(index: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Use only packages of this index, and do not build localjudge, because a build needs the network."""
-    own = next(index.glob("localjudge-*.whl"))
+    own = next(index.glob("localjudge_eval-*.whl"))
     monkeypatch.setattr(localjudge.airgap.pack, "own_wheel", lambda *_: own)
     return [f"--pip-arg={argument}" for argument in ("--no-index", f"--find-links={index}", "--no-cache-dir")]
 
@@ -443,7 +378,7 @@ def test_a_pack_installs_with_no_index_what_a_pack_command_gathered(
     assert {part.stat().st_size for part in parts_of(pack)[:-1]} == {1_000_000}
     names = {file["name"] for file in manifest["files"]}
     assert {name.split("-")[0] for name in names if name.startswith("wheels/")} == {
-        "wheels/localjudge", "wheels/scales", "wheels/feather", "wheels/pip",
+        "wheels/localjudge_eval", "wheels/scales", "wheels/feather", "wheels/pip",
     }  # fmt: skip
     assert "rows/my rows.jsonl" in names
     assert f"models/{model.name}/model.safetensors" in names
@@ -475,7 +410,10 @@ def test_a_pack_installs_with_no_index_what_a_pack_command_gathered(
 def test_an_install_that_fails_says_what_pip_said_and_leaves_no_environment(
     tmp_path: Path, index: Path
 ) -> None:
-    files = {f"wheels/{file.name}": file.read_bytes() for file in index.iterdir() if "scales" not in file.name}
+    wheels = [file for file in index.iterdir() if "scales" not in file.name]
+    files = {f"wheels/{file.name}": file.read_bytes() for file in wheels} | {
+        "requirements.txt": locked(wheels).encode()
+    }
     pack = packed(tmp_path, files, 1 << 20, version="0.1.0", extras=("cpu",))
     done = unpacker(pack / "unpack.py", "--to", "out")
     assert done.returncode == 2
@@ -504,7 +442,7 @@ def test_wheels_for_another_machine_are_chosen_by_its_python_and_glibc(tmp_path:
 
 
 def test_the_extras_are_those_asked_for_or_those_installed_here(index: Path) -> None:
-    wheel = next(index.glob("localjudge-*.whl"))
+    wheel = next(index.glob("localjudge_eval-*.whl"))
     assert choose_extras(wheel, ["trust", "cpu", "cpu"]) == ["cpu", "trust"]
     assert choose_extras(wheel, None) == []
     wheel = tiny_wheel(index / "x", "y", "Provides-Extra: a", 'Requires-Dist: numpy>=1 ; extra == "a"')

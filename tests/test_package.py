@@ -6,7 +6,8 @@ import json
 import resource
 import subprocess
 import sys
-from importlib.metadata import version
+import tomllib
+from importlib.metadata import metadata, version
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import localjudge
 from localjudge.config import normalize_engine_args
 
+PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
 HEAVY = {
     "torch",
     "transformers",
@@ -62,12 +64,18 @@ def test_the_help_loads_nothing_heavy_and_answers_at_once() -> None:
 
 
 def test_the_version_is_that_of_the_installed_package() -> None:
-    assert localjudge.__version__ == version("localjudge")
-    assert python("-m", "localjudge", "--version") == f"localjudge {version('localjudge')}\n"
-    light = (
-        "import sys, localjudge; assert 'importlib.metadata' not in sys.modules; print(localjudge.__version__)"
+    assert localjudge.__version__ == version("localjudge-eval")
+    assert metadata("localjudge-eval")["Name"] == PROJECT["name"], "the name that is free in the index"
+    assert python("-m", "localjudge", "--version") == f"localjudge {localjudge.__version__}\n"
+
+
+def test_a_source_tree_that_was_never_installed_tells_its_version(tmp_path: Path) -> None:
+    (tmp_path / "localjudge").symlink_to(Path(localjudge.__file__).parent)
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import localjudge;"
+        "assert 'importlib.metadata' not in sys.modules; print(localjudge.__version__)"
     )
-    assert python("-c", light).strip() == version("localjudge")
+    assert python("-I", "-S", "-c", program).strip() == localjudge.__version__
 
 
 def test_the_public_names_are_these() -> None:

@@ -15,7 +15,7 @@ from localjudge.system.requirements import install_command, require
 ASKED = (
     'Requires-Dist: no-such-statistics>=1.5; extra == "trust"',
     'Requires-Dist: no-such-numbers>=1.13; extra == "trust"',
-    'Requires-Dist: localjudge[trust]; extra == "report"',
+    'Requires-Dist: localjudge-eval[trust]; extra == "report"',
     'Requires-Dist: no-such-charts<3,>=2; extra == "report"',
     'Requires-Dist: no-such-files>=18; extra == "parquet"',
     'Requires-Dist: no-such-engine[fast]==1.*; extra == "cpu"',
@@ -48,7 +48,7 @@ def test_all_that_a_command_lacks_is_named_in_one_line_before_anything_else(
     command: list[str],
     missing: str,
 ) -> None:
-    fake_package(installed_as, "localjudge", *ASKED)
+    fake_package(installed_as, "localjudge-eval", *ASKED)
     monkeypatch.chdir(tmp_path)
     end = cli(*command)
     assert (end.code, end.out, end.err.count("\n")) == (2, "", 1)
@@ -58,7 +58,7 @@ def test_all_that_a_command_lacks_is_named_in_one_line_before_anything_else(
 
 
 def test_what_is_installed_is_not_asked_for_again(installed_as: Path) -> None:
-    fake_package(installed_as, "localjudge", *ASKED)
+    fake_package(installed_as, "localjudge-eval", *ASKED)
     fake_package(installed_as, "no-such-numbers", version="2")
     with pytest.raises(
         UsageError, match=r'rank: no-such-statistics is not installed: pip install "no-such-sta[^ ]*$'
@@ -69,7 +69,7 @@ def test_what_is_installed_is_not_asked_for_again(installed_as: Path) -> None:
 
 
 def test_a_parquet_file_is_asked_for_its_reader_from_python_too(tmp_path: Path, installed_as: Path) -> None:
-    fake_package(installed_as, "localjudge", *ASKED)
+    fake_package(installed_as, "localjudge-eval", *ASKED)
     rows = write_rows(tmp_path / "rows.parquet", 1)
     with pytest.raises(UsageError, match=r"rows\.parquet: no-such-files is not installed: pip install"):
         list(localjudge.read_rows([str(rows)]))

@@ -298,7 +298,7 @@ def test_a_sentencepiece_model_without_its_libraries_is_told_what_to_install(
     tmp_path: Path, installed_as: Path
 ) -> None:
     model = Model.find(sentencepiece_model(tmp_path / "model", "bpe"))
-    fake_package(installed_as, "localjudge", 'Requires-Dist: no-such-reader>=5; extra == "sentencepiece"')
+    fake_package(installed_as, "localjudge-eval", 'Requires-Dist: no-such-reader>=5; extra == "sentencepiece"')
     (model.path / "tokenizer.model").write_bytes(b"nothing that could be read")
     with pytest.raises(ModelError, match=r'loaded: .*tokenizer.model: .* pip install "no-such-reader>=5"'):
         _ = model.tokenizer

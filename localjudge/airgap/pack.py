@@ -1,25 +1,20 @@
 """Write a pack: everything that a machine without a network needs, in parts of limited size.
 
-The parts together are one plain tar file, cut at any byte, so a part may hold many files or a slice of one. The
-pack also has `manifest.json`, with the SHA-256 of each part and file, and `unpack.py`, which needs only Python.
-The same files and part size give the same bytes.
+The same files and part size give the same bytes, except the signature, which has a random number in it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import re
 import shutil
-import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
-
-from pydantic import BaseModel, ConfigDict
 
 from localjudge.airgap import unpack
-from localjudge.airgap.wheels import NAME, Say, Target, choose_extras, gather_wheels, own_wheel
+from localjudge.airgap.bill_of_materials import bill_of_materials
+from localjudge.airgap.pack_files import PackManifest, write_beside, write_parts
+from localjudge.airgap.pack_signature import check_signer, sign_pack
+from localjudge.airgap.wheels import Say, Target, choose_extras, gather_wheels, locked, own_wheel
 from localjudge.errors import UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.model import Model
@@ -27,51 +22,11 @@ from localjudge.models.model_location import model_path
 from localjudge.models.model_manifest import manifest_file
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
+from localjudge.system.requirements import SELF
 
-ARCHIVE = "localjudge.tar"
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 _SMALLEST = 1024
 _MOST_PARTS = 9999
-_BLOCK = 1 << 20
-_README = """This is localjudge {version} for Python {python} on {platform},
-packed for a machine without a network. Bring all files of this folder there, in one folder or several, and run
-
-    python{python} unpack.py
-
-(`python{python} unpack.py FOLDER FOLDER ...` for several.) It needs Python alone, checks every part, unpacks,
-and installs into a virtual environment. It prints the digest of the manifest. What `pack` printed was
-
-    {sha256}
-"""
-
-
-class PackedFile(BaseModel):
-    """A part or a file: its name, its size in bytes, and its SHA-256 in hex."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str
-    size: int
-    sha256: str
-
-
-class PackManifest(BaseModel):
-    """The content of `manifest.json`. `sha256` is the digest of all other fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    format: int = unpack.FORMAT
-    name: str = NAME
-    version: str
-    extras: tuple[str, ...]
-    python: str
-    platforms: tuple[str, ...]
-    parts: tuple[PackedFile, ...]
-    files: tuple[PackedFile, ...]
-    sha256: str = ""
-
-    def sealed(self) -> PackManifest:
-        return self.model_copy(update={"sha256": unpack.seal(self.model_dump(mode="json"))})
 
 
 def parse_size(text: str) -> int:
@@ -95,13 +50,18 @@ def make_pack(
     pip_args: Sequence[str] = (),
     say: Say = print,
     adapters: Iterable[str] = (),
+    key: Path | None = None,
 ) -> PackManifest:
     """Collect wheels, models, adapters and rows, and write them as a pack into `out`, a new or empty folder.
 
+    With `key`, the file of a private key, sign it, see `pack_signature`.
+
     Raises:
         UsageError: a requested file is missing, or there is not enough free disk space.
-        LocalJudgeError: pip failed.
+        LocalJudgeError: pip failed, or the pack is written, but cannot be signed with this key.
     """
+    if key is not None:
+        check_signer(key)
     sources = {**_model_files(models), **_adapter_files(adapters), **_row_files(rows)}
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"--out {out}: exists already; give a new folder")
@@ -117,10 +77,13 @@ def make_pack(
         own = own_wheel(scratch / "own", pip_args, say)
         version = own.name.split("-")[1]
         chosen = choose_extras(own, extras)
-        wanted = f"{NAME}[{','.join(chosen)}]"
-        say(f"collecting {wanted} {version} for Python {target.python} on {target.platforms[0]}")
-        gather_wheels(f"{own}[{','.join(chosen)}]", target, scratch / "wheels", pip_args, say)
-        sources |= {f"wheels/{file.name}": file for file in (scratch / "wheels").iterdir()}
+        brackets = f"[{','.join(chosen)}]" if chosen else ""  # pip reads no empty ones behind a file's name
+        say(f"collecting {SELF}{brackets} {version} for Python {target.python} on {target.platforms[0]}")
+        gather_wheels(f"{own}{brackets}", target, scratch / "wheels", pip_args, say)
+        wheels = sorted((scratch / "wheels").iterdir())
+        (scratch / unpack.LOCK).write_text(locked(wheels), encoding="utf-8")
+        sources |= {f"wheels/{file.name}": file for file in wheels}
+        sources[unpack.LOCK] = scratch / unpack.LOCK
         _check_room(out, sources, part_size)
         say(f"writing {len(sources)} files, {file_size(sum(map(_size, sources.values())))}")
         folder = scratch / "pack"
@@ -133,99 +96,14 @@ def make_pack(
             parts=tuple(parts),
             files=tuple(files),
         ).sealed()
+        (folder / unpack.BILL).write_text(bill_of_materials(manifest, sources), encoding="utf-8")
         write_beside(manifest, folder)
         settle(folder, out)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    if key is not None:
+        sign_pack(out, key)
     return manifest
-
-
-def write_parts(
-    sources: Mapping[str, Path], folder: Path, part_size: int
-) -> tuple[list[PackedFile], list[PackedFile]]:
-    """Write files under the given names as a tar file in parts, in constant memory."""
-    bound = sum(map(_size, sources.values())) + 4096 * (len(sources) + 5)  # headers, padding, end of archive
-    count = -(-bound // part_size)
-    folder.mkdir(parents=True)
-    parts: Any = _Parts(folder, part_size, digits=max(3, len(str(count))))
-    files = []
-    with tarfile.open(fileobj=parts, mode="w|", bufsize=_BLOCK, format=tarfile.PAX_FORMAT) as archive:
-        for name in sorted(sources):
-            with sources[name].open("rb") as stream:
-                entry = tarfile.TarInfo(name)
-                entry.size = _size(sources[name])
-                entry.mode = 0o644
-                hashed = _Hashed(stream)
-                try:
-                    archive.addfile(entry, hashed)
-                except OSError as error:
-                    if error.errno is not None:  # an error of the disk
-                        raise
-                    raise UsageError(f"{sources[name]}: became shorter while it was packed") from None
-            files.append(PackedFile(name=name, size=entry.size, sha256=hashed.digest.hexdigest()))
-    return parts.close(), files
-
-
-def write_beside(manifest: PackManifest, folder: Path) -> None:
-    """Write the manifest, the unpacker and its instructions beside the parts."""
-    (folder / unpack.MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    shutil.copyfile(unpack.__file__, folder / "unpack.py")
-    details = {
-        "platform": manifest.platforms[0],
-        **manifest.model_dump(include={"version", "python", "sha256"}),
-    }
-    (folder / "README.txt").write_text(_README.format(**details), encoding="utf-8")
-
-
-class _Parts:
-    """A stream that continues in the next file when a part is full."""
-
-    def __init__(self, folder: Path, size: int, digits: int) -> None:
-        self._folder, self._size, self._digits = folder, size, digits
-        self._stream: IO[bytes] | None = None
-        self._digest = hashlib.sha256()
-        self._entries: list[PackedFile] = []
-        self._used = 0
-
-    def write(self, data: bytes) -> int:
-        rest = memoryview(data)
-        while rest:
-            if self._stream is None:
-                name = f"{ARCHIVE}.{len(self._entries) + 1:0{self._digits}}"
-                self._stream = (self._folder / name).open("xb")
-            piece = rest[: self._size - self._used]
-            self._stream.write(piece)
-            self._digest.update(piece)
-            self._used += len(piece)
-            rest = rest[len(piece) :]
-            if self._used == self._size:
-                self._end_part()
-        return len(data)
-
-    def close(self) -> list[PackedFile]:
-        if self._stream is not None:
-            self._end_part()
-        return self._entries
-
-    def _end_part(self) -> None:
-        assert self._stream is not None
-        self._stream.close()
-        name = Path(self._stream.name).name
-        self._entries.append(PackedFile(name=name, size=self._used, sha256=self._digest.hexdigest()))
-        self._stream, self._digest, self._used = None, hashlib.sha256(), 0
-
-
-class _Hashed(io.RawIOBase):
-    """A stream that computes its digest while it is read."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self.digest = hashlib.sha256()
-
-    def read(self, size: int = -1) -> bytes:
-        block = self._stream.read(size)
-        self.digest.update(block)
-        return block
 
 
 def _model_files(names: Iterable[str]) -> dict[str, Path]:

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """Check, unpack and install a pack of `localjudge pack`, on a machine with only Python and no network.
 
-    python3 unpack.py [FOLDER ...] [--to DIR] [--venv DIR | --no-install] [--extra NAME ...]
+    python3 unpack.py [FOLDER ...] [--key PEM] [--to DIR] [--venv DIR | --no-install] [--extra NAME ...]
 
+With --key, the public key of the pack's signer, nothing is unpacked unless the signature is right; the program
+openssl checks it.
 The parts may have any names and be in any of the folders (default: the folder of this file). They are
 identified by their digests in `manifest.json`. Together they are one plain tar file. Exit codes: 0 done, 1 the
 disk failed, 2 something is damaged, missing or wrong, 130 or 143 stopped by a signal.
@@ -32,7 +34,11 @@ from typing import Any
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-_BESIDE = (MANIFEST, "unpack.py", "README.txt")
+LOCK = "requirements.txt"
+"""The wheels of the pack with their digests, as pip reads them."""
+BILL, SUMS, SIGNATURE = "sbom.cdx.json", "SHA256SUMS", "SHA256SUMS.sig"
+_CHECKED = (MANIFEST, "unpack.py", "README.txt", BILL)
+_BESIDE = (*_CHECKED, SUMS, SIGNATURE)
 _BLOCK = 1 << 20
 
 
@@ -82,6 +88,49 @@ def read_pack_manifest(folders: list[Path]) -> dict[str, Any]:
     if unsafe:
         raise PackError(f"{files[0]}: {unsafe[0]} would be written outside of the folder; nothing was unpacked")
     return manifest
+
+
+def check_signature(folders: list[Path], key: Path | None) -> None:
+    """Check the signature of the checksums, and against these every file of the pack except the parts.
+
+    The manifest, which is one of these files, has the digests of the parts.
+
+    Raises:
+        PackError: the pack is not signed by this key, a file differs, or there is no program to check it.
+    """
+    signature, sums = (
+        next((folder / name for folder in folders if (folder / name).is_file()), None)
+        for name in (SIGNATURE, SUMS)
+    )
+    if key is None:
+        if signature:
+            say("signed, but the signature was not checked: give --key with the public key of the signer")
+        return
+    if not signature or not sums:
+        missing = SUMS if signature else SIGNATURE
+        raise PackError(
+            f"no {missing} in {', '.join(map(str, folders))}: this pack is not signed; copy it again"
+        )
+    if not key.is_file():
+        raise PackError(f"--key {key}: no such file; give the public key of the signer")
+    if (openssl := shutil.which("openssl")) is None:
+        raise PackError(
+            f"--key needs the program openssl, which is not here: check {SIGNATURE} on another machine"
+        )
+    command = [openssl, "dgst", "-sha256", "-verify", str(key), "-signature", str(signature), str(sums)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode or done.stdout.strip() != "Verified OK":
+        said = [*done.stdout.splitlines(), *done.stderr.splitlines(), "no reason given"][0]
+        raise PackError(f"{signature}: was not made by the key {key} for {sums}: {said}; nothing was unpacked")
+    right = {
+        name: digest for digest, _, name in (line.partition("  ") for line in sums.read_text().splitlines())
+    }
+    files = [folder / name for folder in folders for name in _CHECKED if (folder / name).is_file()]
+    if wrong := [file for file in files if digest_of(file) != right.get(file.name)]:
+        raise PackError(
+            "\n".join(f"{file}: differs from the signed {SUMS}; nothing was unpacked" for file in wrong)
+        )
+    say(f"signed by {key}")
 
 
 def _check_shape(manifest: dict[str, Any]) -> None:
@@ -234,18 +283,31 @@ def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: l
     new = not environment.exists() or not any(environment.iterdir())
     if not new and not (environment / "pyvenv.cfg").is_file():
         raise PackError(f"{environment}: is not a virtual environment; give another folder with --venv")
-    files = sorted(wheels.glob("*.whl"))
+    names = [entry["name"] for entry in manifest["files"] if entry["name"].startswith("wheels/")]
+    files = [wheels.parent / name for name in sorted(names)]  # none that somebody added
     if new:
         size = sum(each.file_size for file in files for each in zipfile.ZipFile(file).infolist())
         _need(size, environment.parent)
     pip = next(file for file in files if file.name.startswith("pip-")) / "pip"
+    pin = f"{manifest['name']}=={manifest['version']}"
     wanted = f"{manifest['name']}[{','.join(extras)}]=={manifest['version']}"
     say(f"installing {wanted} into {environment}")
     # Even in isolated mode, pip reads the machine's configuration, which may name an index; so disable it.
     settings = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
     settings["PIP_CONFIG_FILE"] = os.devnull
     command = [program(environment, "python"), "-I", str(pip), "install", "--isolated", "--no-index"]
-    command += ["--only-binary=:all:", "--find-links", str(wheels), "--", "pip", wanted]
+    command += ["--only-binary=:all:", "--find-links", str(wheels)]
+
+    def ask_pip(*arguments: str) -> str:
+        done = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, errors="replace", env=settings
+        )
+        if done.returncode:
+            lines = [f"pip: {line}" for line in done.stderr.splitlines() if line.startswith("ERROR")]
+            made = f"Python {manifest['python']} on {' '.join(manifest['platforms'])}"
+            raise PackError("\n".join([*lines[-3:], f"pip failed; the pack was made for {made}"]))
+        return done.stdout
+
     half = environment / ".unpacking"  # exists while pip runs
     environment.mkdir(parents=True, exist_ok=True)
     try:
@@ -255,17 +317,25 @@ def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: l
     try:
         if new:
             venv.EnvBuilder(symlinks=os.name != "nt").create(environment)
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=settings)
-        if done.returncode:
-            lines = [f"pip: {line}" for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            made = f"Python {manifest['python']} on {' '.join(manifest['platforms'])}"
-            raise PackError("\n".join([*lines[-3:], f"pip failed; the pack was made for {made}"]))
+        lock = (wheels.parent / LOCK).read_text().splitlines()
+        if set(extras) != set(manifest["extras"]):  # then not all of the wheels are wanted
+            dry = ("--dry-run", "--ignore-installed", "--quiet", "--report=-", "--", "pip", wanted)
+            names = {_plain_name(each["metadata"]["name"]) for each in json.loads(ask_pip(*dry))["install"]}
+            lock = [line for line in lock if line.partition("==")[0] in names]
+        # pip refuses a wheel with another digest, and one that the lock does not name.
+        half.write_text("".join(f"{line.replace(f'{pin} ', f'{wanted} ', 1)}\n" for line in lock))
+        ask_pip("--require-hashes", "--requirement", str(half))
     except BaseException:
         if new:
             shutil.rmtree(environment, ignore_errors=True)
         raise
     finally:
         half.unlink(missing_ok=True)
+
+
+def _plain_name(name: str) -> str:
+    """Return the name of a distribution as the lock has it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def program(environment: Path, name: str) -> str:
@@ -275,6 +345,7 @@ def program(environment: Path, name: str) -> str:
 def run(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Check, unpack and install a pack of localjudge.")
     parser.add_argument("folders", nargs="*", type=Path, metavar="FOLDER", help="folders with the parts")
+    parser.add_argument("--key", type=Path, metavar="PEM", help="the signer's public key: check the signature")
     parser.add_argument("--to", type=Path, metavar="DIR", help="where to unpack (default: NAME-VERSION)")
     parser.add_argument("--venv", type=Path, metavar="DIR", help="where to install (default: venv in --to)")
     parser.add_argument("--no-install", action="store_true", help="only check and unpack")
@@ -283,6 +354,7 @@ def run(arguments: list[str] | None = None) -> None:
     folders = options.folders or [Path(__file__).resolve().parent]
     if absent := [folder for folder in folders if not folder.is_dir()]:
         raise PackError(f"{absent[0]}: no such folder")
+    check_signature(folders, options.key)
     manifest = read_pack_manifest(folders)
     say(f"manifest {manifest['sha256']} (compare it with what `pack` printed)")
     extras = options.extra or manifest["extras"]

@@ -16,16 +16,18 @@ import sysconfig
 import tomllib
 import zipfile
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from email.parser import BytesParser
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from packaging.utils import parse_wheel_filename
+
 from localjudge.errors import LocalJudgeError, UsageError
+from localjudge.system.requirements import SELF
 
 Say = Callable[[str], None]
-NAME = "localjudge"
 _LAST_LINES = 8
 # The names that glibc 2.5, 2.12 and 2.17 had before PEP 600.
 _OLD_NAMES = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
@@ -82,10 +84,10 @@ def own_wheel(folder: Path, pip_args: Sequence[str], say: Say) -> Path:
     """
     checkout = Path(__file__).parents[2]
     project = checkout / "pyproject.toml"
-    if project.is_file() and tomllib.loads(project.read_text())["project"]["name"] == NAME:
+    if project.is_file() and tomllib.loads(project.read_text())["project"]["name"] == SELF:
         run_pip(["wheel", "--no-deps", f"--wheel-dir={folder}", *pip_args, str(checkout)], say)
-        return next(folder.glob(f"{NAME}-*.whl"))
-    return installed_wheel(NAME, folder)
+        return next(folder.glob("*.whl"))
+    return installed_wheel(SELF, folder)
 
 
 def installed_wheel(name: str, folder: Path) -> Path:
@@ -101,9 +103,10 @@ def installed_wheel(name: str, folder: Path) -> Path:
     tags = BytesParser().parsebytes((installed.read_text("WHEEL") or "").encode()).get_all("Tag") or []
     if not installed.files or len(tags) != 1:
         raise UsageError(f"{name} was not installed from a wheel: install it with pip")
-    record = f"{name}-{installed.version}.dist-info/RECORD"
+    stem = f"{name.replace('-', '_')}-{installed.version}"
+    record = f"{stem}.dist-info/RECORD"
     lines: list[tuple[str, str, str]] = []
-    file = folder / f"{name}-{installed.version}-{tags[0]}.whl"
+    file = folder / f"{stem}-{tags[0]}.whl"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as wheel:
         for path in sorted(installed.files, key=str):
             if path.parts[0] == ".." or "__pycache__" in path.parts:
@@ -173,6 +176,17 @@ def gather_wheels(requirement: str, target: Target, folder: Path, pip_args: Sequ
         command = ["download", f"--dest={folder}", *target.options]
     # pip's own wheel: many Python installations cannot install pip into a virtual environment.
     run_pip([*command, *pip_args, requirement, "pip"], say)
+
+
+def locked(wheels: Iterable[Path]) -> str:
+    """Return a requirements file for pip: a line for each wheel, with its version and SHA-256."""
+    lines = []
+    for wheel in wheels:
+        name, version, *_ = parse_wheel_filename(wheel.name)
+        with wheel.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        lines.append(f"{name}=={version} --hash=sha256:{digest}\n")
+    return "".join(sorted(lines))
 
 
 def run_pip(arguments: Sequence[str], say: Say) -> None:

@@ -41,6 +41,12 @@ def pack(
     part_size: Annotated[
         str, typer.Option(metavar="SIZE", help="The largest size of a part: 60M, 1.5G, 512MiB.")
     ] = "1G",
+    sign: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="KEY", help="Sign the pack with this private key (PEM, elliptic curve or RSA), by openssl."
+        ),
+    ] = None,
     pip_arg: Annotated[
         list[str] | None,
         typer.Option(metavar="ARG", help="Any option of pip, such as --constraint=FILE."),
@@ -61,7 +67,7 @@ def pack(
         )
     try:
         manifest = make_pack(
-            out, size, target, extra, model or (), rows or (), pip_arg or (), progress.say, adapter or ()
+            out, size, target, extra, model or (), rows or (), pip_arg or (), progress.say, adapter or (), sign
         )
     except OSError as error:
         raise LocalJudgeError(f"--out {out}: {error}; no pack was written") from None
@@ -70,4 +76,5 @@ def pack(
     total = sum(part.size for part in manifest.parts)
     progress.say(f"{len(manifest.parts)} parts, {file_size(total)} · {out}")
     progress.say(f"manifest {manifest.sha256}")
-    progress.say(f"there: python{manifest.python} unpack.py")
+    there = f"python{manifest.python} unpack.py"
+    progress.say(f"there: {there} --key PUBLIC.pem" if sign else f"there: {there}")

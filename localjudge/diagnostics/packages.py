@@ -39,10 +39,23 @@ def required_packages(extras: Collection[str]) -> list[Check]:
             faults.append(wrong("packages", said, fix))
         else:
             found[requirement.name] = version
+    if (other := _namesake()) is not None:
+        said = (
+            f"localjudge {other} is installed, another project's package with the module of {requirements.SELF}"
+        )
+        faults.append(wrong("packages", said, f"pip uninstall localjudge; install {requirements.SELF} again"))
     return [
         *([ok("packages", ", ".join(f"{name} {version}" for name, version in found.items()))] if found else []),
         *faults,
     ]
+
+
+def _namesake() -> str | None:
+    """Return the version of the distribution `localjudge`, if any: its files may have replaced ours."""
+    try:
+        return metadata.version("localjudge")
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def outlines() -> Check:

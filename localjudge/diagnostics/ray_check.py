@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import ray
 
+from localjudge import __version__
 from localjudge.diagnostics.check_results import Check, note, ok, wrong
 from localjudge.engines.cluster import AUTO, LOCAL, Cluster
 from localjudge.engines.engine_log import output_to
 from localjudge.engines.ray.placement import connect
 from localjudge.errors import UsageError
+from localjudge.system.requirements import SELF
 
 _ANSWER_SECONDS = 60.0
 """Seconds that a node may take to start a worker process and answer."""
@@ -44,7 +45,7 @@ def examine_cluster(cluster: Cluster) -> list[Check]:
 
 def _joined(address: str) -> list[Check]:
     nodes = [node for node in ray.nodes() if node["Alive"]]
-    here = {"python": platform.python_version(), "ray": ray.__version__, "localjudge": version("localjudge")}
+    here = {"python": platform.python_version(), "ray": ray.__version__, "localjudge": __version__}
     answers = {node["NodeManagerAddress"] + "/" + node["NodeID"][:6]: _ask(node["NodeID"]) for node in nodes}
     done, _ = ray.wait(list(answers.values()), num_returns=len(answers), timeout=_ANSWER_SECONDS)
     checks = []
@@ -98,7 +99,7 @@ def _ask(node: str) -> Any:
             except metadata.PackageNotFoundError:
                 return "not installed"
 
-        return {"python": platform.python_version(), "ray": of("ray"), "localjudge": of("localjudge")}
+        return {"python": platform.python_version(), "ray": of("ray"), "localjudge": of(SELF)}
 
     there = NodeAffinitySchedulingStrategy(node, soft=False)
     return ray.remote(versions).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote()

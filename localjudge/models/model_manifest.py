@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from shlex import quote
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from localjudge import __version__
 from localjudge.errors import ModelError
 from localjudge.models.digests import MANIFEST, decisive_digest, model_files
 from localjudge.models.model import Model
@@ -52,7 +52,7 @@ class ModelManifest(_ManifestRecord):
     def of(cls, folder: Path, digests: Mapping[str, str]) -> ModelManifest:
         """Return the manifest of a directory whose files have these digests."""
         return cls(
-            localjudge=version("localjudge"),
+            localjudge=__version__,
             created=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             digest=decisive_digest(digests),
             files={

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from localjudge import __version__
 from localjudge.analysis.agreement import Agreement
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.ranking import Ranking
@@ -113,7 +113,7 @@ def origin(manifests: Sequence[RunManifest]) -> str:
 def foot(manifests: Sequence[RunManifest]) -> str:
     """Return the last line of the page."""
     return (
-        f"Made by localjudge {version('localjudge')} on {time.strftime('%Y-%m-%d')}. "
+        f"Made by localjudge {__version__} on {time.strftime('%Y-%m-%d')}. "
         f"Prompt {', '.join({each.prompt_sha256[:12] for each in manifests})}. "
         "This file fetches nothing and sends nothing."
     )

@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from localjudge import __version__
 from localjudge.config import SHARED_SETTINGS, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
@@ -145,7 +146,7 @@ class StartRecord(_ManifestPart):
             started=time.strftime("%Y-%m-%dT%H:%M:%S%z"),
             inputs=list(inputs),
             columns=dict(columns),
-            localjudge=version("localjudge"),
+            localjudge=__version__,
             outlines_core=version("outlines-core"),
             python=platform.python_version(),
             platform=platform.platform(),

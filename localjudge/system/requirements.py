@@ -1,6 +1,6 @@
 """The packages that localjudge's metadata requires: the missing ones, and the command to install them.
 
-The command names the packages, never localjudge, because an index may have another package with that name.
+The command names the packages, never localjudge: an index has another project's package of that name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from localjudge.errors import UsageError
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
-SELF = "localjudge"
+SELF = "localjudge-eval"
+"""The name of the distribution; the package and the program are `localjudge`."""
 
 
 def require(purpose: str, *extras: str) -> None:
@@ -42,7 +43,7 @@ def install_command(*extras: str) -> str:
     try:
         needed = list(required(extras))
     except metadata.PackageNotFoundError:
-        return f'pip install ".[{",".join(extras)}]" in the checkout of {SELF}'
+        return f'pip install ".[{",".join(extras)}]" in the checkout of localjudge'
     missing = [each for each in needed if installed(each.name) is None] or needed
     return f"pip install {' '.join(dict.fromkeys(map(quoted, missing)))}"
 

@@ -26,7 +26,7 @@ import os, sys
 from importlib import metadata
 if "default_worker.py" in " ".join(sys.orig_argv):
     asked = metadata.version
-    metadata.version = lambda package: os._exit(1) if package == "localjudge" else asked(package)
+    metadata.version = lambda package: os._exit(1) if package == "localjudge-eval" else asked(package)
 """
 
 
@@ -86,7 +86,7 @@ def test_a_cluster_that_is_not_there_is_red_and_none_is_started_for_auto(
 
 
 def test_a_node_with_other_versions_and_without_room_is_red(other_cluster: Callable[..., str]) -> None:
-    address = other_cluster(ANOTHER_PYTHON, cpus=0, localjudge="0.0.9", ray="0.0.8")
+    address = other_cluster(ANOTHER_PYTHON, cpus=0, localjudge_eval="0.0.9", ray="0.0.8")
     found = {check.found: check.fix for check in examine_cluster(Cluster(address)) if check.state == "wrong"}
     assert len(found) == 4
     for said, fix in {

@@ -10,13 +10,13 @@ import traceback
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import ray
 
+from localjudge import __version__
 from localjudge.engines.protocol import Completion, Decoding, TableEngine
 from localjudge.engines.ray.worker_pool import WorkerReport
 from localjudge.engines.selection import engine_options, open_engine
@@ -98,7 +98,7 @@ class Worker:
                 daemon=True,
                 name="localjudge-engine",
             ).start()
-            return WorkerReport(info, version("localjudge"))
+            return WorkerReport(info, __version__)
         except BaseException as error:
             raise _explained(error) from None
 

@@ -1,0 +1,107 @@
+"""Tests of signatures of models: by OpenSSF's format, with a pair of keys, without a network."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import Cli, Ended
+from gguf_files import as_gguf
+from small_packs import key_pair
+
+
+@pytest.fixture
+def judge(tmp_path: Path, model: Path) -> Path:
+    return shutil.copytree(model, tmp_path / "judge")
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> tuple[Path, Path]:
+    return key_pair(tmp_path, "signer")
+
+
+def verified(cli: Cli, model: Path, key: Path) -> Ended:
+    return cli("models", "verify", model, "--signature", f"{model}.sig", "--key", key)
+
+
+@pytest.fixture
+def signed(cli: Cli, judge: Path, keys: tuple[Path, Path]) -> Path:
+    end = cli("models", "sign", judge, "--key", keys[0])
+    assert (end.code, end.err) == (0, f"signed: {judge}.sig\n")
+    return judge
+
+
+def test_a_signed_model_is_verified_again_and_again(cli: Cli, signed: Path, keys: tuple[Path, Path]) -> None:
+    for _ in range(2):  # the first writes the manifest into the directory, which is not part of the model
+        end = verified(cli, signed, keys[1])
+        assert (end.code, "signature" in end.out) == (0, True), end.err
+        assert (signed / "localjudge-manifest.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("add", "Extra files found in model 'judge': added.json"),
+        ("remove", "Missing files in model 'judge': config.json"),
+        ("change", "Hash mismatch for 'config.json'"),
+    ],
+)
+def test_a_model_whose_files_changed_since_it_was_signed_is_refused_in_one_line(
+    cli: Cli, signed: Path, keys: tuple[Path, Path], change: str, said: str
+) -> None:
+    if change == "add":
+        (signed / "added.json").write_text("{}")
+    elif change == "remove":
+        (signed / "config.json").unlink()
+    else:
+        (signed / "config.json").write_text((signed / "config.json").read_text() + " ")
+    end = verified(cli, signed, keys[1])
+    assert (end.code, end.out) == (2, "")
+    *_, line = end.err.splitlines()
+    assert line.startswith(f"localjudge: {signed}.sig: does not fit {signed}: ")
+    assert said in line
+    assert not (signed / "localjudge-manifest.json").exists(), "what was not signed gets no manifest"
+
+
+def test_another_key_no_key_and_no_signature_are_each_one_line(
+    cli: Cli, tmp_path: Path, signed: Path, keys: tuple[Path, Path]
+) -> None:
+    _, stranger = key_pair(tmp_path, "stranger")
+    for key, said in (
+        (stranger, "does not fit"),
+        (signed / "config.json", "not a public key of an elliptic curve"),
+        (keys[0], "not a public key of an elliptic curve"),
+        (tmp_path / "none.pem", "none.pem: no such file"),
+    ):
+        end = verified(cli, signed, key)
+        *_, line = end.err.splitlines()
+        assert (end.code, end.out, said in line) == (2, "", True), end.err
+    Path(f"{signed}.sig").write_text('{"mediaType": "none"}')
+    end = verified(cli, signed, keys[1])
+    assert (end.code, "does not fit" in end.err, "Traceback" in end.err) == (2, True, False)
+    end = cli("models", "verify", signed, "--key", keys[1])
+    assert (end.code, "--signature and --key belong together" in end.err) == (2, True)
+
+
+def test_a_key_that_cannot_sign_is_said_and_writes_nothing(
+    cli: Cli, tmp_path: Path, judge: Path, keys: tuple[Path, Path]
+) -> None:
+    for key, said in (
+        (keys[1], "not a private key of an elliptic curve"),
+        (tmp_path / "none.pem", "No such file"),
+    ):
+        end = cli("models", "sign", judge, "--key", key)
+        assert (end.code, said in end.err, len(end.err.splitlines())) == (2, True, 1), end.err
+    assert not Path(f"{judge}.sig").exists()
+
+
+def test_a_gguf_file_is_signed_as_it_stands(
+    cli: Cli, tmp_path: Path, model: Path, keys: tuple[Path, Path]
+) -> None:
+    file = as_gguf(model, tmp_path / "judge.gguf")
+    assert cli("models", "sign", file, "--key", keys[0]).code == 0
+    assert verified(cli, file, keys[1]).code == 0
+    with file.open("ab") as stream:
+        stream.write(b"\0")
+    assert verified(cli, file, keys[1]).code == 2
