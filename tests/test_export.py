@@ -136,6 +136,30 @@ def test_inspect_reads_what_it_was_given(cli: Cli, run: Path, tmp_path: Path) ->
     assert not lines
 
 
+@pytest.mark.parametrize("tool", ["duckdb", "pandas"])
+def test_other_tools_read_the_means_of_the_run_from_parquet(
+    cli: Cli, run: Path, tmp_path: Path, tool: str
+) -> None:
+    other = pytest.importorskip(tool)
+    file = tmp_path / "t.parquet"
+    assert cli("export", run, "--to", "parquet", "--out", file).code == 0
+    if tool == "duckdb":
+        query = (
+            f"select system, avg(tact), avg(wit), avg(wit_expected), count(wit) from '{file}' group by system"
+        )
+        found = {name: means for name, *means in other.sql(query).fetchall()}
+    else:
+        groups = other.read_parquet(file).groupby("system")
+        means = groups[["tact", "wit", "wit_expected"]].mean().assign(judged=groups["wit"].count())
+        found = {name: list(row) for name, row in zip(means.index, means.to_numpy(), strict=True)}
+    assert found == {
+        name: pytest.approx(
+            [each["mean"]["tact"], each["mean"]["wit"], each["mean_expected"]["wit"], each["judged"]], abs=1e-4
+        )
+        for name, each in summed(run).items()
+    }
+
+
 def summed(run: Path) -> dict[str, dict[str, Any]]:
     """Return the counts and means of each system, which `show` prints, from the summary of a run."""
     return {each["system"]: each for each in json.loads((run / "summary.json").read_text())["systems"]}
