@@ -304,11 +304,13 @@ def test_a_constant_preference_leaves_unknown_whether_systems_differ() -> None:
     assert all(pair.p is None for pair in found.pairs)
     assert found.groups == (("c",), ("b",), ("a",)), "nothing shows that two of them do not differ"
     assert {frozenset(pair) for pair in found.untested} == {frozenset(pair) for pair in ("ab", "ac", "bc")}
-    (note,) = found.notes
+    note, between, of_all = found.notes
     assert note.startswith(
         "no interval can be computed for the strength, the win rate, the win rate in the first"
     )
     assert "at equal length of c, b, a: the judge's preferences are the same on all instructions" in note
+    assert "the win rate between two systems of b against a, c against a, c against b: " in between
+    assert "the effect of length, the share of wins of the response shown first: " in of_all
 
 
 def test_a_contradiction_that_cannot_be_tested_is_neither_significant_nor_not() -> None:

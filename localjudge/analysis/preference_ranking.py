@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from localjudge.analysis.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
 from localjudge.analysis.interval import Estimate
+from localjudge.analysis.preference_notes import notes_on_intervals, preference_notes
 from localjudge.analysis.preferences import Preferences
-from localjudge.analysis.resampling import MIN_INSTRUCTIONS, RESAMPLES
+from localjudge.analysis.resampling import RESAMPLES
 from localjudge.analysis.run_preferences import RunPreferences
 from localjudge.analysis.scores import Integers
 from localjudge.analysis.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder
@@ -173,6 +174,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
     established_win = direct_p < SIGNIFICANCE_LEVEL
     order = sorted(range(len(names)), key=lambda s: (component[s], -strengths.value[s], names[s]))
     systems = _systems(between, strengths, held, position, established)
+    length = None if held is None else held.coefficient().estimates()[0]
     pairs = [
         SystemPair(
             first=names[a],
@@ -190,13 +192,26 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
             zip(first.tolist(), second.tolist(), direct.estimates(), tested.estimates(), strict=True)
         )
     ]
+    by_system = {
+        statistic: {systems[s].name: getattr(systems[s], name) for s in order}
+        for name, statistic in _STATISTICS.items()
+    }
+    if len(names) > 2:
+        by_system["the win rate between two systems"] = {
+            f"{pair.first} against {pair.second}": pair.win_rate for pair in pairs
+        }
+    of_all = {
+        "the effect of length": length,
+        "the share of wins of the response shown first": position.share,
+        "the share of pairs in which both orders agree": position.consistency,
+    }
     wins, loses = direct.value > 0.5 + NO_DIFFERENCE, direct.value < 0.5 - NO_DIFFERENCE
     return PreferenceOrder(
         systems=tuple(systems[s] for s in order),
         pairs=tuple(pairs),
         groups=established.groups(order),
         untested=established.untested,
-        length=None if held is None else held.coefficient().estimates()[0],
+        length=length,
         position=position.share,
         consistency=position.consistency,
         cycles=_cycles(names, order, (first, second), wins, loses),
@@ -205,8 +220,8 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         ),
         unlimited=strengths.unlimited,
         notes=(
-            *_notes(preferences, strengths, held, position),
-            *_without_interval(between, [systems[s] for s in order]),
+            *preference_notes(preferences, strengths, held, position),
+            *notes_on_intervals(between, by_system, of_all),
         ),
     )
 
@@ -265,58 +280,3 @@ def _systems(
             )
         )
     return found
-
-
-def _notes(
-    preferences: Preferences, strengths: Strengths, held: Strengths | None, position: PositionEffect
-) -> Iterator[str]:
-    between = preferences.between
-    if own := len(preferences.first) - len(between.first):
-        yield f"{own} pairs have two responses of one system; they count for the position only"
-    component = strengths.design.component
-    if component.any():
-        sets = [
-            ", ".join(name for name, number in zip(between.systems, component, strict=True) if number == one)
-            for one in range(component.max() + 1)
-        ]
-        yield f"strengths are comparable only within each of these sets of systems: {'; '.join(sets)}"
-    if strengths.unlimited:
-        yield (
-            "some systems win or lose always, so the strengths have no most likely values: the fit counts one "
-            "more instruction of ties"
-        )
-    elif held is not None and held.unlimited:
-        yield (
-            "at equal length the strengths have no most likely values, because length decides almost always: "
-            "the fit counts one more instruction of ties"
-        )
-    if len(np.unique(between.group)) < MIN_INSTRUCTIONS:
-        yield f"there are no intervals below {MIN_INSTRUCTIONS} instructions"
-    if not position.has_both_orders:
-        yield (
-            "each pair was judged in one order only: the wins of the response shown first include the systems' "
-            "difference"
-        )
-    if between.length_difference is None:
-        yield "the effect of length is unknown, because the inputs were moved; give them with --inputs"
-    elif held is None:
-        yield "the effect of length cannot be told from that of the systems"
-    elif unknown := int((~np.isfinite(between.length_difference)).sum()):
-        yield f"lengths are known for {len(between.first) - unknown} of {len(between.first)} pairs of responses"
-
-
-def _without_interval(between: Preferences, systems: Sequence[PreferredSystem]) -> Iterator[str]:
-    """Yield a note on the estimates that have no interval although there are enough instructions."""
-    if len(np.unique(between.group)) < MIN_INSTRUCTIONS:
-        return
-    lacking: dict[str, list[str]] = {}
-    for name, statistic in _STATISTICS.items():
-        estimates = [(system.name, getattr(system, name)) for system in systems]
-        of = ", ".join(name for name, each in estimates if each and each.value is not None and each.low is None)
-        if of:
-            lacking.setdefault(of, []).append(statistic)
-    for of, statistics in lacking.items():
-        yield (
-            f"no interval can be computed for {', '.join(statistics)} of {of}: the judge's preferences are the "
-            f"same on all instructions, or come from fewer than {MIN_INSTRUCTIONS}"
-        )

@@ -90,7 +90,7 @@ def differences_in_words(
         named += [f"{len(untested) - _MOST_NAMED} more pairs"] * (len(untested) > _MOST_NAMED)
         yield (
             f"Unknown whether a difference {where} is significant, because it is the same on all instructions "
-            f"or depends on fewer than {MIN_INSTRUCTIONS}: {'; '.join(named)}"
+            f"or depends mostly on fewer than {MIN_INSTRUCTIONS}: {'; '.join(named)}"
         )
 
 
