@@ -192,14 +192,6 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
             zip(first.tolist(), second.tolist(), direct.estimates(), tested.estimates(), strict=True)
         )
     ]
-    by_system = {
-        statistic: {systems[s].name: getattr(systems[s], name) for s in order}
-        for name, statistic in _STATISTICS.items()
-    }
-    if len(names) > 2:
-        by_system["the win rate between two systems"] = {
-            f"{pair.first} against {pair.second}": pair.win_rate for pair in pairs
-        }
     of_all = {
         "the effect of length": length,
         "the share of wins of the response shown first": position.share,
@@ -221,9 +213,24 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         unlimited=strengths.unlimited,
         notes=(
             *preference_notes(preferences, strengths, held, position),
-            *notes_on_intervals(between, by_system, of_all),
+            *notes_on_intervals(between, _estimates([systems[s] for s in order], pairs), of_all),
         ),
     )
+
+
+def _estimates(
+    systems: Sequence[PreferredSystem], pairs: Sequence[SystemPair]
+) -> dict[str, dict[str, Estimate | None]]:
+    """Return the estimates of each system, and of each pair of more than two systems, by what they are."""
+    found = {
+        statistic: {system.name: getattr(system, name) for system in systems}
+        for name, statistic in _STATISTICS.items()
+    }
+    if len(systems) > 2:
+        found["the win rate between two systems"] = {
+            f"{pair.first} against {pair.second}": pair.win_rate for pair in pairs
+        }
+    return found
 
 
 def _cycles(
