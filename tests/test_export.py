@@ -186,7 +186,11 @@ def test_inspect_reads_results_with_the_means_of_the_run_and_their_standard_erro
     lines = list(read_lines(run))
     systems = summed(run)
     for name, system in systems.items():
-        results = log.read_eval_log(str(tmp_path / "logs" / f"{name}.eval")).results
+        read = log.read_eval_log(str(tmp_path / "logs" / f"{name}.eval"))
+        results = read.results
+        assert read.eval.created <= read.stats.started_at <= read.stats.completed_at, (
+            "the view shows a duration"
+        )
         assert (results.total_samples, results.completed_samples) == (
             system["judged"] + system["failed"], system["judged"],
         )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,17 @@ def write_logs(
     manifest: RunManifest,
     folder: Path,
     notices: Sequence[str],
+    completed: datetime,
 ) -> int:
-    """Write a log for each system and return the number of samples. All texts are held in memory."""
+    """Write a log for each system and return the number of samples. All texts are held in memory.
+
+    Args:
+        outcomes: the outcomes of the run, each with its texts.
+        manifest: the manifest of the run.
+        folder: the folder to create.
+        notices: the notices of the run.
+        completed: the time when the last line of the run was written; Inspect's view shows a duration.
+    """
     from inspect_ai.log import (
         EvalConfig,
         EvalDataset,
@@ -60,9 +70,8 @@ def write_logs(
                 "settings": manifest.settings.as_dict(),
             },
         )
-        log = EvalLog(
-            status="success", eval=spec, stats=EvalStats(started_at=manifest.starts[0].started), samples=theirs
-        )
+        stats = EvalStats(started_at=manifest.starts[0].started, completed_at=completed.isoformat())
+        log = EvalLog(status="success", eval=spec, stats=stats, samples=theirs)
         recompute_metrics(log)
         write_eval_log(log, str(folder / names[system]))
     return sum(map(len, samples.values()))
