@@ -63,8 +63,8 @@ class Questions:
     def _is_question(self, record: Record) -> bool:
         if isinstance(record, str) or record.get(_ID) is None or not _texts(record.get(_TURNS)):
             return False
-        answers = {name for field in (*responses_of(self._used), MESSAGES) for name in self._names(field)}
-        return not record.keys() & {*answers, _CHOICES}
+        fields = (*responses_of(self._used), MESSAGES, CONVERSATION)
+        return not record.keys() & {_CHOICES, *(name for field in fields for name in self._names(field))}
 
     def joined(self, record: Record) -> Record:
         """Return a record with its question, if it is an answer to one; or the reason why it cannot be judged.
