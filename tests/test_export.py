@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import pyarrow
@@ -133,6 +134,111 @@ def test_inspect_reads_what_it_was_given(cli: Cli, run: Path, tmp_path: Path) ->
             {"tact": line["tact"], "wit": line["wit"]} if line["status"] == "judged" else {}
         )
     assert not lines
+
+
+@pytest.mark.parametrize("tool", ["duckdb", "pandas"])
+def test_other_tools_read_the_means_of_the_run_from_parquet(
+    cli: Cli, run: Path, tmp_path: Path, tool: str
+) -> None:
+    other = pytest.importorskip(tool)
+    file = tmp_path / "t.parquet"
+    assert cli("export", run, "--to", "parquet", "--out", file).code == 0
+    if tool == "duckdb":
+        query = (
+            f"select system, avg(tact), avg(wit), avg(wit_expected), count(wit) from '{file}' group by system"
+        )
+        found = {name: means for name, *means in other.sql(query).fetchall()}
+    else:
+        groups = other.read_parquet(file).groupby("system")
+        means = groups[["tact", "wit", "wit_expected"]].mean().assign(judged=groups["wit"].count())
+        found = {name: list(row) for name, row in zip(means.index, means.to_numpy(), strict=True)}
+    assert found == {
+        name: pytest.approx(
+            [each["mean"]["tact"], each["mean"]["wit"], each["mean_expected"]["wit"], each["judged"]], abs=1e-4
+        )
+        for name, each in summed(run).items()
+    }
+
+
+def summed(run: Path) -> dict[str, dict[str, Any]]:
+    """Return the counts and means of each system, which `show` prints, from the summary of a run."""
+    return {each["system"]: each for each in json.loads((run / "summary.json").read_text())["systems"]}
+
+
+LABELS = """
+name = "labels"
+[aspects.grade]
+choices = { A = "right", B = "wrong", C = "none" }
+[aspects.polite]
+boolean = true
+[prompt]
+template = "Q: {$instruction} A: {$candidate} {$aspects} {$answer_format}"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # pandas, of Inspect's own code
+def test_inspect_reads_results_with_the_means_of_the_run_and_their_standard_errors(
+    cli: Cli, run: Path, tmp_path: Path
+) -> None:
+    log, frames = pytest.importorskip("inspect_ai.log"), pytest.importorskip("inspect_ai.analysis")
+    assert cli("export", run, "--to", "inspect", "--out", tmp_path / "logs").code == 0
+    lines = list(read_lines(run))
+    systems = summed(run)
+    for name, system in systems.items():
+        read = log.read_eval_log(str(tmp_path / "logs" / f"{name}.eval"))
+        results = read.results
+        assert read.eval.created <= read.stats.started_at <= read.stats.completed_at, (
+            "the view shows a duration"
+        )
+        assert (results.total_samples, results.completed_samples) == (
+            system["judged"] + system["failed"], system["judged"],
+        )  # fmt: skip
+        for score in results.scores:
+            assert score.metrics["mean"].value == pytest.approx(system["mean"][score.name], abs=1e-4)
+            own = [line[score.name] for line in lines if line["system"] == name and line["status"] == "judged"]
+            assert score.metrics["stderr"].value == pytest.approx(stdev(own) / len(own) ** 0.5)
+    evals = frames.evals_df(str(tmp_path / "logs"), quiet=True).set_index("model")
+    assert evals["score_wit_mean"].to_dict() == pytest.approx(
+        {name: system["mean"]["wit"] for name, system in systems.items()}, abs=1e-4
+    )
+    samples = frames.samples_df(str(tmp_path / "logs"), quiet=True)
+    judged = samples[samples["error"] == ""]
+    assert sorted(judged["score_tact"]) == sorted(line["tact"] for line in lines if line["tact"] is not None)
+    assert len(samples) - len(judged) == 1
+
+
+@pytest.mark.slow
+def test_inspect_gets_the_shares_of_labels_and_no_statistic_of_too_few_samples(
+    cli: Cli, tmp_path: Path, model: Path
+) -> None:
+    log = pytest.importorskip("inspect_ai.log")
+    (tmp_path / "labels.toml").write_text(LABELS)
+    rows: list[dict[str, Any]] = [
+        {"system": system, "instruction": f"{n}?", "candidate": "a" * n}
+        for system, count in (("many", 4), ("one", 1), ("failed", 1))
+        for n in range(count)
+    ]
+    rows[-1]["candidate"] = None
+    (tmp_path / "r.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = ("--model", model, "--rubric", tmp_path / "labels.toml", "--max-rationale-tokens", 3)
+    assert cli("score", tmp_path / "r.jsonl", "--out", tmp_path / "run", *flags).code == 3
+    assert cli("export", tmp_path / "run", "--to", "inspect", "--out", tmp_path / "logs").code == 0
+    systems = summed(tmp_path / "run")
+    found = {
+        name: {
+            score.name: {metric.name: metric.value for metric in score.metrics.values()}
+            for score in log.read_eval_log(str(tmp_path / "logs" / f"{name}.eval")).results.scores
+        }
+        for name in systems
+    }
+    assert found["failed"] == {}, "no judged sample: no mean, and not a mean of 0"
+    assert found["one"]["polite"] == {"mean": systems["one"]["mean"]["polite"]}
+    assert found["many"]["polite"].keys() == {"mean", "stderr"}
+    for name in ("many", "one"):
+        shares = {f"grade={label}": share for label, share in found[name]["grade"].items()}
+        assert shares == {label: systems[name]["mean"][label] for label in shares}
+        assert len(shares) == 3
 
 
 @pytest.mark.parametrize("other", ["thesis.txt", ".hidden", "folder.eval/thesis.txt"])

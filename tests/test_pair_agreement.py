@@ -19,9 +19,12 @@ from test_input_formats import save_dataset
 from localjudge import UsageError
 from localjudge.analysis import resampled_statistics
 from localjudge.analysis.judged_pairs import JudgedPairs, read_judged_pairs
+from localjudge.analysis.jury import compare_judges
+from localjudge.analysis.jury_run import write_jury
 from localjudge.analysis.krippendorff import alpha
 from localjudge.analysis.pair_agreement import LabelledPairs, PairAgreement, agree_on_pairs
 from localjudge.analysis.pair_labels import read_pair_labels
+from localjudge.analysis.scores import read_scores
 from localjudge.runs.pipeline import RowSource, score_run
 
 FEW = 200
@@ -467,13 +470,23 @@ def test_commands_for_single_responses_refuse_runs_of_pairs_in_one_line(
     assert cli("score", file, *FLAGS, "--out", run).code == 0
     dry = "--allow-dry-run"
     for command, words in (
-        (("jury", run, run, dry), "compares two responses; jury takes runs that judge one"),
-        (("calibrate", run, dry, "--labels", file, "--out", tmp_path / "map.json"), "; calibrate takes runs"),
+        (("jury", run, run, dry), "compares two responses; jury and calibrate take runs that judge one"),
+        (("calibrate", run, dry, "--labels", file, "--out", tmp_path / "map.json"), "and calibrate take runs"),
         (("import", file, "--rubric", "pairwise", "--out", tmp_path / "in"), "--rubric pairwise: compares two"),
         (("agree", run, dry, "--calibration", file), "--calibration: is for runs that judge one response"),
     ):
         end = cli(*command)
         assert (end.code, words in end.err, len(end.err.splitlines())) == (2, True, 1), end.err
+    refused: tuple[Callable[[], object], ...] = (
+        lambda: compare_judges([run, run]),
+        lambda: write_jury([run, run], tmp_path / "jury"),
+        lambda: read_scores([run]),
+    )
+    for call in refused:
+        with pytest.raises(
+            UsageError, match="compares two responses; jury and calibrate take runs that judge one"
+        ):
+            call()
     single = write(
         tmp_path / "rows.jsonl", [{"id": "r", "instruction": "A?", "reference": "B.", "candidate": "C."}]
     )

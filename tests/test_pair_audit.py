@@ -12,6 +12,7 @@ from random import Random
 
 import pytest
 from conftest import Cli
+from pair_runs import write_responses
 from scripted import ScriptedEngine
 
 from localjudge import Judge, Row, Rubric
@@ -243,3 +244,16 @@ def test_the_command_audits_pairs_in_both_orders_and_its_thresholds_are_those_of
     counted = re.findall(r"(\d+) of (\d+) rows", end.err)
     assert counted == [("84", "84"), ("6", "6"), ("6", "6")], "each run counts its own rows"
     assert all(name in end.out for name in NAMES)
+
+
+def test_the_command_audits_pairs_that_it_forms_of_the_rows_of_systems(cli: Cli, tmp_path: Path) -> None:
+    rows = write_responses(tmp_path / "rows.jsonl")
+    flags = ["audit", rows, "--engine", "dry-run", "--rubric", "pairwise", "--out", tmp_path / "out"]
+    assert cli(*flags, "--baseline", "y", "--json").code == 0
+    lines = map(json.loads, (tmp_path / "out" / "rows.jsonl").read_text().splitlines())
+    formed = [line["id"] for line in lines if line["system_a"] == "original"]
+    assert formed == [
+        f"{n}{system} vs {n}y/original" for n in (1, 2, 3) for system in "xz" if (n, system) != (3, "z")
+    ]
+    end = cli("audit", rows, "--engine", "dry-run", "--pairs", "all", "--out", tmp_path / "single")
+    assert (end.code, "--pairs: is for rubrics that compare two responses" in end.err) == (2, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli, write_rows
+from report_page import head
 from scipy import stats
 from scipy.optimize import minimize
 from scipy.special import expit, logit
@@ -286,6 +288,42 @@ def test_contradictions_of_the_order_are_found() -> None:
     assert not ranked(noisy, instructions=200).cycles
 
 
+def test_a_cycle_by_chance_is_told_from_a_significant_one() -> None:
+    def circular(first: Any, second: Any, generator: Any, strong: float, **_: Any) -> Any:
+        wins = {(0, 1): 0.8, (1, 2): 0.8, (0, 2): strong}
+        chance = np.array([wins[pair] for pair in zip(first, second, strict=True)])
+        return (np.clip(chance + generator.normal(0, 0.1, len(first)), 0, 1),) * 2
+
+    by_chance = ranked(partial(circular, strong=0.46), instructions=10)
+    assert (by_chance.cycles, by_chance.significant_cycles) == ((("a", "b", "c"),), ())
+    assert ranked(partial(circular, strong=0.3)).significant_cycles == (("a", "b", "c"),)
+
+
+def test_a_constant_preference_leaves_unknown_whether_systems_differ() -> None:
+    found = ranked(lambda first, second, **_: (np.where(first > second, 0.95, 0.05),) * 2)
+    assert all(pair.p is None for pair in found.pairs)
+    assert found.groups == (("c",), ("b",), ("a",)), "nothing shows that two of them do not differ"
+    assert {frozenset(pair) for pair in found.untested} == {frozenset(pair) for pair in ("ab", "ac", "bc")}
+    note, between, of_all = found.notes
+    assert note.startswith(
+        "no interval can be computed for the strength, the win rate, the win rate in the first"
+    )
+    assert "at equal length of c, b, a: the judge's preferences are the same on all instructions" in note
+    assert "the win rate between two systems of b against a, c against a, c against b: " in between
+    assert "the effect of length, the share of wins of the response shown first: " in of_all
+
+
+def test_a_contradiction_that_cannot_be_tested_is_neither_significant_nor_not() -> None:
+    wins = {(0, 1): 0.8, (1, 2): 0.8, (0, 2): 0.3}
+
+    def circular(first: Any, second: Any, **_: Any) -> Any:
+        return (np.array([wins[pair] for pair in zip(first, second, strict=True)]),) * 2
+
+    found = ranked(circular)
+    assert [pair.significant for pair in found.pairs if pair.contradicts] == [None]
+    assert (found.cycles, found.significant_cycles) == ((("a", "b", "c"),), ())
+
+
 def test_one_order_is_said_to_mix_place_and_system() -> None:
     found = ranked(lambda first, **_: (np.full(len(first), 0.7), np.full(len(first), np.nan)))
     assert found.position.value == pytest.approx(0.7)
@@ -396,6 +434,20 @@ def test_rank_shows_strengths_and_what_explains_them(judged: Callable[..., Path]
     assert better["length"]["value"] == pytest.approx(0.8, abs=0.05)
     assert better["position"]["value"] > 0.55
     assert [pair["win_rate"]["value"] > 0.5 for pair in better["pairs"]] == [True] * 3
+
+
+def test_no_table_says_that_systems_do_not_differ_if_that_was_not_tested(
+    judged: Callable[..., Path], cli: Cli, tmp_path: Path
+) -> None:
+    run = judged(lambda first, second: 0.95 if len(first) > len(second) else 0.05)
+    shown = " ".join(cli("rank", run).out.split())
+    assert "No significant difference" not in shown
+    unknown = "Unknown whether a difference in strength (better) is significant, because it is the same on all"
+    assert unknown in shown
+    assert cli("report", run, "--out", tmp_path / "report.html").code == 0
+    notes = head(tmp_path / "report.html")["table"]["notes"]
+    assert not any("No significant difference" in note for note in notes)
+    assert any(note.startswith("Unknown whether a difference in strength is significant") for note in notes)
 
 
 def test_rank_orders_by_the_aspect_that_is_named(judged: Callable[..., Path], cli: Cli) -> None:

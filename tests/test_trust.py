@@ -486,6 +486,18 @@ def test_systems_are_told_apart_where_they_differ_and_only_there(
     assert other.difference.high < 0
 
 
+def test_a_difference_that_is_the_same_everywhere_is_not_tested_and_nothing_else_is_said_of_it(
+    judged: Callable[..., tuple[Path, Path]], cli: Cli
+) -> None:
+    level = np.tile([1, 2], 10)
+    run, _ = judged(np.column_stack([level, level + 1]).ravel().tolist(), [3] * 40, systems="ab")
+    found = ranked(read_scores([run]))
+    assert (found.groups["wit"], found.untested["wit"]) == ((("b",), ("a",)), (("a", "b"),))
+    shown = " ".join(cli("rank", run).out.split())
+    assert "No significant difference" not in shown
+    assert "is the same on all instructions or depends mostly on fewer than 5: a and b" in shown
+
+
 def test_adjusted_p_values_hold_for_all_pairs_together() -> None:
     rng = np.random.default_rng(1)
     found = studentise(averages(rng.standard_normal((60, 12)), np.arange(60), 60), resamples=FEW)

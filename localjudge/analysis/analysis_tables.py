@@ -19,6 +19,7 @@ from localjudge.analysis.jury import Jury
 from localjudge.analysis.jury_aspect import EstimatedErrors, NominalJuryAspect
 from localjudge.analysis.nominal_agreement import NominalAgreement
 from localjudge.analysis.ranking import Ranking, SystemRank
+from localjudge.analysis.system_order import differences_in_words
 from localjudge.analysis.table_parts import (
     UNDEFINED_SIGN,
     counted,
@@ -102,7 +103,7 @@ def _nominal_agreement(found: NominalAgreement) -> Iterator[RenderableType]:
 def ranking_tables(ranking: Ranking) -> Group:
     """Return tables of the systems' means: by the judge, by the human score, and adjusted for length.
 
-    The last line names the systems that do not differ significantly.
+    The last lines name the systems that do not differ significantly, and those that are not tested.
     """
     last = ranking.columns[-1]
     main = plain_table("system", heading(last), "rank", "win rate", "length", "rows", "instructions")
@@ -150,9 +151,8 @@ def ranking_tables(ranking: Ranking) -> Group:
             parts.append(table)
     if len(ranking.systems) > 1:
         basis = "human" if ranking.basis == "human" else "judge's"
-        together = [group for group in ranking.groups[last] if len(group) > 1]
-        text = "; ".join(", ".join(group) for group in together) or "none"
-        parts.append(Text(f"No significant difference in the {basis} scores ({last}): {text}"))
+        where = f"in the {basis} scores ({last})"
+        parts += map(Text, differences_in_words(where, ranking.groups[last], ranking.untested[last]))
     return headed(ranking.notices, *spaced(parts), *note_lines(ranking.notes))
 
 

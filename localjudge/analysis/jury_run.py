@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.analysis.run_writer import write_run
-from localjudge.analysis.scores import common_rubric, run_names
+from localjudge.analysis.scores import common_rubric, refuse_pairs, run_names
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.answer import Value, shown
 from localjudge.rubrics.rubric import Rubric
@@ -32,9 +32,10 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
         out: the run directory to create.
 
     Raises:
-        UsageError: the folder is not empty, or the runs' aspects or scales differ.
+        UsageError: the folder is not empty, a run compares responses, or the runs' aspects or scales differ.
     """
     manifests = [read_manifest(folder) for folder in folders]
+    refuse_pairs(folders, manifests)
     names = run_names(folders)
     rubric = common_rubric(folders, manifests)
     settings = [manifest.settings.as_dict() for manifest in manifests]

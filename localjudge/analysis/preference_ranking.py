@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localjudge.analysis.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
 from localjudge.analysis.interval import Estimate
+from localjudge.analysis.preference_notes import notes_on_intervals, preference_notes
 from localjudge.analysis.preferences import Preferences
-from localjudge.analysis.resampling import MIN_INSTRUCTIONS, RESAMPLES
+from localjudge.analysis.resampling import RESAMPLES
 from localjudge.analysis.run_preferences import RunPreferences
-from localjudge.analysis.system_order import SIGNIFICANCE_LEVEL, SystemOrder
+from localjudge.analysis.scores import Integers
+from localjudge.analysis.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder
 from localjudge.analysis.win_rates import PositionEffect, direct_win_rates, system_win_rates
 from localjudge.errors import UsageError
+
+Flags = NDArray[np.bool_]
+
+_STATISTICS = {
+    "strength": "the strength",
+    "win_rate": "the win rate",
+    "shown_first": "the win rate in the first place",
+    "shown_second": "the win rate in the second place",
+    "strength_at_equal_length": "the strength at equal length",
+    "win_rate_at_equal_length": "the win rate at equal length",
+}
+"""The estimates of a system, by their names in a `PreferredSystem`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +81,8 @@ class SystemPair:
 
     `win_rate` is the share of the pairs of responses that `first` wins, undefined if the two were not compared
     directly. `difference` is that of the strengths, and `p` its p-value, adjusted for all pairs of systems.
-    `contradicts` is True if the weaker system wins more often, and `significant` if that is significant.
+    `contradicts` is True if the weaker system wins more often, and `significant` if that is significant; it is
+    None if that cannot be tested.
     """
 
     first: str
@@ -76,27 +92,31 @@ class SystemPair:
     difference: Estimate
     p: float | None
     contradicts: bool
-    significant: bool
+    significant: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class PreferenceOrder:
     """The order of the systems in one aspect, from the best to the worst.
 
-    `groups` has the sets of systems whose strengths do not differ significantly. `length` is the change of the
+    `groups` has the sets of systems whose strengths do not differ significantly, and `untested` the pairs of
+    systems whose difference of strengths has no p-value. `length` is the change of the
     log-odds per unit of log(1 + characters); None if lengths are not known. `position` is the share of wins of
     the response shown first, and `consistency` the share of pairs in which both orders name the same winner.
-    `cycles` has systems of which the first beats the second, the second the third, and the third the first.
+    `cycles` has systems of which the first beats the second, the second the third, and the third the first;
+    `significant_cycles` has those of them in which each of the three win rates is significant.
     `unlimited` is True if the likelihood has no maximum (`localjudge.analysis.bradley_terry.Strengths`).
     """
 
     systems: tuple[PreferredSystem, ...]
     pairs: tuple[SystemPair, ...]
     groups: tuple[tuple[str, ...], ...]
+    untested: tuple[tuple[str, str], ...]
     length: Estimate | None
     position: Estimate
     consistency: Estimate
     cycles: tuple[tuple[str, str, str], ...]
+    significant_cycles: tuple[tuple[str, str, str], ...]
     unlimited: bool
     notes: tuple[str, ...]
 
@@ -147,12 +167,14 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
     first, second = np.where(weaker, second, first), np.where(weaker, first, second)
     tested = strengths.differences(first, second).tested(resamples, seed)
     p = tested.adjusted()
-    established = SystemOrder(names, first, second, tested.value, p, np.isfinite(tested.value))
+    established = SystemOrder(names, first, second, tested.value, p)
     direct = direct_win_rates(between, first, second)
-    against = (tested.value > 1e-9) & (direct.value < 0.5 - 1e-9)
-    against_p = direct.log_odds.tested(resamples, seed).adjusted()
+    against = (tested.value > NO_DIFFERENCE) & (direct.value < 0.5 - NO_DIFFERENCE)
+    direct_p = direct.log_odds.tested(resamples, seed).adjusted()
+    established_win = direct_p < SIGNIFICANCE_LEVEL
     order = sorted(range(len(names)), key=lambda s: (component[s], -strengths.value[s], names[s]))
     systems = _systems(between, strengths, held, position, established)
+    length = None if held is None else held.coefficient().estimates()[0]
     pairs = [
         SystemPair(
             first=names[a],
@@ -162,29 +184,75 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
             difference=difference,
             p=float(p[place]) if np.isfinite(p[place]) else None,
             contradicts=bool(against[place]),
-            significant=bool(against[place] and against_p[place] < SIGNIFICANCE_LEVEL),
+            significant=None
+            if against[place] and np.isnan(direct_p[place])
+            else bool(against[place] and established_win[place]),
         )
         for place, (a, b, rate, difference) in enumerate(
             zip(first.tolist(), second.tolist(), direct.estimates(), tested.estimates(), strict=True)
         )
     ]
-    beats = np.zeros((len(names), len(names)), dtype=np.bool_)
-    beats[first, second], beats[second, first] = direct.value > 0.5 + 1e-9, direct.value < 0.5 - 1e-9
+    of_all = {
+        "the effect of length": length,
+        "the share of wins of the response shown first": position.share,
+        "the share of pairs in which both orders agree": position.consistency,
+    }
+    wins, loses = direct.value > 0.5 + NO_DIFFERENCE, direct.value < 0.5 - NO_DIFFERENCE
     return PreferenceOrder(
         systems=tuple(systems[s] for s in order),
         pairs=tuple(pairs),
         groups=established.groups(order),
-        length=None if held is None else held.coefficient().estimates()[0],
+        untested=established.untested,
+        length=length,
         position=position.share,
         consistency=position.consistency,
-        cycles=tuple(
-            (names[a], names[b], names[c])
-            for three in combinations(order, 3)
-            for a, b, c in (three, (three[0], three[2], three[1]))
-            if beats[a, b] and beats[b, c] and beats[c, a]
+        cycles=_cycles(names, order, (first, second), wins, loses),
+        significant_cycles=_cycles(
+            names, order, (first, second), wins & established_win, loses & established_win
         ),
         unlimited=strengths.unlimited,
-        notes=tuple(_notes(preferences, strengths, held, position)),
+        notes=(
+            *preference_notes(preferences, strengths, held, position),
+            *notes_on_intervals(between, _estimates([systems[s] for s in order], pairs), of_all),
+        ),
+    )
+
+
+def _estimates(
+    systems: Sequence[PreferredSystem], pairs: Sequence[SystemPair]
+) -> dict[str, dict[str, Estimate | None]]:
+    """Return the estimates of each system, and of each pair of more than two systems, by what they are."""
+    found = {
+        statistic: {system.name: getattr(system, name) for system in systems}
+        for name, statistic in _STATISTICS.items()
+    }
+    if len(systems) > 2:
+        found["the win rate between two systems"] = {
+            f"{pair.first} against {pair.second}": pair.win_rate for pair in pairs
+        }
+    return found
+
+
+def _cycles(
+    names: Sequence[str], order: Sequence[int], pairs: tuple[Integers, Integers], wins: Flags, loses: Flags
+) -> tuple[tuple[str, str, str], ...]:
+    """Return the systems of which each beats the next one, and the third the first.
+
+    Args:
+        names: the names of the systems.
+        order: their indices, from the best to the worst.
+        pairs: the indices of the first and of the second system of each pair, both [pairs].
+        wins: whether the first system of a pair beats the second, [pairs].
+        loses: whether the second beats the first, [pairs].
+    """
+    first, second = pairs
+    beats = np.zeros((len(names), len(names)), dtype=np.bool_)
+    beats[first, second], beats[second, first] = wins, loses
+    return tuple(
+        (names[a], names[b], names[c])
+        for three in combinations(order, 3)
+        for a, b, c in (three, (three[0], three[2], three[1]))
+        if beats[a, b] and beats[b, c] and beats[c, a]
     )
 
 
@@ -219,41 +287,3 @@ def _systems(
             )
         )
     return found
-
-
-def _notes(
-    preferences: Preferences, strengths: Strengths, held: Strengths | None, position: PositionEffect
-) -> Iterator[str]:
-    between = preferences.between
-    if own := len(preferences.first) - len(between.first):
-        yield f"{own} pairs have two responses of one system; they count for the position only"
-    component = strengths.design.component
-    if component.any():
-        sets = [
-            ", ".join(name for name, number in zip(between.systems, component, strict=True) if number == one)
-            for one in range(component.max() + 1)
-        ]
-        yield f"strengths are comparable only within each of these sets of systems: {'; '.join(sets)}"
-    if strengths.unlimited:
-        yield (
-            "some systems win or lose always, so the strengths have no most likely values: the fit counts one "
-            "more instruction of ties"
-        )
-    elif held is not None and held.unlimited:
-        yield (
-            "at equal length the strengths have no most likely values, because length decides almost always: "
-            "the fit counts one more instruction of ties"
-        )
-    if len(np.unique(between.group)) < MIN_INSTRUCTIONS:
-        yield f"there are no intervals below {MIN_INSTRUCTIONS} instructions"
-    if not position.has_both_orders:
-        yield (
-            "each pair was judged in one order only: the wins of the response shown first include the systems' "
-            "difference"
-        )
-    if between.length_difference is None:
-        yield "the effect of length is unknown, because the inputs were moved; give them with --inputs"
-    elif held is None:
-        yield "the effect of length cannot be told from that of the systems"
-    elif unknown := int((~np.isfinite(between.length_difference)).sum()):
-        yield f"lengths are known for {len(between.first) - unknown} of {len(between.first)} pairs of responses"

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.preference_ranking import PreferenceOrder, PreferenceRanking
+from localjudge.analysis.system_order import differences_in_words
 from localjudge.analysis.table_parts import (
     UNDEFINED_SIGN,
     counted,
@@ -33,7 +34,7 @@ _WIDEST_MATRIX = 12
 """Largest number of systems whose matrix of win rates is printed."""
 
 _MOST_LINES = 5
-"""Largest number of significant contradictions, and of cycles with one, that are printed."""
+"""Largest number of significant contradictions, and of significant cycles, that are printed."""
 
 
 def preference_tables(ranking: PreferenceRanking) -> Group:
@@ -124,26 +125,22 @@ def _lines(found: PreferenceOrder, by: str) -> Iterator[str]:
     if found.length is not None:
         twice = Estimate(*(None if end is None else _twice(end) for end in _ends(found.length)))
         yield f"Length: a response twice as long has its odds of winning multiplied by {inline(twice)}"
-    together = [group for group in found.groups if len(group) > 1]
-    text = "; ".join(", ".join(group) for group in together) or "none"
-    yield f"No significant difference in strength ({by}): {text}"
+    yield from differences_in_words(f"in strength ({by})", found.groups, found.untested)
     against = [pair for pair in found.pairs if pair.contradicts]
     significant = [pair for pair in against if pair.significant]
+    untested = sum(pair.significant is None for pair in against)
     if against:
         yield (
             f"Against the order of strengths: {len(against)} of {counted(len(found.pairs), 'pair')} of "
-            f"systems, {len(significant) or 'none'} of them significantly; "
-            f"{counted(len(found.cycles), 'cycle')} of three"
+            f"systems, {len(significant) or 'none'} of them significantly"
+            + (f", {untested} not tested" if untested else "")
         )
     for pair in significant[:_MOST_LINES]:
         yield f"{pair.second} wins {inline(_other_side(pair.win_rate))} of its comparisons with {pair.first}"
-    reversed_pairs = {frozenset((pair.first, pair.second)) for pair in significant}
-    cycles = [
-        (one, two, three)
-        for one, two, three in found.cycles
-        if reversed_pairs & {frozenset((one, two)), frozenset((two, three)), frozenset((three, one))}
-    ]
-    for one, two, three in cycles[:_MOST_LINES]:
+    if found.cycles:
+        established = len(found.significant_cycles) or "none"
+        yield f"{counted(len(found.cycles), 'cycle')} of three systems, {established} of them significant"
+    for one, two, three in found.significant_cycles[:_MOST_LINES]:
         yield f"{one} beats {two}, {two} beats {three}, {three} beats {one}"
 
 

@@ -50,7 +50,8 @@ class Ranking:
     "overall" include only the calibrated aspects.
     `basis` is "judge", or "human" with labels: the scores whose differences decide the ranks, the pairs and the
     groups in the last column. (A column without labels always uses the judge's scores.) `groups` has the sets
-    of systems without a significant difference. `length_explains` is the share of a column's variance within
+    of systems without a significant difference, and `untested` the pairs of systems whose difference has no
+    p-value. `length_explains` is the share of a column's variance within
     instructions that length explains.
     """
 
@@ -60,6 +61,7 @@ class Ranking:
     systems: tuple[SystemRank, ...]
     pairs: tuple[Pair, ...]
     groups: Mapping[str, tuple[tuple[str, ...], ...]]
+    untested: Mapping[str, tuple[tuple[str, str], ...]]
     length_explains: Mapping[str, float | None]
     notes: tuple[str, ...]
     notices: tuple[str, ...]
@@ -170,6 +172,7 @@ def rank(
         systems=systems,
         pairs=tuple(pair for column in found for pair in column.pairs),
         groups={column.name: column.order.groups(order) for column in found},
+        untested={column.name: column.order.untested for column in found},
         length_explains={column.name: column.length_explains for column in found},
         notes=tuple(notes),
         notices=scores.notices,

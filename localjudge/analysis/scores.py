@@ -156,9 +156,11 @@ def read_scores(folders: Sequence[Path], by_run: bool = True) -> Scores:
         by_run: with several runs, use the name of the run as the system of rows without one.
 
     Raises:
-        UsageError: a folder is not a run or has no judgement, or the runs' aspects or scales differ.
+        UsageError: a folder is not a run, compares responses or has no judgement, or the runs' aspects or
+            scales differ.
     """
     manifests = [read_manifest(folder) for folder in folders]
+    refuse_pairs(folders, manifests)
     rubric = common_rubric(folders, manifests)
     reading = _Reading(rubric.score_columns)
     names = run_names(folders)
@@ -186,6 +188,20 @@ def common_rubric(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> 
                 "give runs with the same aspects and scale"
             )
     return first
+
+
+def refuse_pairs(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> None:
+    """Check that all runs judge one response: the lines of a pair's two orders are not scores of a system.
+
+    Raises:
+        UsageError: a run compares two responses.
+    """
+    for folder, manifest in zip(folders, manifests, strict=True):
+        if manifest.rubric.compares:
+            raise UsageError(
+                f"{folder}: compares two responses; jury and calibrate take runs that judge one "
+                "(agree and rank take both)"
+            )
 
 
 def check_one_judge(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> None:

@@ -1,16 +1,24 @@
-"""The order of systems as far as pairs establish it: ranks not excluded, and systems that do not differ."""
+"""The order of systems as far as pairs establish it: ranks not excluded, systems that do not differ, and those
+whose difference cannot be tested."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis.resampling import MIN_INSTRUCTIONS
 from localjudge.analysis.scores import Floats, Integers
 
 SIGNIFICANCE_LEVEL = 0.05
 """A difference between two systems is significant if its adjusted p is below this level."""
+
+NO_DIFFERENCE = 1e-9
+"""A difference up to this size is a rounding error of 0."""
+
+_MOST_NAMED = 5
+"""Largest number of pairs without a test that are named."""
 
 
 class SystemOrder:
@@ -20,13 +28,12 @@ class SystemOrder:
         systems: the names of the systems.
         first: the index of the first system of each pair, [pairs].
         second: the index of the second system, [pairs].
-        difference: the first system's advantage, [pairs].
-        p: its p-value, adjusted for all pairs, [pairs]; NaN if there is none.
-        comparable: whether anything is known about the difference, [pairs]; by default all pairs. Systems of
-            which nothing is known are in no group together.
+        difference: the first system's advantage, [pairs]; NaN if the systems are not compared.
+        p: its p-value, adjusted for all pairs, [pairs]; NaN if it cannot be computed.
 
     Attributes:
         ranks: the best and the worst rank of each system that the differences do not exclude.
+        untested: the pairs of systems with a difference that has no p-value.
     """
 
     def __init__(
@@ -36,7 +43,6 @@ class SystemOrder:
         second: Integers,
         difference: Floats,
         p: Floats,
-        comparable: NDArray[np.bool_] | None = None,
     ) -> None:
         self._systems = systems
         count = len(systems)
@@ -44,19 +50,48 @@ class SystemOrder:
         better[first, second] = (p < SIGNIFICANCE_LEVEL) & (difference > 0)
         better[second, first] = (p < SIGNIFICANCE_LEVEL) & (difference < 0)
         self._joined = ~(better | better.T)
-        if comparable is not None:
-            self._joined[first, second] &= comparable
-            self._joined[second, first] &= comparable
+        known = np.isfinite(p) | (np.abs(difference) <= NO_DIFFERENCE)
+        self._joined[first, second] &= known
+        self._joined[second, first] &= known
+        self.untested = tuple(
+            (systems[first[place]], systems[second[place]])
+            for place in np.flatnonzero(~known & np.isfinite(difference))
+        )
         self.ranks = [
             (1 + int(better[:, system].sum()), count - int(better[system].sum())) for system in range(count)
         ]
 
     def groups(self, order: Sequence[int]) -> tuple[tuple[str, ...], ...]:
-        """Return the largest sets of systems without a significant difference between any two, best first."""
+        """Return the largest sets of systems without a significant difference between any two, best first.
+
+        Systems whose difference is not tested are in no set together.
+        """
         place = {system: number for number, system in enumerate(order)}
         sets = [sorted(members, key=place.__getitem__) for members in _cliques(self._joined)]
         sets.sort(key=lambda members: [place[member] for member in members])
         return tuple(tuple(self._systems[member] for member in members) for members in sets)
+
+
+def differences_in_words(
+    where: str, groups: Sequence[Sequence[str]], untested: Sequence[tuple[str, str]]
+) -> Iterator[str]:
+    """Yield a line on the systems that do not differ significantly, and one on those that are not tested.
+
+    Args:
+        where: what is compared, such as "in strength".
+        groups: the sets of systems without a significant difference.
+        untested: the pairs of systems with a difference that is not tested.
+    """
+    together = [", ".join(group) for group in groups if len(group) > 1]
+    if together or not untested:
+        yield f"No significant difference {where}: {'; '.join(together) or 'none'}"
+    if untested:
+        named = [f"{first} and {second}" for first, second in untested[:_MOST_NAMED]]
+        named += [f"{len(untested) - _MOST_NAMED} more pairs"] * (len(untested) > _MOST_NAMED)
+        yield (
+            f"Unknown whether a difference {where} is significant, because it is the same on all instructions "
+            f"or depends mostly on fewer than {MIN_INSTRUCTIONS}: {'; '.join(named)}"
+        )
 
 
 def _cliques(joined: NDArray[np.bool_]) -> list[set[int]]:

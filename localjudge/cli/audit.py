@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localjudge.cli.judge_options import JudgeOptions
+from localjudge.cli.judge_options import JudgeOptions, PairOptions
 from localjudge.cli.options import (
     AsJson,
     Inputs,
@@ -45,6 +45,7 @@ def audit(
     seed: Annotated[
         int, typer.Option(metavar="S", help="The seed of the sample, its perturbations and the judge.")
     ] = 0,
+    pairs: PairOptions,
     judge: JudgeOptions,
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +54,6 @@ def audit(
     from localjudge.audit.perturbations import perturbations_of
     from localjudge.cli.progress import Progress
     from localjudge.judge import Judge
-    from localjudge.rows.pairs import Pairing
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.pipeline import RowSource
 
@@ -67,7 +67,7 @@ def audit(
         columns,
         used=config.rubric.fields,
         max_row_bytes=judge.max_row_bytes,
-        pairing=Pairing(orders=1) if config.rubric.compares else None,
+        pairing=pairs.pairing(config.rubric.fields, "one" if config.rubric.compares else "both", seed),
     )
     check_out(out)
     progress = Progress()

@@ -1,4 +1,4 @@
-"""The options of every command that judges rows, each declared once."""
+"""The options of the commands that judge rows, each declared once."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from localjudge.rows.record import MAX_ROW_BYTES
 if TYPE_CHECKING:
     from localjudge.config import JudgeConfig
     from localjudge.engines.cluster import Cluster
+    from localjudge.rows.pairs import Pairing
 
 _PASSED = "Passed to vLLM under the same name."
 _EngineInt = Annotated[int | None, typer.Option(metavar="N", help=_PASSED)]
@@ -43,6 +44,47 @@ _ENGINE_ARGS = (
     "dtype",
     "quantization",
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOptions:
+    """The options that form pairs of the rows of several systems, for a rubric that compares two responses."""
+
+    pairs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="all|FILE",
+            help="Compare the responses of all pairs of systems, or of the pairs in a file "
+            "(system_a, system_b).",
+        ),
+    ] = None
+    baseline: Annotated[
+        str | None,
+        typer.Option(metavar="SYSTEM", help="Compare the responses of each system with this one's."),
+    ] = None
+    pairs_per_instruction: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Compare at most N pairs of each instruction, so that all systems are compared equally often.",
+        ),
+    ] = None
+
+    def pairing(self, used: Sequence[str], orders: str, seed: int) -> Pairing | None:
+        """Return how rows of two responses are made; None for a template of one response.
+
+        Args:
+            used: the fields that the rubric's template uses.
+            orders: "one" or "both".
+            seed: seed of the choice of pairs.
+
+        Raises:
+            UsageError: the options contradict each other or the template.
+        """
+        from localjudge.rows.pairs import Pairing
+
+        return Pairing.parse(used, orders, self.pairs, self.baseline, self.pairs_per_instruction, seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

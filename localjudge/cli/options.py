@@ -31,7 +31,8 @@ Inputs = Annotated[
     typer.Argument(
         metavar="INPUT...",
         help="Files or globs (.jsonl, .json, .csv, .tsv, each also with .gz; .parquet, .arrow, .feather), "
-        "folders that datasets saved, '-' for JSONL on stdin, or 'examples'.",
+        "folders that datasets saved, '-' for JSONL on stdin, or 'examples'. Answers that name their questions "
+        "(Arena-Hard, MT-Bench) need the file of questions among them.",
     ),
 ]
 RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric for the judge.")]

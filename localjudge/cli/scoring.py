@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localjudge.cli.judge_options import JudgeOptions
+from localjudge.cli.judge_options import JudgeOptions, PairOptions
 from localjudge.cli.options import (
     FAILED_ROWS,
     AllowDownload,
@@ -41,27 +41,6 @@ if TYPE_CHECKING:
     from localjudge.engines.cluster import Cluster
     from localjudge.judge import Judge
 
-Pairs = Annotated[
-    str | None,
-    typer.Option(
-        "--pairs",
-        metavar="all|FILE",
-        help="Compare the responses of all pairs of systems, or of the pairs in a file (system_a, system_b).",
-    ),
-]
-Baseline = Annotated[
-    str | None,
-    typer.Option("--baseline", metavar="SYSTEM", help="Compare the responses of each system with this one's."),
-]
-PairsPerInstruction = Annotated[
-    int | None,
-    typer.Option(
-        "--pairs-per-instruction",
-        min=1,
-        metavar="N",
-        help="Compare at most N pairs of each instruction, so that all systems are compared equally often.",
-    ),
-]
 Orders = Annotated[
     str,
     typer.Option(
@@ -74,14 +53,13 @@ Orders = Annotated[
 def score(
     inputs: Inputs,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.")],
+    *,
     judge: JudgeOptions,
     system_from: Annotated[
         str | None,
         typer.Option(metavar="filename", help="Use each file's name as the system of its rows."),
     ] = None,
-    pairs: Pairs = None,
-    baseline: Baseline = None,
-    pairs_per_instruction: PairsPerInstruction = None,
+    pairs: PairOptions,
     orders: Orders = "both",
     limit: Limit = None,
     seed: Annotated[int, typer.Option(metavar="S", help="The seed of the sampling.")] = 0,
@@ -97,7 +75,6 @@ def score(
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
     from localjudge.cli.progress import Progress
     from localjudge.rows.inputs import FILENAME
-    from localjudge.rows.pairs import Pairing
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.notices import headed
     from localjudge.runs.pipeline import RowSource, score_run
@@ -119,7 +96,7 @@ def score(
             used=used,
             max_row_bytes=judge.max_row_bytes,
             limit=limit,
-            pairing=Pairing.parse(used, orders, pairs, baseline, pairs_per_instruction, seed),
+            pairing=pairs.pairing(used, orders, seed),
         )
 
     source = read()

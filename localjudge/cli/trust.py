@@ -173,14 +173,6 @@ def _compare_responses(runs: Sequence[Path]) -> bool:
     return any(kinds.values())
 
 
-def _refuse_pairs(command: str, runs: Sequence[Path]) -> None:
-    """Refuse runs that compare two responses."""
-    if _compare_responses(runs):
-        raise UsageError(
-            f"{runs[0]}: compares two responses; {command} takes runs that judge one (agree and rank take both)"
-        )
-
-
 def _rank_pairs(
     runs: Sequence[Path], inputs: Sequence[str], by: str | None, statistics: StatisticsOptions
 ) -> None:
@@ -216,7 +208,6 @@ def jury(
     from localjudge.analysis.jury_run import write_jury
 
     statistics.check(runs)
-    _refuse_pairs("jury", runs)
     found = compare_judges(runs, splits, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), jury_tables(found))
     if out is not None:
@@ -243,7 +234,6 @@ def calibrate(
     from localjudge.analysis.scores import read_scores
 
     statistics.check([run])
-    _refuse_pairs("calibrate", [run])
     scores = read_scores([run])
     known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
     found = fit(scores, known, statistics.resamples, statistics.seed)

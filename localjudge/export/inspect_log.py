@@ -1,14 +1,20 @@
-"""Export a run as Inspect logs, one per system, written by Inspect itself; open them with `inspect view`."""
+"""Export a run as Inspect logs, one per system, written by Inspect itself; open them with `inspect view`.
+
+Inspect computes the results of a log, too: for each aspect the mean of the judged samples and its standard
+error, or the share of each label. What too few samples do not define is left out; Inspect would write 0.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from localjudge.records import Failure, Judgement, Outcome
+from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.notices import kinds
 from localjudge.runs.reread_texts import Text
 from localjudge.runs.run_manifest import RunManifest
@@ -21,9 +27,26 @@ def write_logs(
     manifest: RunManifest,
     folder: Path,
     notices: Sequence[str],
+    completed: datetime,
 ) -> int:
-    """Write a log for each system and return the number of samples. All texts are held in memory."""
-    from inspect_ai.log import EvalConfig, EvalDataset, EvalLog, EvalSpec, write_eval_log
+    """Write a log for each system and return the number of samples. All texts are held in memory.
+
+    Args:
+        outcomes: the outcomes of the run, each with its texts.
+        manifest: the manifest of the run.
+        folder: the folder to create.
+        notices: the notices of the run.
+        completed: the time when the last line of the run was written; Inspect's view shows a duration.
+    """
+    from inspect_ai.log import (
+        EvalConfig,
+        EvalDataset,
+        EvalLog,
+        EvalSpec,
+        EvalStats,
+        recompute_metrics,
+        write_eval_log,
+    )
 
     start = manifest.last_start
     samples = defaultdict(list)
@@ -32,12 +55,14 @@ def write_logs(
     folder.mkdir()
     names = _file_names(samples)
     for system, theirs in samples.items():
+        judged = sum(sample.error is None for sample in theirs)
         spec = EvalSpec(
             created=start.started,
             task=f"localjudge/{manifest.rubric.name}",
             dataset=EvalDataset(name=", ".join(start.inputs), samples=len(theirs)),
             model=system,
             config=EvalConfig(),
+            scorers=_scorers(manifest.rubric.aspects, judged),
             tags=kinds(notices).split(", ") if notices else None,
             metadata={
                 "judge": manifest.model.judge,
@@ -45,9 +70,33 @@ def write_logs(
                 "settings": manifest.settings.as_dict(),
             },
         )
-        log = EvalLog(status="success", eval=spec, samples=theirs)
+        stats = EvalStats(started_at=manifest.starts[0].started, completed_at=completed.isoformat())
+        log = EvalLog(status="success", eval=spec, stats=stats, samples=theirs)
+        recompute_metrics(log)
         write_eval_log(log, str(folder / names[system]))
     return sum(map(len, samples.values()))
+
+
+def _scorers(aspects: Mapping[str, Aspect], judged: int) -> list[dict[str, Any]]:
+    """Return the scorers of a log, one for each aspect, with the metrics that are defined.
+
+    Args:
+        aspects: the aspects.
+        judged: number of judged samples.
+    """
+    if not judged:
+        return []
+    numbers = ["mean", "stderr"] if judged > 1 else ["mean"]
+    metrics: list[dict[str, Any]] = [{"name": f"inspect_ai/{name}"} for name in numbers]
+    return [
+        {"name": name, "metrics": metrics if aspect.labels is None else [_shares(aspect.labels.values())]}
+        for name, aspect in aspects.items()
+    ]
+
+
+def _shares(labels: Iterable[str]) -> dict[str, Any]:
+    """Return the metric that has the share of each label."""
+    return {"name": "inspect_ai/frequency", "options": {"categories": list(labels), "normalize": True}}
 
 
 def _file_names(systems: Iterable[str]) -> dict[str, str]:

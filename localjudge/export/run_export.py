@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from localjudge.outcome_columns import (
 )
 from localjudge.pair_outcome import PairOutcome, pair_column_names
 from localjudge.records import Outcome
-from localjudge.runs.reader import read_notices, read_outcomes, read_pairs
+from localjudge.runs.reader import JUDGEMENTS, read_notices, read_outcomes, read_pairs
 from localjudge.runs.reread_texts import Text, Texts
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.durable import replacing
@@ -82,7 +83,8 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
                     lambda: outcomes_with_texts(folder), manifest, scratch, baseline, origin
                 )
             else:
-                rows = inspect.write_logs(outcomes_with_texts(folder), manifest, scratch, notices)
+                completed = datetime.fromtimestamp((folder / JUDGEMENTS).stat().st_mtime, UTC)
+                rows = inspect.write_logs(outcomes_with_texts(folder), manifest, scratch, notices, completed)
             if to == "inspect" and out.is_dir():
                 refuse_other_files(out)
                 for log in out.iterdir():

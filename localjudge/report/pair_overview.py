@@ -13,6 +13,7 @@ from localjudge.analysis.interval import Estimate
 from localjudge.analysis.pair_agreement import PairAgreement
 from localjudge.analysis.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.analysis.scores import run_names
+from localjudge.analysis.system_order import differences_in_words
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED
 from localjudge.report.listed_pairs import UNNAMED, WINNERS, ListedPairs
@@ -141,8 +142,13 @@ def _systems(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
         ]
         for system in decides.systems
     ]
-    notes = [f"No significant difference: {', '.join(group)}." for group in decides.groups if len(group) > 1]
-    notes += [f"A cycle: {a} beats {b}, {b} beats {c}, and {c} beats {a}." for a, b, c in decides.cycles]
+    notes = [f"{line}." for line in differences_in_words("in strength", decides.groups, decides.untested)]
+    notes += [
+        f"A significant cycle: {a} beats {b}, {b} beats {c}, and {c} beats {a}."
+        for a, b, c in decides.significant_cycles
+    ]
+    if chance := len(decides.cycles) - len(decides.significant_cycles):
+        notes.append(f"{counted(chance, 'more cycle')} of three systems: not significant, or not tested.")
     return {
         "columns": columns,
         "rows": rows,

@@ -11,6 +11,7 @@ import numpy as np
 from localjudge.analysis.agreement import Agreement
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.ranking import OVERALL, Ranking
+from localjudge.analysis.system_order import differences_in_words
 from localjudge.audit.findings import Audit
 from localjudge.errors import UsageError
 from localjudge.report.judgements import FAILED, Judgements, overall_ends
@@ -69,14 +70,22 @@ def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[s
     for label in index_of.keys() - {system.name for system in systems}:
         rows.append([label, *[None] * (len(columns) - 3), 0, failed[index_of[label]]])
     alike: dict[tuple[str, ...], list[str]] = {}
+    untested: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for ranking in rankings:
         for name in [whole] if whole else names:
             for group in ranking.groups[name]:
                 alike.setdefault(group, []).append(name)
+            if ranking.untested[name]:
+                untested.setdefault(ranking.untested[name], []).append(name)
     notes = [
         f"No significant difference ({', '.join(dict.fromkeys(of))}): {', '.join(group)}."
         for group, of in alike.items()
         if len(group) > 1
+    ]
+    notes += [
+        f"{line}."
+        for pairs, of in untested.items()
+        for line in differences_in_words(f"in {', '.join(dict.fromkeys(of))}", (), pairs)
     ]
     notes += dict.fromkeys(note for ranking in rankings for note in ranking.notes)
     if len(rankings) > 1 and whole is not None:

@@ -30,6 +30,7 @@ from localjudge.rows.columns import (
 from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation, with_conversation
 from localjudge.rows.formats import JSON_LINES, Records, check_file, read_file, read_text
 from localjudge.rows.pair_columns import compares_responses
+from localjudge.rows.questions import Questions
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rows.table_records import table_records
 
@@ -77,8 +78,9 @@ def find_inputs(names: Sequence[str]) -> list[str]:
 def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) -> list[str]:
     """Read the beginning of each file, so that a wrong column is found before a model is loaded.
 
-    Rows of one file may differ: a field is missing if none of the first hundred records has a column for it.
-    Standard input and pipes can be read only once, so they are not checked.
+    Rows of one file may differ: a field is missing if none of the first hundred records has a column for it,
+    and questions are missing if none of these records can be joined with one. Standard input and pipes can be
+    read only once, so they are not checked.
 
     Args:
         files: the result of `find_inputs`.
@@ -89,7 +91,8 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
         The files without rows, if another file may have some.
 
     Raises:
-        UsageError: a file lacks columns (the message names all of them), or no file has a row.
+        UsageError: a file lacks columns (the message names all of them) or the questions that its answers name,
+            or no file has a row.
     """
     files = list(files)
     fields = dict.fromkeys([*column_names(used), MESSAGES, *used])
@@ -99,19 +102,26 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
         if field in (*responses_of(used), *used) or field in columns
     }
     empty = []
-    for name in files:
-        if not can_be_read_twice(name):
-            continue
+    questions = _questions(files, columns, used)
+    files = [name for name in files if name not in questions.files]
+    if questions.files and not files:
+        raise UsageError(f"{questions.files[0]}: holds questions; give the files of the answers, too")
+    for name in filter(can_be_read_twice, files):
         known: dict[str, None] = {}
-        missing, records = list(wanted), 0
-        for _, record in islice(read_records(name), _RECORDS_CHECKED):
+        missing, records, problem = list(wanted), 0, ""
+        for number, given in islice(read_records(name), _RECORDS_CHECKED):
             records += 1
+            record = questions.joined(given)
+            if isinstance(record, str) and not isinstance(given, str):
+                problem = problem or f"{name}:{number}: {record}"
             known |= dict.fromkeys(record if isinstance(record, Mapping) else ())
             missing = [field for field, names in wanted.items() if not _has(known, names)]
             if not missing:
                 break
         if not records:
             empty.append(name)
+        elif problem and not known:
+            raise UsageError(problem)
         elif known and missing:
             raise UsageError(_lacks(name, missing, list(known), columns, used))
     if files and len(empty) == len(files):
@@ -142,8 +152,11 @@ def columns_found(files: Iterable[str], columns: Columns, used: Sequence[str]) -
         used: the fields that the rubric's template uses.
     """
     found: dict[str, dict[str, None]] = {}
-    for name in filter(can_be_read_twice, files):
-        for _, record in islice(read_records(name), 1):
+    names = list(filter(can_be_read_twice, files))
+    questions = _questions(names, columns, used)
+    for name in (each for each in names if each not in questions.files):
+        for _, given in islice(read_records(name), 1):
+            record = questions.joined(given)
             if not isinstance(record, Mapping):
                 continue
             told = with_conversation(record, lambda field: names_of(field, columns, used), used)
@@ -153,7 +166,7 @@ def columns_found(files: Iterable[str], columns: Columns, used: Sequence[str]) -
             for column in record if isinstance(told, Mapping) else ():
                 if column not in told:
                     found.setdefault(CONVERSATION, {})[column] = None
-    return {field: list(names) for field, names in found.items()}
+    return {field: list(taken) for field, taken in found.items()}
 
 
 def _lacks(
@@ -183,18 +196,32 @@ def read_rows(
     """Yield every row of the inputs, or a failure with the reason.
 
     Args:
-        inputs: the result of `find_inputs`.
+        inputs: the result of `find_inputs`; files of questions are joined with the answers in the others.
         columns: the column of each field whose column has a custom name.
         max_row_bytes: size limit of a row in bytes; a larger row is a failure.
         used: the fields that the rubric's template uses.
     """
-    for name in inputs:
+    inputs, columns = list(inputs), columns or {}
+    questions = _questions(inputs, columns, used)
+    for name in (each for each in inputs if each not in questions.files):
         # A file name that is not UTF-8 could not be written to the run.
         place = "stdin" if name == STDIN else name.encode("utf-8", "replace").decode()
-        known = {FILENAME: _stem(place)} if columns and FILENAME in columns.values() else {}
+        known = {FILENAME: _stem(place)} if FILENAME in columns.values() else {}
         for number, record in read_records(name, max_row_bytes):
             told = {**record, **known} if isinstance(record, Mapping) else record
-            yield as_row(told, f"{place}:{number}", columns or {}, used)
+            joined = questions.joined(told)
+            if isinstance(joined, str) and not isinstance(told, str):
+                yield unreadable(f"{place}:{number}", joined, told, *questions.identity(told))
+            else:
+                yield as_row(joined, f"{place}:{number}", columns, used)
+
+
+def _questions(inputs: Iterable[str], columns: Columns, used: Sequence[str]) -> Questions:
+    """Return the questions in those inputs that are files of questions."""
+    questions = Questions(columns, used)
+    for name in filter(can_be_read_twice, inputs):
+        questions.read(name, read_records(name))
+    return questions
 
 
 def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row | Failure]:

@@ -184,10 +184,16 @@ class PairedRows:
                 for name in names
                 if (count := sum(all(systems[place] != name for place in places) for places in groups.values()))
             }
-            choice = _PairChoice(self._pairing)
+            choice, formed = _PairChoice(self._pairing), 0
             for places in groups.values():
                 for first, second in choice.of([(place, systems[place]) for place in places]):
+                    formed += 1
                     yield _pair(stored[first], stored[second])
+            if not formed:
+                raise UsageError(
+                    "--pairs: no two of these systems answer the same instruction; rows belong together if the "
+                    "instruction, the reference and each other field of the prompt but the responses are equal"
+                )
 
     def _check(self, names: Mapping[str, int]) -> None:
         there = ", ".join(list(names)[:12]) or "none"

@@ -90,12 +90,10 @@ def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str])
     fields = manifest.rubric.fields
     sources: dict[tuple[object, ...], tuple[list[str], StartRecord]] = {}
     for start in manifest.starts:
+        # Pairs are formed of the rows of all files, and answers are joined with the questions of another file.
         names = moved or start.inputs
-        # Pairs are formed of the rows of all files.
-        together = [names] if start.pairing is not None and start.pairing.forms else [[name] for name in names]
-        for each in together:
-            how = (tuple(each), tuple(sorted(start.columns.items())), start.max_row_bytes, start.pairing)
-            sources[how] = each, start
+        how = (tuple(names), tuple(sorted(start.columns.items())), start.max_row_bytes, start.pairing)
+        sources[how] = names, start
     for names, start in sources.values():
         found = [file for name in names for file in _readable(name, bool(moved), problems)]
         rows = paired_rows(found, start.columns, start.max_row_bytes, fields, start.pairing)
