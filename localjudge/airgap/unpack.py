@@ -217,7 +217,7 @@ def unpack(manifest: dict[str, Any], folders: list[Path], to: Path) -> None:
     try:
         say(f"unpacking {len(manifest['files'])} files into {to}")
         extract(parts, manifest, scratch)
-        (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+        (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         scratch.replace(to)
     except tarfile.TarError as error:
         raise PackError(f"the parts do not form a readable archive: {error}") from None
