@@ -1,8 +1,8 @@
 """Write a pack: everything that a machine without a network needs, in parts of limited size.
 
 The parts together are one plain tar file, cut at any byte, so a part may hold many files or a slice of one. The
-pack also has `manifest.json`, with the SHA-256 of each part and file, and `unpack.py`, which needs only Python.
-The same files and part size give the same bytes.
+pack also has `manifest.json`, with the SHA-256 of each part and file, `unpack.py`, which needs only Python, and
+recipes of images, which are built in the pack's folder. The same files and part size give the same bytes.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
 
 ARCHIVE = "localjudge.tar"
+RECIPES = Path(__file__).with_name("recipes")
+"""A folder of recipes: an OCI image, an Apptainer image, a Slurm job array that uses it."""
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 _SMALLEST = 1024
 _MOST_PARTS = 9999
@@ -42,6 +44,9 @@ packed for a machine without a network. Bring all files of this folder there, in
 and installs into a virtual environment. It prints the digest of the manifest. What `pack` printed was
 
     {sha256}
+
+Containerfile and apptainer.def make an image of these files, and slurm-array.sh judges in it on a cluster; each
+begins with its commands.
 """
 
 
@@ -167,9 +172,10 @@ def write_parts(
 
 
 def write_beside(manifest: PackManifest, folder: Path) -> None:
-    """Write the manifest, the unpacker and its instructions beside the parts."""
+    """Write the manifest, the unpacker, its instructions and the recipes of images beside the parts."""
     (folder / unpack.MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    shutil.copyfile(unpack.__file__, folder / "unpack.py")
+    for file in (Path(unpack.__file__), *RECIPES.iterdir()):
+        shutil.copyfile(file, folder / file.name)
     details = {
         "platform": manifest.platforms[0],
         **manifest.model_dump(include={"version", "python", "sha256"}),

@@ -32,7 +32,7 @@ from typing import Any
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-_BESIDE = (MANIFEST, "unpack.py", "README.txt")
+_BESIDE = (MANIFEST, "unpack.py", "README.txt", "Containerfile", "apptainer.def", "slurm-array.sh")
 _BLOCK = 1 << 20
 
 
