@@ -29,6 +29,10 @@ _EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationa
 """Suffixes of an aspect's other columns."""
 
 
+class UnknownColumnsError(ValueError):
+    """A line has columns that this version does not know; the message names them."""
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerColumns:
     """The columns of a line that depend on the rubric.
@@ -92,6 +96,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     """Return the outcome of a line: the inverse of `to_line`.
 
     Raises:
+        UnknownColumnsError: the line is whole, but has other columns, too.
         ValueError: the line does not belong to a run with these columns, or is damaged.
     """
     if not line.keys() >= COMMON_COLUMNS - _ADDED:
@@ -111,6 +116,8 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         if not line.keys() >= PAIR_COLUMNS:
             raise ValueError("columns are missing")
         common |= {name: line[name] for name in PAIR_COLUMNS}
+    if unknown := line.keys() - _known(columns):
+        raise UnknownColumnsError(", ".join(sorted(unknown)))
     if line["status"] == "failed":
         own = {"error": line["error"], "failed_answer": line.get("failed_answer")}
         return Failure.model_validate({**common, **own})
@@ -138,6 +145,12 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     )
 
 
+def _known(columns: AnswerColumns) -> set[str]:
+    """Return the columns that a line may have."""
+    own = (aspect + suffix for aspect in columns.aspects for suffix in ("", _EXPECTED, _PROBABILITIES))
+    return {*COMMON_COLUMNS, *(PAIR_COLUMNS if columns.pairs else ()), *columns.texts, *own}
+
+
 def to_bytes(outcome: Outcome, columns: AnswerColumns) -> bytes:
     """Return an outcome's line as bytes of the file.
 
@@ -152,6 +165,7 @@ def from_bytes(piece: bytes, columns: AnswerColumns) -> Outcome:
     """Return the outcome of a line of the file: the inverse of `to_bytes`.
 
     Raises:
+        UnknownColumnsError: the line is whole, but has other columns, too.
         ValueError: the line does not belong to a run with these columns, or is damaged.
     """
     try:

@@ -40,6 +40,8 @@ def pack(tmp_path: Path) -> Path:
 def test_what_was_packed_comes_out_under_a_python_with_nothing_installed(tmp_path: Path, pack: Path) -> None:
     done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
     assert (done.returncode, done.stdout) == (0, "unpacked into out\n")
+    assert "ignored" not in done.stderr, "the recipes beside the parts are known"
+    assert {"Containerfile", "apptainer.def", "slurm-array.sh"} <= {file.name for file in pack.iterdir()}
     assert json.loads((pack / "manifest.json").read_text())["sha256"] in done.stderr
     out = contents(tmp_path / "out")
     assert json.loads(out.pop("manifest.json")) == json.loads((pack / "manifest.json").read_text())

@@ -1,4 +1,4 @@
-"""The files of a pack: the parts, the manifest, the unpacker, its instructions, and their checksums.
+"""The files of a pack: the parts, the manifest, the unpacker with its instructions, recipes, and checksums.
 
 The parts together are one plain tar file, cut at any byte, so a part may hold many files or a slice of one.
 `manifest.json` has the SHA-256 of each part and each file in them, `SHA256SUMS` that of every file of the pack.
@@ -22,6 +22,8 @@ from localjudge.errors import UsageError
 from localjudge.system.requirements import SELF
 
 ARCHIVE = "localjudge.tar"
+RECIPES = Path(__file__).with_name("recipes")
+"""A folder of recipes: an OCI image, an Apptainer image, a Slurm job array that uses it."""
 _BLOCK = 1 << 20
 _README = """This is localjudge {version} for Python {python} on {platform},
 packed for a machine without a network. Bring all files of this folder there, in one folder or several, and run
@@ -41,6 +43,9 @@ check that nothing was changed before you run anything of it:
 
 `python{python} unpack.py --key PUBLIC.pem` makes the same checks, but an unpack.py that was changed makes none.
 {bill} lists what the pack brings, with licences, in the format CycloneDX.
+
+Containerfile and apptainer.def make an image of these files, and slurm-array.sh judges in it on a cluster; each
+begins with its commands.
 """
 
 
@@ -102,9 +107,10 @@ def write_parts(
 
 
 def write_beside(manifest: PackManifest, folder: Path) -> None:
-    """Write the manifest, the unpacker, its instructions and the checksums beside the parts."""
+    """Write the manifest, the unpacker with its instructions, the recipes and the checksums beside the parts."""
     (folder / unpack.MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    shutil.copyfile(unpack.__file__, folder / "unpack.py")
+    for file in (Path(unpack.__file__), *(RECIPES / name for name in unpack.RECIPES)):
+        shutil.copyfile(file, folder / file.name)
     details = {
         "platform": manifest.platforms[0],
         "signature": unpack.SIGNATURE,

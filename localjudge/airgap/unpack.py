@@ -37,7 +37,8 @@ MANIFEST = "manifest.json"
 LOCK = "requirements.txt"
 """The wheels of the pack with their digests, as pip reads them."""
 BILL, SUMS, SIGNATURE = "sbom.cdx.json", "SHA256SUMS", "SHA256SUMS.sig"
-_CHECKED = (MANIFEST, "unpack.py", "README.txt", BILL)
+RECIPES = ("Containerfile", "apptainer.def", "slurm-array.sh")
+_CHECKED = (MANIFEST, "unpack.py", "README.txt", BILL, *RECIPES)
 _BESIDE = (*_CHECKED, SUMS, SIGNATURE)
 _BLOCK = 1 << 20
 
@@ -266,7 +267,7 @@ def unpack(manifest: dict[str, Any], folders: list[Path], to: Path) -> None:
     try:
         say(f"unpacking {len(manifest['files'])} files into {to}")
         extract(parts, manifest, scratch)
-        (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+        (scratch / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
         scratch.replace(to)
     except tarfile.TarError as error:
         raise PackError(f"the parts do not form a readable archive: {error}") from None

@@ -84,7 +84,7 @@ def own_wheel(folder: Path, pip_args: Sequence[str], say: Say) -> Path:
     """
     checkout = Path(__file__).parents[2]
     project = checkout / "pyproject.toml"
-    if project.is_file() and tomllib.loads(project.read_text())["project"]["name"] == SELF:
+    if project.is_file() and tomllib.loads(project.read_text(encoding="utf-8"))["project"]["name"] == SELF:
         run_pip(["wheel", "--no-deps", f"--wheel-dir={folder}", *pip_args, str(checkout)], say)
         return next(folder.glob("*.whl"))
     return installed_wheel(SELF, folder)

@@ -153,7 +153,7 @@ def _judges(
     from localjudge.judge import Judge
 
     names = [Path(adapter).resolve().name for adapter in adapters]
-    if len(set(names)) < len(names):
+    if len({name.casefold() for name in names}) < len(names):  # some file systems ignore the case
         raise UsageError("--adapter: two directories have the same name; rename one, its run has its name")
     if cluster is not None:
         raise UsageError("--adapter: workers of a cluster hold one adapter; give one, or leave out --ray")

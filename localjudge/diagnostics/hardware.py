@@ -145,7 +145,9 @@ def cpus() -> Check:
 
 def memory(least: int = LEAST_MEMORY) -> Check:
     """Check the memory that is free on the machine and within the limits of this process."""
-    left = min(_limits())
+    left = min(_limits(), default=None)
+    if left is None:
+        return note("memory", "unknown: this system does not tell it")
     said = f"{memory_size(left)} free"
     if left < least:
         fix = "stop other programs, or raise the limit of the job, container or shell (ulimit -v)"
@@ -155,7 +157,8 @@ def memory(least: int = LEAST_MEMORY) -> Check:
 
 def _limits() -> Iterator[int]:
     """Yield the free bytes under each limit that applies."""
-    yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if hasattr(os, "sysconf"):
+        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     meminfo = _content("/proc/meminfo")
     if available := re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE):
         yield int(available[1]) * 1024
@@ -176,6 +179,6 @@ def _limits() -> Iterator[int]:
 
 def _content(file: str | Path) -> str:
     try:
-        return Path(file).read_text()
+        return Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""

@@ -40,6 +40,6 @@ def _point_loggers_at(log: Path) -> None:
     logger = logging.getLogger("vllm")
     for handler in logger.handlers:
         handler.close()
-    handler = logging.FileHandler(log)
+    handler = logging.FileHandler(log, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger.handlers, logger.propagate = [handler], False

@@ -93,7 +93,7 @@ def read_digests(
     """
     memory_file = cache_folder() / "digests" / f"{hashlib.sha256(str(folder).encode()).hexdigest()[:32]}.json"
     try:
-        memory = json.loads(recalled(memory_file).read_text())
+        memory = json.loads(recalled(memory_file).read_bytes())
     except (OSError, ValueError, RecursionError):
         memory = {}
     found, worth_remembering, remembered = {}, {}, set()
@@ -108,7 +108,7 @@ def read_digests(
         if (stamp, changed) == _stamp(file) and time.time_ns() - changed > _SETTLED:
             worth_remembering[stamp] = found[name]
     if worth_remembering != memory:
-        keep(memory_file, lambda file: file.write_text(json.dumps(worth_remembering)))
+        keep(memory_file, lambda file: file.write_bytes(json.dumps(worth_remembering).encode()))
     return Digests(found, frozenset(remembered))
 
 

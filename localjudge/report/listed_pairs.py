@@ -86,20 +86,21 @@ class ListedPairs(AbstractContextManager["ListedPairs"]):
         self.folders = list(folders)
         self.manifests = [read_manifest(folder) for folder in folders]
         self.rubric = common_rubric(folders, self.manifests)
-        self._stack = ExitStack()
         self._texts: list[Texts] = []
         self._files: list[IO[bytes]] = []
         self.problems: list[str] = []
-        for folder, manifest in zip(self.folders, self.manifests, strict=True):
-            texts = Texts(manifest, (pair.orders[0] for pair in read_pairs(folder)), moved)
-            self._texts.append(self._stack.enter_context(texts))
-            self._files.append(self._stack.enter_context((folder / JUDGEMENTS).open("rb")))
-            self.problems += [f"{folder}: {problem}" for problem in texts.problems]
-        self._lines = [LineStore(file) for file in self._files]
-        self._read()
+        with ExitStack() as stack:
+            for folder, manifest in zip(self.folders, self.manifests, strict=True):
+                texts = Texts(manifest, (pair.orders[0] for pair in read_pairs(folder)), moved)
+                self._texts.append(stack.enter_context(texts))
+                self._files.append(stack.enter_context((folder / JUDGEMENTS).open("rb")))
+                self.problems += [f"{folder}: {problem}" for problem in texts.problems]
+            self._lines = [LineStore(file) for file in self._files]
+            self._read()
+            self._open = stack.pop_all()
 
     def __exit__(self, *exception: object) -> None:
-        self._stack.close()
+        self._open.close()
 
     def __len__(self) -> int:
         return len(self.ids)

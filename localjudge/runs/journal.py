@@ -12,14 +12,16 @@ import time
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
 from localjudge.errors import RunBrokenError, RunMismatchError
-from localjudge.outcome_columns import AnswerColumns, from_bytes
+from localjudge.outcome_columns import AnswerColumns, UnknownColumnsError, from_bytes
 from localjudge.records import Outcome
+from localjudge.runs.run_manifest import writer_of
 from localjudge.system.durable import replacing
 from localjudge.system.line_store import LineStore
 
@@ -177,6 +179,12 @@ def journal_lines(stream: IO[bytes], columns: AnswerColumns) -> Iterator[tuple[b
         if piece.endswith(b"\n"):
             try:
                 outcome = from_bytes(piece, columns)
+            except UnknownColumnsError as unknown:
+                here, writer = version("localjudge"), writer_of(Path(stream.name).parent)
+                raise RunMismatchError(
+                    f"{stream.name}:{number}: has columns that localjudge {here} does not know: {unknown}; "
+                    f"read the run with {writer}"
+                ) from None
             except ValueError:
                 raise RunMismatchError(
                     f"{stream.name}:{number}: not a line of a run, or damaged; delete this line, and the same "

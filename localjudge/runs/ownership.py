@@ -130,6 +130,10 @@ class Ownership(AbstractContextManager["Ownership"]):
         with suppress(FileNotFoundError):
             os.replace(self.folder / name, self.own / name)
 
+    @property
+    def _taken_over(self) -> RunLockedError:
+        return RunLockedError(f"--out {self.folder}: another localjudge has taken this run over")
+
     def _acquire(self) -> None:
         """Acquire the lock; wait for the end of the lease if the owner is on another host.
 
@@ -165,6 +169,15 @@ class Ownership(AbstractContextManager["Ownership"]):
             stream.write(os.urandom(_ROOM))  # random bytes, which no file system compresses
             stream.flush()
             os.fsync(stream.fileno())
+            try:
+                room = room.replace(self.own / "renamed")
+            except PermissionError:  # Windows
+                raise UsageError(
+                    f"--out {self.folder}: this system cannot rename an open file, which a run directory needs"
+                    "; on Windows, use localjudge in WSL, with a folder of its file system"
+                ) from None
+            except FileNotFoundError:
+                raise self._taken_over from None
         room.unlink()
         for pause in (0, 0.1, 0.3, 1):  # another process that reads the lock may move it for a moment
             time.sleep(pause)
@@ -172,7 +185,7 @@ class Ownership(AbstractContextManager["Ownership"]):
             if owner is not None and owner.token == self._lease.token:
                 break
         else:
-            raise RunLockedError(f"--out {self.folder}: another localjudge has taken this run over")
+            raise self._taken_over
         for former in self.folder.glob(f"{_OWN}*"):
             if former != self.own:
                 removed = former.replace(self.own / former.name)

@@ -54,10 +54,12 @@ class Texts(AbstractContextManager["Texts"]):
     """
 
     def __init__(self, manifest: RunManifest, outcomes: Iterable[Outcome], moved: Iterable[str] = ()) -> None:
+        wanted = {outcome.digest for outcome in outcomes} - {
+            None
+        }  # a damaged line ends it before a file is open
         self._stored = LineStore.scratch()
         self._places: dict[str, int] = {}
         self.problems: list[str] = []
-        wanted = {outcome.digest for outcome in outcomes} - {None}
         for row in rows_again(manifest, moved, self.problems):
             digest = row.digest.hex()
             if digest in wanted:

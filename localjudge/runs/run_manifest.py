@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -240,12 +241,19 @@ def read_manifest(folder: Path) -> RunManifest:
     found = document.get("format") if isinstance(document, dict) else None
     if isinstance(found, int) and found != FORMAT:
         raise RunMismatchError(
-            f"{file}: has run format {found}, and this version of localjudge reads format {FORMAT}; "
-            "read it with the version that wrote it, or start a new run in another directory"
+            f"{file}: has run format {found}, and localjudge {version('localjudge')} reads format {FORMAT}; "
+            f"read it with {_writer(document)}, or start a new run in another directory"
         )
     try:
         manifest = RunManifest.model_validate(document)
-    except ValidationError:
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        if all(each["type"] == "extra_forbidden" for each in found) and not _is_own(document):
+            unknown = ".".join(map(str, found[0]["loc"]))
+            raise RunMismatchError(
+                f"{file}: has a field that localjudge {version('localjudge')} does not know: {unknown}; "
+                f"read it with {_writer(document)}, or start a new run in another directory"
+            ) from None
         raise RunMismatchError(
             f"{file}: not a manifest of run format {FORMAT}, or damaged; "
             "restore the file, or start a new run in another directory"
@@ -255,6 +263,32 @@ def read_manifest(folder: Path) -> RunManifest:
             f"{file}: was edited: its rubric does not match the digest in its settings; restore the file"
         )
     return manifest
+
+
+def writer_of(folder: Path) -> str:
+    """Return the name and the version of the program that wrote a run, for a message, from any `run.json`."""
+    try:
+        return _writer(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError):
+        return _writer(None)
+
+
+def _writer(document: Any) -> str:
+    found = _version_in(document)
+    return f"localjudge {found}, which wrote it" if found else "the version that wrote it"
+
+
+def _is_own(document: Any) -> bool:
+    """Return whether this version wrote a manifest, so that a field that it does not know was added by hand."""
+    return _version_in(document) in (None, version("localjudge"))
+
+
+def _version_in(document: Any) -> str | None:
+    try:
+        found = document["starts"][-1]["localjudge"]
+        return found if re.fullmatch(r"[\w.+!-]{1,40}", found) else None
+    except (KeyError, IndexError, TypeError):
+        return None
 
 
 def _adapter_name(adapter: AdapterRecord | None, digest: str | None) -> str:

@@ -51,5 +51,5 @@ def _memory() -> int | None:
     with suppress(ValueError, OSError, AttributeError):
         found.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     with suppress(ValueError, OSError):  # the limit of a container; "max" if there is none
-        found.append(int(_CGROUP.read_text()))
+        found.append(int(_CGROUP.read_bytes()))
     return min(found, default=None)

@@ -172,5 +172,5 @@ def _loadable(model: Model) -> Iterator[tuple[Path, dict[str, Any]]]:
         for file in folder.iterdir():
             Path(scratch, file.name).symlink_to(file)
         Path(scratch, INDEX).unlink()
-        Path(scratch, INDEX).write_text(json.dumps(content | {"metadata": {}}))
+        Path(scratch, INDEX).write_text(json.dumps(content | {"metadata": {}}), encoding="utf-8")
         yield Path(scratch), {}

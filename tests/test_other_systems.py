@@ -1,0 +1,133 @@
+"""Tests of systems that lack what Linux has: modules, signals, flushing of folders, UTF-8 as the encoding.
+
+The programs run in processes of their own, where a module `sitecustomize` removes what Windows lacks, so that
+the real code meets a real absence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import write_rows
+
+WITHOUT_UNIX = """
+import os, signal, sys
+from contextlib import suppress
+
+with suppress(ImportError):
+    import psutil  # its build for Linux needs what is taken away
+
+sys.modules |= dict.fromkeys(("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty", "syslog"))
+for owner, names in {
+    signal: ("SIGALRM", "SIGHUP", "alarm", "getitimer", "setitimer", "pthread_sigmask", "SIG_UNBLOCK"),
+    os: ("getuid", "geteuid", "getgid", "pread", "sched_getaffinity", "sysconf", "O_DIRECTORY"),
+}.items():
+    for name in names:
+        delattr(owner, name)
+ordinary_open, ordinary_fsync = os.open, os.fsync
+
+def open_no_folder(path, *others, **named):
+    if os.path.isdir(path):
+        raise PermissionError(13, "Permission denied", path)
+    return ordinary_open(path, *others, **named)
+
+def fsync_what_can_be_written(descriptor):
+    os.write(descriptor, b"")  # fails for a descriptor that may only read
+    ordinary_fsync(descriptor)
+
+os.open, os.fsync = open_no_folder, fsync_what_can_be_written
+"""
+WITHOUT_OPEN_RENAMES = """
+import os
+
+ordinary_replace = os.replace
+
+def replace_closed(source, target, **named):
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            if os.path.samefile(f"/proc/self/fd/{descriptor}", source):
+                raise PermissionError(13, "The process cannot access the file", source)
+        except FileNotFoundError:
+            pass
+    return ordinary_replace(source, target, **named)
+
+os.replace = replace_closed
+"""
+
+
+def program(
+    *args: object, lacking: str = "", folder: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the program in a folder, after these lines; characters of any encoding are replaced."""
+    (folder / "site").mkdir(exist_ok=True)
+    (folder / "site" / "sitecustomize.py").write_text(lacking, encoding="utf-8")
+    path = os.pathsep.join([str(folder / "site"), *filter(None, sys.path)])
+    return subprocess.run(
+        [sys.executable, "-m", "localjudge", *map(str, args)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path} | variables,
+    )
+
+
+@pytest.mark.slow
+def test_without_the_modules_and_signals_of_unix_the_bundled_judge_judges(tmp_path: Path) -> None:
+    end = program("score", "examples", "--limit", 3, "--out", "run", lacking=WITHOUT_UNIX, folder=tmp_path)
+    assert end.returncode == 0, end.stderr
+    assert program("score", "examples", "--limit", 3, "--out", "here", folder=tmp_path).returncode == 0
+    here, there = ((tmp_path / run / "judgements.jsonl").read_bytes() for run in ("here", "run"))
+    assert here == there
+    for command in (("show", "run", "--id", "ex-01-birch"), ("export", "run", "--to", "csv", "--out", "x.csv")):
+        end = program(*command, lacking=WITHOUT_UNIX, folder=tmp_path)
+        assert end.returncode == 0, end.stderr
+    end = program("doctor", "--model", "bundled", lacking=WITHOUT_UNIX, folder=tmp_path)
+    assert (end.returncode, "Traceback" in end.stderr) == (0, False), end.stdout + end.stderr
+
+
+def test_a_system_that_cannot_rename_open_files_is_named_before_anything_is_judged(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 1)
+    score = ("score", rows, "--out", "run", "--engine", "dry-run")
+    end = program(*score, lacking=WITHOUT_OPEN_RENAMES, folder=tmp_path)
+    assert (end.returncode, end.stderr.splitlines()[-1]) == (
+        2,
+        "localjudge: --out run: this system cannot rename an open file, which a run directory needs; "
+        "on Windows, use localjudge in WSL, with a folder of its file system",
+    )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_no_file_depends_on_the_encoding_of_the_system_and_a_console_shows_what_it_can(
+    tmp_path: Path, short_rubric: Path
+) -> None:
+    rows = write_rows(tmp_path / "zeilen-ä.jsonl", 4, instruction="Wie heißt 東京 hier?", Straße="Łódź")
+    rubric = tmp_path / "maßstab.toml"
+    rubric.write_text(short_rubric.read_text() + 'system = "Urteile gerecht: 公正に."\n', encoding="utf-8")
+    flags = ("--engine", "dry-run", "--rubric", rubric)
+    system = {
+        "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "cp1252",
+        "PYTHONWARNDEFAULTENCODING": "1", "PYTHONWARNINGS": "always::EncodingWarning",
+    }  # fmt: skip
+    for command in (
+        ("score", rows, "--out", "läufe/ganz", *flags),
+        ("show", "läufe/ganz"), ("show", "läufe/ganz", "--id", "r1"),
+        ("prompt", rows, "--rubric", rubric), ("rubrics", "check", rubric), ("models", "list"), ("--help",),
+        ("export", "läufe/ganz", "--to", "csv", "--with-texts", "--out", "tabelle-ß.csv"),
+        ("report", "läufe/ganz", "--out", "bericht.html"), ("doctor", "--model", "bundled"),
+        ("models", "plan", "bundled", "--rows", rows, "--rubric", rubric),
+    ):  # fmt: skip
+        end = program(*command, folder=tmp_path, **system)
+        assert (end.returncode, "Traceback" in end.stderr) == (0, False), (command, end.stderr)
+        warned = [line for line in end.stderr.splitlines() if "EncodingWarning" in line]
+        assert [line for line in warned if "/localjudge/" in line] == [], command
+    judged = (tmp_path / "läufe" / "ganz" / "judgements.jsonl").read_text(encoding="utf-8")
+    assert [json.loads(line)["columns"] for line in judged.splitlines()] == [{"Straße": "Łódź"}] * 4
+    assert "東京" in (tmp_path / "tabelle-ß.csv").read_text(encoding="utf-8")
