@@ -27,6 +27,7 @@ from localjudge.models.model_location import model_path
 from localjudge.models.model_manifest import manifest_file
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
+from localjudge.system.steps import Report, unreported
 
 ARCHIVE = "localjudge.tar"
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
@@ -95,6 +96,7 @@ def make_pack(
     pip_args: Sequence[str] = (),
     say: Say = print,
     adapters: Iterable[str] = (),
+    report: Report = unreported,
 ) -> PackManifest:
     """Collect wheels, models, adapters and rows, and write them as a pack into `out`, a new or empty folder.
 
@@ -124,7 +126,7 @@ def make_pack(
         _check_room(out, sources, part_size)
         say(f"writing {len(sources)} files, {file_size(sum(map(_size, sources.values())))}")
         folder = scratch / "pack"
-        parts, files = write_parts(sources, folder, part_size)
+        parts, files = write_parts(sources, folder, part_size, report)
         manifest = PackManifest(
             version=version,
             extras=tuple(chosen),
@@ -141,10 +143,11 @@ def make_pack(
 
 
 def write_parts(
-    sources: Mapping[str, Path], folder: Path, part_size: int
+    sources: Mapping[str, Path], folder: Path, part_size: int, report: Report = unreported
 ) -> tuple[list[PackedFile], list[PackedFile]]:
     """Write files under the given names as a tar file in parts, in constant memory."""
-    bound = sum(map(_size, sources.values())) + 4096 * (len(sources) + 5)  # headers, padding, end of archive
+    done, total = 0, sum(map(_size, sources.values()))
+    bound = total + 4096 * (len(sources) + 5)  # headers, padding, end of archive
     count = -(-bound // part_size)
     folder.mkdir(parents=True)
     parts: Any = _Parts(folder, part_size, digits=max(3, len(str(count))))
@@ -155,13 +158,14 @@ def write_parts(
                 entry = tarfile.TarInfo(name)
                 entry.size = _size(sources[name])
                 entry.mode = 0o644
-                hashed = _Hashed(stream)
+                hashed = _Hashed(stream, report, done, total)
                 try:
                     archive.addfile(entry, hashed)
                 except OSError as error:
                     if error.errno is not None:  # an error of the disk
                         raise
                     raise UsageError(f"{sources[name]}: became shorter while it was packed") from None
+            done += entry.size
             files.append(PackedFile(name=name, size=entry.size, sha256=hashed.digest.hexdigest()))
     return parts.close(), files
 
@@ -216,15 +220,17 @@ class _Parts:
 
 
 class _Hashed(io.RawIOBase):
-    """A stream that computes its digest while it is read."""
+    """A stream that computes its digest while it is read, and reports its bytes after the `done` before it."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
+    def __init__(self, stream: IO[bytes], report: Report, done: int, total: int) -> None:
+        self._stream, self._report, self._done, self._total = stream, report, done, total
         self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
         block = self._stream.read(size)
         self.digest.update(block)
+        self._done += len(block)
+        self._report(self._done, self._total)
         return block
 
 

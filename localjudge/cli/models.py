@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from localjudge.cli.help import ExplainedCommand, group_that_lists
+from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
     AdapterName,
     AsJson,
@@ -22,7 +21,7 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.errors import ModelError, UsageError
-from localjudge.system.quantities import GIB, file_size
+from localjudge.system.quantities import GIB
 
 
 def list_models(as_json: AsJson = False) -> None:
@@ -37,7 +36,7 @@ def list_models(as_json: AsJson = False) -> None:
         print_table(catalogue.table())
         for note in catalogue.notes:
             print(note)
-        print("GPUs of 80 GB each; for details: localjudge models plan MODEL", file=sys.stderr)
+        Messages.here().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
 
 
 app = group_that_lists(
@@ -137,6 +136,7 @@ def plan(
             "or give a directory with safetensors files"
         )
     if rows:
+        from localjudge.cli.progress import Progress
         from localjudge.models.model import Model
         from localjudge.rows.columns import parse_columns
         from localjudge.runs.workload import workload_of
@@ -154,6 +154,7 @@ def plan(
             rows,
             parse_columns(column or ()),
             expected_rationale_tokens,
+            Progress().step,
             rubric=rubric,
             max_rationale_tokens=max_rationale_tokens,
             thinking_budget=thinking_budget or None,
@@ -204,10 +205,10 @@ def verify(
     the model if a file has changed. Exits with 0 if nothing is wrong and with 2 otherwise.
     """
     settle_environment()
+    from localjudge.cli.progress import Progress
     from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.verification import verify as look_at
     from localjudge.models.adapter import Adapter
-    from localjudge.models.digests import model_files
     from localjudge.models.model import Model
 
     if no_manifest and renew:
@@ -215,18 +216,10 @@ def verify(
     found = Model.locate(model)
     if adapter:
         found = replace(found, adapter=Adapter.find(adapter))
-    total = sum(file.stat().st_size for file in model_files(found.path).values())
-    said, done = 0.0, 0
-
-    def read(count: int) -> None:
-        nonlocal said, done
-        said, done = said or time.monotonic(), done + count
-        if time.monotonic() - said > 5:
-            said = time.monotonic()
-            print(f"{file_size(done)} of {file_size(total)} read", file=sys.stderr)
-
-    print(f"{found.name} · {found.path}", file=sys.stderr)
-    checks = look_at(found, write=not no_manifest, renew=renew, read=read)
+    progress = Progress()
+    progress.say(f"{found.name} · {found.path}")
+    with progress.step("verifying", "bytes") as report:
+        checks = look_at(found, write=not no_manifest, renew=renew, report=report)
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(2)
