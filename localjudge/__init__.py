@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from localjudge.records import Failure, Judgement, Response, Row
     from localjudge.rows.inputs import read_rows
     from localjudge.rubrics.rubric import Rubric
-    from localjudge.runs.pipeline import RowSource, RunObserver, RunResult, score_run
+    from localjudge.runs.pipeline import RowSource, RunResult, score_run
     from localjudge.runs.reader import RecordedRun, load_run
+    from localjudge.runs.run_observer import RunObserver
 
 __version__ = "0.1.0"
 
@@ -59,7 +60,8 @@ _MODULES = {
     "rows.inputs": ("read_rows",),
     "rubrics.rubric": ("Rubric",),
     "runs.reader": ("RecordedRun", "load_run"),
-    "runs.pipeline": ("RowSource", "RunObserver", "RunResult", "score_run"),
+    "runs.pipeline": ("RowSource", "RunResult", "score_run"),
+    "runs.run_observer": ("RunObserver",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -35,6 +35,7 @@ from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_k
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import AnswerLayout
+from localjudge.system.steps import Report, unreported
 
 
 class Judge:
@@ -49,6 +50,7 @@ class Judge:
         cluster: a Ray cluster, each of whose workers opens an engine; None opens the engine in this process.
         allow_changed_model: accept a model whose files have changed since it was verified.
         allow_download: download the model if it is not on this machine; otherwise nothing is downloaded.
+        report: receives the bytes that were read of the model's files, if they are compared with a manifest.
         settings: settings of a `JudgeConfig` by name: `rubric`, `engine`, `temperature` …
 
     Raises:
@@ -62,6 +64,7 @@ class Judge:
         cluster: Cluster | None = None,
         allow_changed_model: bool = False,
         allow_download: bool = False,
+        report: Report = unreported,
         **settings: Unpack[JudgeSettings],
     ) -> None:
         found = model if isinstance(model, Model) else None
@@ -98,7 +101,7 @@ class Judge:
                 if self._has_served_weights
                 else Model.find(config.model, adapter=config.adapter, allow_download=allow_download)
             )
-            self.model_changes = changes_since_verified(self.model, allow_changed_model)
+            self.model_changes = changes_since_verified(self.model, allow_changed_model, report)
             self._prepare_table(layout)
 
     def _prepare_table(self, layout: AnswerLayout) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 from statistics import stdev
 from typing import Any
@@ -136,23 +137,28 @@ def test_inspect_reads_what_it_was_given(cli: Cli, run: Path, tmp_path: Path) ->
     assert not lines
 
 
-@pytest.mark.parametrize("tool", ["duckdb", "pandas"])
+def means_of_duckdb(file: Path) -> dict[str, list[float]]:
+    import duckdb
+
+    query = f"select system, avg(tact), avg(wit), avg(wit_expected), count(wit) from '{file}' group by system"
+    return {name: means for name, *means in duckdb.sql(query).fetchall()}
+
+
+def means_of_pandas(file: Path) -> dict[str, list[float]]:
+    import pandas
+
+    groups = pandas.read_parquet(file).groupby("system")
+    means = groups[["tact", "wit", "wit_expected"]].mean().assign(judged=groups["wit"].count())
+    return {str(name): list(row) for name, row in zip(means.index, means.to_numpy(), strict=True)}
+
+
+@pytest.mark.parametrize("means_of", [means_of_duckdb, means_of_pandas])
 def test_other_tools_read_the_means_of_the_run_from_parquet(
-    cli: Cli, run: Path, tmp_path: Path, tool: str
+    cli: Cli, run: Path, tmp_path: Path, means_of: Callable[[Path], dict[str, list[float]]]
 ) -> None:
-    other = pytest.importorskip(tool)
     file = tmp_path / "t.parquet"
     assert cli("export", run, "--to", "parquet", "--out", file).code == 0
-    if tool == "duckdb":
-        query = (
-            f"select system, avg(tact), avg(wit), avg(wit_expected), count(wit) from '{file}' group by system"
-        )
-        found = {name: means for name, *means in other.sql(query).fetchall()}
-    else:
-        groups = other.read_parquet(file).groupby("system")
-        means = groups[["tact", "wit", "wit_expected"]].mean().assign(judged=groups["wit"].count())
-        found = {name: list(row) for name, row in zip(means.index, means.to_numpy(), strict=True)}
-    assert found == {
+    assert means_of(file) == {
         name: pytest.approx(
             [each["mean"]["tact"], each["mean"]["wit"], each["mean_expected"]["wit"], each["judged"]], abs=1e-4
         )

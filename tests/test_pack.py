@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -320,6 +321,22 @@ def test_a_pack_for_another_python_is_refused_before_it_is_unpacked(tmp_path: Pa
     pack = packed(tmp_path, FILES, python="3.99")
     (line,) = refused(unpacker(pack / "unpack.py"), tmp_path)
     assert line == f"this is Python {HERE}, the pack is for 3.99: run it with python3.99"
+
+
+def test_the_unpacker_says_how_much_it_has_checked_and_how_long_the_rest_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    files = {f"rows/{name}": bytes(3_000_000) for name in "ab"}
+    pack = packed(tmp_path, files, 2_000_000)
+    with monkeypatch.context() as patch:
+        patch.setattr(unpack, "_LINE_EVERY", 0)
+        unpack.run([str(pack), "--no-install", "--to", str(tmp_path / "out")])
+    lines = capfd.readouterr().err.splitlines()
+    for step in ("checking", "unpacking", "reading again"):
+        assert any(re.fullmatch(rf"{step}: 3 of 6 MB, remaining 0:0\d", line) for line in lines), lines
+    capfd.readouterr()
+    unpack.run([str(pack), "--no-install", "--to", str(tmp_path / "other")])
+    assert "remaining" not in capfd.readouterr().err, "a short step has no line in a pipe"
 
 
 def test_the_unpacker_needs_the_standard_library_alone_and_an_old_python_can_say_so() -> None:

@@ -20,8 +20,8 @@ from localjudge.errors import RunMismatchError
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.prompt import Prompt
 from localjudge.records import RowError
-from localjudge.runs.pipeline import RunObserver
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.run_observer import RunObserver
 from localjudge.runs.shard import Shard
 from localjudge.runs.task_stream import TaskStream
 

@@ -23,6 +23,7 @@ from localjudge.models.model_manifest import manifest_file
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
 from localjudge.system.requirements import SELF
+from localjudge.system.steps import Report, unreported
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 _SMALLEST = 1024
@@ -51,6 +52,7 @@ def make_pack(
     say: Say = print,
     adapters: Iterable[str] = (),
     key: Path | None = None,
+    report: Report = unreported,
 ) -> PackManifest:
     """Collect wheels, models, adapters and rows, and write them as a pack into `out`, a new or empty folder.
 
@@ -87,7 +89,7 @@ def make_pack(
         _check_room(out, sources, part_size)
         say(f"writing {len(sources)} files, {file_size(sum(map(_size, sources.values())))}")
         folder = scratch / "pack"
-        parts, files = write_parts(sources, folder, part_size)
+        parts, files = write_parts(sources, folder, part_size, report)
         manifest = PackManifest(
             version=version,
             extras=tuple(chosen),

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from localjudge.airgap import unpack
 from localjudge.errors import UsageError
 from localjudge.system.requirements import SELF
+from localjudge.system.steps import Report, unreported
 
 ARCHIVE = "localjudge.tar"
 RECIPES = Path(__file__).with_name("recipes")
@@ -79,12 +80,11 @@ class PackManifest(BaseModel):
 
 
 def write_parts(
-    sources: Mapping[str, Path], folder: Path, part_size: int
+    sources: Mapping[str, Path], folder: Path, part_size: int, report: Report = unreported
 ) -> tuple[list[PackedFile], list[PackedFile]]:
     """Write files under the given names as a tar file in parts, in constant memory."""
-    bound = sum(file.stat().st_size for file in sources.values()) + 4096 * (
-        len(sources) + 5
-    )  # headers, padding, end of archive
+    done, total = 0, sum(file.stat().st_size for file in sources.values())
+    bound = total + 4096 * (len(sources) + 5)  # headers, padding, end of archive
     count = -(-bound // part_size)
     folder.mkdir(parents=True)
     parts: Any = _Parts(folder, part_size, digits=max(3, len(str(count))))
@@ -95,19 +95,20 @@ def write_parts(
                 entry = tarfile.TarInfo(name)
                 entry.size = sources[name].stat().st_size
                 entry.mode = 0o644
-                hashed = _Hashed(stream)
+                hashed = _Hashed(stream, report, done, total)
                 try:
                     archive.addfile(entry, hashed)
                 except OSError as error:
                     if error.errno is not None:  # an error of the disk
                         raise
                     raise UsageError(f"{sources[name]}: became shorter while it was packed") from None
+            done += entry.size
             files.append(PackedFile(name=name, size=entry.size, sha256=hashed.digest.hexdigest()))
     return parts.close(), files
 
 
 def write_beside(manifest: PackManifest, folder: Path) -> None:
-    """Write the manifest, the unpacker with its instructions, the recipes and the checksums beside the parts."""
+    """Write the manifest, the unpacker with its instructions, the recipes and checksums beside the parts."""
     (folder / unpack.MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
     for file in (Path(unpack.__file__), *(RECIPES / name for name in unpack.RECIPES)):
         shutil.copyfile(file, folder / file.name)
@@ -164,13 +165,15 @@ class _Parts:
 
 
 class _Hashed(io.RawIOBase):
-    """A stream that computes its digest while it is read."""
+    """A stream that computes its digest while it is read, and reports its bytes after the `done` before it."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
+    def __init__(self, stream: IO[bytes], report: Report, done: int, total: int) -> None:
+        self._stream, self._report, self._done, self._total = stream, report, done, total
         self.digest = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
         block = self._stream.read(size)
         self.digest.update(block)
+        self._done += len(block)
+        self._report(self._done, self._total)
         return block

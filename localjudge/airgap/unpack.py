@@ -27,6 +27,7 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import time
 import zipfile
 from contextlib import closing
 from pathlib import Path, PurePosixPath
@@ -41,6 +42,8 @@ RECIPES = ("Containerfile", "apptainer.def", "slurm-array.sh")
 _CHECKED = (MANIFEST, "unpack.py", "README.txt", BILL, *RECIPES)
 _BESIDE = (*_CHECKED, SUMS, SIGNATURE)
 _BLOCK = 1 << 20
+_LINE_EVERY = 30.0
+"""Seconds between two lines about a step if stderr is not a terminal; there it is a live line."""
 
 
 class PackError(Exception):
@@ -53,9 +56,44 @@ def say(text: str, stream: Any = None) -> None:
     print(shown.encode("utf-8", "replace").decode(), file=stream or sys.stderr, flush=True)
 
 
-def digest_of(file: Path) -> str:
+class _ByteCount:
+    """The progress of a step on stderr: how many of its bytes are done, and how long the rest takes."""
+
+    def __init__(self, text: str, total: int) -> None:
+        self._text, self._total, self._done = text, total, 0
+        self._begin = self._told = time.monotonic()
+        self._live = sys.stderr.isatty()
+
+    def add(self, count: int) -> None:
+        self._done += count
+        now = time.monotonic()
+        if now - self._told < (0.5 if self._live else _LINE_EVERY):
+            return
+        self._told = now
+        left = round((now - self._begin) * max(self._total - self._done, 0) / max(self._done, 1))
+        shown = f"{self._text}: {self._done / 1e6:,.0f} of {self._total / 1e6:,.0f} MB"
+        shown += f", remaining {left // 60}:{left % 60:02}"
+        sys.stderr.write(f"\r{shown:<60}" if self._live else f"{shown}\n")
+        sys.stderr.flush()
+
+    def __enter__(self) -> _ByteCount:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live:
+            sys.stderr.write(f"\r{'':<60}\r")
+            sys.stderr.flush()
+
+
+def digest_of(file: Path, read: _ByteCount | None = None) -> str:
+    """Return the SHA-256 of a file in hex; count its bytes as they are read."""
+    digest = hashlib.sha256()
     with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+        while block := stream.read(_BLOCK):
+            digest.update(block)
+            if read:
+                read.add(len(block))
+    return digest.hexdigest()
 
 
 def seal(manifest: dict[str, Any]) -> str:
@@ -161,13 +199,15 @@ def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
     sizes, digests = ({part[key] for part in parts} for key in ("size", "sha256"))
     found: dict[str, Path] = {}
     others: list[Path] = []
-    for file in (file for folder in folders for file in sorted(folder.iterdir())):
-        if file.is_file() and file.name not in _BESIDE and not file.name.startswith("."):
-            digest = digest_of(file) if file.stat().st_size in sizes else ""
-            if digest in digests:
-                found.setdefault(digest, file)
-            else:
-                others.append(file)
+    files = [file for folder in folders for file in sorted(folder.iterdir()) if file.is_file()]
+    with _ByteCount("checking", sum(file.stat().st_size for file in files)) as read:
+        for file in files:
+            if file.name not in _BESIDE and not file.name.startswith("."):
+                digest = digest_of(file, read) if file.stat().st_size in sizes else ""
+                if digest in digests:
+                    found.setdefault(digest, file)
+                else:
+                    others.append(file)
     lines, lacking = [], [part for part in parts if part["sha256"] not in found]
     for part in lacking:
         copies = [file for file in others if file.name == part["name"]]
@@ -212,7 +252,8 @@ def extract(parts: list[Path], manifest: dict[str, Any], folder: Path) -> None:
     """
     sizes = {entry["name"]: entry["size"] for entry in manifest["files"]}
     stream: Any = _Joined(parts)
-    with closing(stream), tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
+    count = _ByteCount("unpacking", sum(sizes.values()))
+    with closing(stream), count, tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as archive:
         for member in archive:
             if member.name not in sizes or not member.isreg() or member.issparse():
                 raise PackError(f"{member.name}: is in the parts, but not in the manifest; nothing was kept")
@@ -226,7 +267,9 @@ def extract(parts: list[Path], manifest: dict[str, Any], folder: Path) -> None:
             (folder / member.name).parent.mkdir(parents=True, exist_ok=True)
             source: Any = archive.extractfile(member)
             with (folder / member.name).open("xb") as target:
-                shutil.copyfileobj(source, target, _BLOCK)
+                while block := source.read(_BLOCK):
+                    target.write(block)
+                    count.add(len(block))
     if wrong := differing(manifest, folder):
         raise PackError("\n".join(f"{name}: differs from the manifest after writing" for name in wrong))
 
@@ -234,7 +277,9 @@ def extract(parts: list[Path], manifest: dict[str, Any], folder: Path) -> None:
 def differing(manifest: dict[str, Any], folder: Path) -> list[str]:
     """Return the names of files that are missing or differ from the manifest."""
     right = {entry["name"]: entry["sha256"] for entry in manifest["files"]}
-    whole = {name for name in right if (folder / name).is_file() and digest_of(folder / name) == right[name]}
+    there = {name: folder / name for name in right if (folder / name).is_file()}
+    with _ByteCount("reading again", sum(file.stat().st_size for file in there.values())) as read:
+        whole = {name for name, file in there.items() if digest_of(file, read) == right[name]}
     return sorted(right.keys() - whole)
 
 
@@ -321,8 +366,8 @@ def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: l
         lock = (wheels.parent / LOCK).read_text().splitlines()
         if set(extras) != set(manifest["extras"]):  # then not all of the wheels are wanted
             dry = ("--dry-run", "--ignore-installed", "--quiet", "--report=-", "--", "pip", wanted)
-            names = {_plain_name(each["metadata"]["name"]) for each in json.loads(ask_pip(*dry))["install"]}
-            lock = [line for line in lock if line.partition("==")[0] in names]
+            asked = {_plain_name(each["metadata"]["name"]) for each in json.loads(ask_pip(*dry))["install"]}
+            lock = [line for line in lock if line.partition("==")[0] in asked]
         # pip refuses a wheel with another digest, and one that the lock does not name.
         half.write_text("".join(f"{line.replace(f'{pin} ', f'{wanted} ', 1)}\n" for line in lock))
         ask_pip("--require-hashes", "--requirement", str(half))

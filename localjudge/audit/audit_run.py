@@ -35,9 +35,10 @@ from localjudge.rows.inputs import read_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.pipeline import RowSource, RunObserver, Stopping, score_run
+from localjudge.runs.pipeline import RowSource, Stopping, score_run
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.run_observer import RunObserver
 from localjudge.system.durable import replacing
 
 ROWS = "rows.jsonl"

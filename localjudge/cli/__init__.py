@@ -27,8 +27,9 @@ from localjudge.cli import (
     trust,
 )
 from localjudge.cli.help import CommandGroup, ExplainedCommand
+from localjudge.cli.messages import LOG_JSON, QUIET, Messages, options_first
 from localjudge.cli.options import typed_command
-from localjudge.errors import LocalJudgeError, SettingError
+from localjudge.errors import LocalJudgeError, SettingError, UsageError
 from localjudge.system.requirements import install_command
 from localjudge.system.terminal import guarded_streams
 
@@ -40,7 +41,7 @@ class Commands(CommandGroup):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as stopped:
-            print(f"localjudge: stopped; to continue, run this again: {typed_command()}", file=sys.stderr)
+            Messages.here().error(f"localjudge: stopped; to continue, run this again: {typed_command()}")
             raise typer.Exit(getattr(stopped, "exit_code", 130)) from None
 
 
@@ -69,8 +70,21 @@ def program(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version.")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option(QUIET, help="Print only errors and results. It may stand after the command, too.")
+    ] = False,
+    log_json: Annotated[
+        bool,
+        typer.Option(
+            LOG_JSON,
+            help="Print progress, warnings, notices and the end to stderr as JSON, one object in each line. It "
+            "may stand after the command, too.",
+        ),
+    ] = False,
 ) -> None:
-    """Parse the options that belong to no command."""
+    """Parse the options that belong to no command; `Messages` reads --quiet and --log-json."""
+    if quiet and log_json:
+        raise UsageError(f"{QUIET} prints no progress, and {LOG_JSON} all of it; give only one of them")
 
 
 # The order of the groups and of the commands in the help; each command has an example that works as typed.
@@ -120,9 +134,11 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def main() -> None:
     """Run the program. A user's mistake ends with one line and an exit code, not with a traceback."""
-    with guarded_streams():
+    with guarded_streams(), Messages.here().until_the_end():
         try:
-            app(prog_name="localjudge")  # also under `python -m`: completion is installed for this name
+            app(
+                options_first(sys.argv[1:]), prog_name="localjudge"
+            )  # also under `python -m`: completion is installed for this name
         except SystemExit as end:
             _end(end.code)
         except SettingError as error:  # a setting is a flag here
@@ -157,6 +173,6 @@ def _end(code: str | int | None, message: str = "") -> NoReturn:
         code, message = code or 1, message or f"stdout: {error}"
     with suppress(OSError):
         if message:
-            print(f"localjudge: {' '.join(message.split())}", file=sys.stderr)
+            Messages.here().error(f"localjudge: {' '.join(message.split())}")
         sys.stderr.flush()
     sys.exit(code)

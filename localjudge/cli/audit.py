@@ -73,27 +73,32 @@ def audit(
     progress = Progress()
     for name in source.empty:
         progress.warn(f"{name}: holds no rows")
-    drawn = sample_rows(source.rows, sample, seed, config.rubric)
+    with progress.step("sampling rows"):
+        drawn = sample_rows(source.rows, sample, seed, config.rubric)
     stop = StopSignal(progress.say)
 
     def judge_by(other: Rubric) -> Judge:
-        return Judge(
-            config.with_(rubric=other),
-            cluster=cluster,
-            allow_changed_model=judge.allow_changed_model,
-            allow_download=judge.allow_download,
-        )
+        with progress.step("preparing the model", "bytes") as report:
+            return Judge(
+                config.with_(rubric=other),
+                cluster=cluster,
+                allow_changed_model=judge.allow_changed_model,
+                allow_download=judge.allow_download,
+                report=report,
+            )
 
     complete = run_audit(drawn, judge_by, config.rubric, out, seed, observer=progress, stopping=stop)
     if not complete:
-        progress.say(f"stopped; to continue, run this again: {typed_command()}")
+        progress.say(f"stopped; to continue, run this again: {typed_command()}", always=True)
         raise typer.Exit(stop.exit_code)
-    found = read_audit(out, drawn, seed, least)
+    with progress.step("computing the results"):
+        found = read_audit(out, drawn, seed, least)
     if as_json:
         print_json(found.model_dump(mode="json"), indent=2)
     else:
         for table in found.tables():
             print_table(table)
+    progress.notices(found.notices, in_table=True)
     for check in found.checks:
         if check.passed is False:
             progress.warn(

@@ -49,6 +49,7 @@ def doctor(
     Accepts the flags of `score` that affect the start. Exits with 0 if a run can start and with 1 otherwise.
     Uses no network except to contact the given Ray cluster or server.
     """
+    from localjudge.cli.progress import Progress
     from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.doctor import Intent, examine
     from localjudge.engines.cluster import Cluster
@@ -66,7 +67,8 @@ def doctor(
         if os.environ.get(name, ours).lower() not in _alike(ours)
     }
     settle_environment(ray=ray)
-    checks = examine(Intent(model, engine, served, cluster, out, switched, adapter))
+    with Progress().step("examining this machine"):
+        checks = examine(Intent(model, engine, served, cluster, out, switched, adapter))
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -45,21 +44,26 @@ def import_scores(
     """Import scores from elsewhere as a run, for the commands that read runs."""
     from localjudge.analysis.human_labels import parse_mapping
     from localjudge.analysis.imported_scores import import_scores
+    from localjudge.cli.progress import Progress
     from localjudge.rows.columns import parse_columns
     from localjudge.runs.notices import headed
     from localjudge.runs.reader import read_notices
 
+    progress = Progress()
     aspects = _aspects(aspect or [], scale, choices, rubric)
-    summary = import_scores(
-        inputs,
-        out,
-        aspects,
-        judge=judge,
-        mapping=parse_mapping(mapping or (), tuple(aspects)),
-        columns=parse_columns(column or ()),
-    )
-    print_table(headed(read_notices(out), summary.table()))
-    print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
+    with progress.step("importing"):
+        summary = import_scores(
+            inputs,
+            out,
+            aspects,
+            judge=judge,
+            mapping=parse_mapping(mapping or (), tuple(aspects)),
+            columns=parse_columns(column or ()),
+        )
+    notices = read_notices(out)
+    print_table(headed(notices, summary.table()))
+    progress.notices(notices, in_table=True)
+    progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
 
 
 def _aspects(

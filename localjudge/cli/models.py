@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +9,7 @@ from typing import Annotated
 import typer
 
 from localjudge.cli.help import ExplainedCommand, group_that_lists
+from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
     AdapterName,
     AsJson,
@@ -23,7 +22,7 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.errors import ModelError, UsageError
-from localjudge.system.quantities import GIB, file_size
+from localjudge.system.quantities import GIB
 
 
 def list_models(as_json: AsJson = False) -> None:
@@ -38,7 +37,7 @@ def list_models(as_json: AsJson = False) -> None:
         print_table(catalogue.table())
         for note in catalogue.notes:
             print(note)
-        print("GPUs of 80 GB each; for details: localjudge models plan MODEL", file=sys.stderr)
+        Messages.here().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
 
 
 app = group_that_lists(
@@ -138,6 +137,7 @@ def plan(
             "or give a directory with safetensors files"
         )
     if rows:
+        from localjudge.cli.progress import Progress
         from localjudge.models.model import Model
         from localjudge.rows.columns import parse_columns
         from localjudge.runs.workload import workload_of
@@ -155,6 +155,7 @@ def plan(
             rows,
             parse_columns(column or ()),
             expected_rationale_tokens,
+            Progress().step,
             rubric=rubric,
             max_rationale_tokens=max_rationale_tokens,
             thinking_budget=thinking_budget or None,
@@ -201,6 +202,7 @@ def sign(
     The format is that of OpenSSF's model signing, and the key a file of yours: nothing uses the network.
     """
     settle_environment()
+    from localjudge.cli.progress import Progress
     from localjudge.models.model import Model
     from localjudge.models.model_signature import sign_model, signature_file
 
@@ -212,7 +214,7 @@ def sign(
     asked = typer.prompt(f"pass phrase of {key}", hide_input=True, err=True) if encrypted else None
     signature = out or signature_file(found.path)
     sign_model(found.path, key, signature, asked.encode() if asked else None)
-    print(f"signed: {signature}", file=sys.stderr)
+    Progress().say(f"signed: {signature}")
 
 
 @app.command(cls=ExplainedCommand, epilog="localjudge models verify bundled --no-manifest")
@@ -244,10 +246,10 @@ def verify(
     if (signature is None) != (key is None):
         raise UsageError("--signature and --key belong together: give both or none")
     settle_environment()
+    from localjudge.cli.progress import Progress
     from localjudge.diagnostics.check_results import is_sound, ok
     from localjudge.diagnostics.verification import verify as look_at
     from localjudge.models.adapter import Adapter
-    from localjudge.models.digests import model_files
     from localjudge.models.model import Model
     from localjudge.models.model_signature import check_model_signature
 
@@ -256,22 +258,15 @@ def verify(
     found = Model.locate(model)
     if adapter:
         found = replace(found, adapter=Adapter.find(adapter))
-    total = sum(file.stat().st_size for file in model_files(found.path).values())
-    said, done = 0.0, 0
-
-    def read(count: int) -> None:
-        nonlocal said, done
-        said, done = said or time.monotonic(), done + count
-        if time.monotonic() - said > 5:
-            said = time.monotonic()
-            print(f"{file_size(done)} of {file_size(total)} read", file=sys.stderr)
-
-    print(f"{found.name} · {found.path}", file=sys.stderr)
+    progress = Progress()
+    progress.say(f"{found.name} · {found.path}")
     checks = []
     if signature and key:
-        check_model_signature(found.path, signature, key)
+        with progress.step("checking the signature"):
+            check_model_signature(found.path, signature, key)
         checks.append(ok("signature", f"{signature} fits, by {key}"))
-    checks += look_at(found, write=not no_manifest, renew=renew, read=read)
+    with progress.step("verifying", "bytes") as report:
+        checks += look_at(found, write=not no_manifest, renew=renew, report=report)
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(2)

@@ -66,9 +66,20 @@ def pack(
             "pip evaluates conditions on the system or the Python version for this machine, not the target"
         )
     try:
-        manifest = make_pack(
-            out, size, target, extra, model or (), rows or (), pip_arg or (), progress.say, adapter or (), sign
-        )
+        with progress.step("packing", "bytes") as report:
+            manifest = make_pack(
+                out,
+                size,
+                target,
+                extra,
+                model or (),
+                rows or (),
+                pip_arg or (),
+                progress.say,
+                adapter or (),
+                sign,
+                report,
+            )
     except OSError as error:
         raise LocalJudgeError(f"--out {out}: {error}; no pack was written") from None
     if not {"cpu", "vllm"} & set(manifest.extras):

@@ -1,185 +1,164 @@
-"""Progress of a run on stderr, and the text of one judgement for a terminal."""
+"""Progress of a command on stderr: a live line on a terminal, a line now and then in a log, or JSON."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from shutil import get_terminal_size
-from textwrap import fill, indent
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from rich.live import Live
-from rich.text import Text as Styled
+from rich.text import Text
 
-from localjudge.records import Failure, Judgement, Outcome
-from localjudge.rubrics.answer import shown
-from localjudge.rubrics.aspect import Aspect
-from localjudge.runs.pipeline import RunObserver
-from localjudge.system.quantities import bars, duration
-from localjudge.system.terminal import Console, printable
+from localjudge.cli.messages import Messages
+from localjudge.cli.step_progress import Clock, JudgingProgress, StepProgress
+from localjudge.runs.run_observer import RunObserver
+from localjudge.system.steps import Report
 
 if TYPE_CHECKING:
-    from localjudge.runs.reread_texts import Text
+    from localjudge.records import Outcome
 
-_PLAIN_EVERY = 10.0
-"""Seconds between two progress lines if stderr is not a terminal."""
-_LONGEST = 4000
-"""Largest number of characters of a text that is printed."""
+INTERVAL = 30.0
+"""Seconds between two lines about a step if stderr is not a terminal; a shorter step has none."""
+
+_SHORT = 0.5
+"""Seconds after which a step is shown on a terminal."""
 
 
 class Progress(RunObserver):
-    """Rows, rows/s and tokens/s on stderr: a live line on a terminal, otherwise one line every ten seconds."""
+    """The messages and the steps of a command. A step within another is shown in its place.
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True, soft_wrap=not sys.stderr.isatty())
-        self._live: Live | None = None
-        self._total = self._rows = self._failed = self._tokens = 0
-        self._begin = self._last_line = time.monotonic()
+    Args:
+        messages: the messages; None for the form that the command line asks for.
+        interval: seconds between two lines about a step if stderr is not a terminal.
+        clock: returns the time in seconds.
+    """
 
-    def say(self, text: str) -> None:
-        self._console.print(Styled(text))
+    def __init__(
+        self, messages: Messages | None = None, interval: float = INTERVAL, clock: Clock = time.monotonic
+    ) -> None:
+        self._messages = messages or Messages.here()
+        self._interval, self._clock = interval, clock
+        self._steps: list[StepProgress] = []
+
+    def say(self, text: str, *, always: bool = False) -> None:
+        self._messages.say(text, always=always)
 
     def warn(self, text: str) -> None:
-        self._console.print(Styled(text, style="yellow"))
+        self._messages.warn(text)
+
+    def notices(self, found: Iterable[str], *, in_table: bool = False) -> None:
+        self._messages.notices(found, in_table=in_table)
 
     @contextmanager
-    def step(self, text: str) -> Iterator[Callable[[int], None]]:
-        """Show a step, the rows that it reports and its elapsed time until the block ends.
+    def step(self, text: str, unit: str = "rows", /) -> Iterator[Report]:
+        """Show a step, its progress, its elapsed and its remaining time until the block ends.
 
-        The line goes to the terminal even while the output of the engine's libraries goes to a log. Without a
-        terminal nothing is shown.
+        It goes to the terminal or the log even while the output of the engine's libraries goes to another file.
         """
-        rows, begin, stderr = 0, time.monotonic(), self._console.file
-
-        def receive(count: int) -> None:
-            nonlocal rows
-            rows = count
-
-        def line() -> Styled:
-            counted = [f"{rows} rows"] if rows else []
-            return Styled(" · ".join([text, *counted, f"elapsed {duration(time.monotonic() - begin)}"]))
-
-        if not self._console.is_terminal:
-            yield receive
-            return
-        terminal = os.dup(stderr.fileno())
-        with open(terminal, "w", encoding=sys.stderr.encoding, errors="localjudge") as self._console.file:
-            try:
-                # Output of libraries is not redirected to the terminal: the engine's log gets it.
-                with Live(
-                    get_renderable=line,
-                    console=self._console,
-                    transient=True,
-                    refresh_per_second=4,
-                    redirect_stdout=False,
-                    redirect_stderr=False,
-                ):
-                    yield receive
-            finally:
-                self._console.file = stderr
+        step = StepProgress(text, unit, self._clock)
+        with self._shown(step):
+            yield step.report
+            if step.was_told and self._messages.form == "text":
+                self.say(step.text())
 
     @contextmanager
     def counting(self, total: int) -> Iterator[None]:
         """Show the progress of `total` rows until the block ends."""
-        self._total, self._rows, self._failed, self._tokens = total, 0, 0, 0  # an audit counts several runs
-        self._begin = self._last_line = time.monotonic()
-        if self._console.is_terminal:
-            self._live = Live(self._line(), console=self._console, transient=True, refresh_per_second=4)
-            self._live.start()
+        judging = JudgingProgress("judging", "rows", self._clock, total=total)
         try:
-            yield
+            with self._shown(judging, redirect=True):
+                yield
         finally:
-            if self._live:
-                self._live.stop()
-            if self._rows:
-                self.say(self._line().plain)
+            if judging.done and self._messages.form == "text":
+                self.say(judging.text())
 
     def add(self, outcomes: Iterable[Outcome], rows: int) -> None:
         """Count outcomes that were written, and the rows that received them.
 
         Duplicate rows share one outcome, so `rows` may exceed the number of outcomes.
         """
-        self._rows += rows
-        for outcome in outcomes:
-            if isinstance(outcome, Judgement):
-                self._tokens += outcome.output_tokens
+        for step in self._steps:
+            if isinstance(step, JudgingProgress):
+                step.add(outcomes, rows)
+
+    @contextmanager
+    def _shown(self, step: StepProgress, *, redirect: bool = False) -> Iterator[None]:
+        """Show a step until the block ends.
+
+        Args:
+            step: the step.
+            redirect: print what Python code prints meanwhile above the live line; otherwise it goes to the
+                engine's log, if it is redirected there.
+        """
+        self._messages.event("begin", step=step.name)
+        self._steps.append(step)
+        try:
+            if len(self._steps) > 1:
+                yield
             else:
-                self._failed += 1
-        if self._live:
-            self._live.update(self._line())
-        elif time.monotonic() - self._last_line >= _PLAIN_EVERY:
-            self._last_line = time.monotonic()
-            print(self._line().plain, file=sys.stderr, flush=True)
+                with self._to_stderr(), self._display(redirect):
+                    yield
+            self._messages.event("finish", **step.numbers())
+        finally:
+            self._steps.remove(step)
 
-    def _line(self) -> Styled:
-        seconds = max(time.monotonic() - self._begin, 1e-9)
-        rate = self._rows / seconds
-        parts = [f"{self._rows} of {self._total} rows"]
-        if self._failed:
-            parts.append(f"{self._failed} failed")
-        parts += [
-            f"{rate:.1f} rows/s",
-            f"{self._tokens / seconds:.0f} tokens/s",
-            f"elapsed {duration(seconds)}",
-        ]
-        if 0 < self._rows < self._total:
-            parts.append(f"remaining {duration((self._total - self._rows) / rate)}")
-        return Styled(" · ".join(parts))
+    @contextmanager
+    def _to_stderr(self) -> Iterator[None]:
+        """Let messages reach stderr while the output of the engine's libraries goes to its log."""
+        console, stderr = self._messages.console, self._messages.console.file
+        try:
+            copy = os.dup(stderr.fileno())
+        except (OSError, ValueError):  # a stream that is no file
+            yield
+            return
+        encoding = getattr(stderr, "encoding", "utf-8")
+        with open(copy, "w", encoding=encoding, errors="localjudge") as console.file:
+            try:
+                yield
+            finally:
+                console.file = stderr
 
+    @contextmanager
+    def _display(self, redirect: bool) -> Iterator[None]:
+        """Show the innermost step: live on a terminal, and every `interval` seconds elsewhere."""
+        console = self._messages.console
+        if self._messages.form == "quiet":
+            yield
+        elif self._messages.form == "text" and console.file.isatty() and not console.is_dumb_terminal:
+            with Live(
+                get_renderable=self._line,
+                console=console,
+                transient=True,
+                refresh_per_second=4,
+                redirect_stdout=redirect,
+                redirect_stderr=redirect,
+            ):
+                yield
+        else:
+            ended = Event()
+            thread = Thread(target=self._tell, args=(ended,), name="localjudge-progress", daemon=True)
+            thread.start()
+            try:
+                yield
+            finally:
+                ended.set()
+                thread.join()
 
-def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: Text | None = None) -> str:
-    """Return an outcome as text for a terminal.
+    def _line(self) -> Text:
+        """Return the live line; a step that has just begun has none, so that short ones do not flicker."""
+        step = self._steps[-1] if self._steps else None
+        shown = step.text(self._messages.console.width) if step and step.elapsed > _SHORT else ""
+        return Text(shown, no_wrap=True, overflow="ellipsis")
 
-    Args:
-        outcome: a judgement or a failure.
-        aspects: the aspects of its rubric.
-        text: the texts of the row, if they were found.
-    """
-    system = f" · {outcome.system}" if outcome.system else ""
-    parts = [f"{outcome.id}{system} · {outcome.source}"]
-    if text:
-        parts += [_passage(name, said) for name, said in text.fields.items()]
-        if text.instruction or not text.fields:
-            parts.append(_passage("instruction", text.instruction))
-        if text.reference is not None:
-            parts.append(_passage("reference", text.reference))
-        parts.append(_passage("candidate", text.candidate))
-    if isinstance(outcome, Failure):
-        if outcome.failed_answer is not None:
-            parts.append(_passage("failed answer", outcome.failed_answer))
-        return "\n".join([*parts, f"failed: {outcome.error}", ""])
-    parts += [_passage(name.replace("_", " "), said) for name, said in outcome.texts.items()]
-    if outcome.rationale_cut:
-        parts.append("[a rationale was cut at its limit]\n")
-    widest = max(len(shown(score)) for score in outcome.scores.values())
-    for aspect, score in outcome.scores.items():
-        row = f"  {aspect:<14} {shown(score):>{max(3, widest)}}"
-        probabilities = outcome.probabilities.get(aspect)
-        if aspect in outcome.expected:
-            row += f"   expected {outcome.expected[aspect]:.2f}"
-        if probabilities and aspects[aspect].numbers is None:
-            labels = map(shown, aspects[aspect].values.values())
-            row += "   " + " · ".join(
-                f"{label} {p:.2f}" for label, p in zip(labels, probabilities, strict=True)
-            )
-        elif probabilities:
-            row += f"   {bars(probabilities)}"
-        parts.append(row)
-    return "\n".join([*parts, ""])
-
-
-def _passage(heading: str, said: str) -> str:
-    """Return a heading and a text wrapped to the terminal's width; a very long text is cut."""
-    width = min(100, get_terminal_size().columns) - 2
-    lines = printable(shortened(said)).splitlines() or ["(empty)"]
-    wrapped = [fill(line, width=width, break_on_hyphens=False) for line in lines]
-    return indent("\n".join(wrapped), "  ").join([f"{heading}\n", "\n"])
-
-
-def shortened(said: str) -> str:
-    """Return a text to print; a very long one is cut, and says so."""
-    more = f" … {len(said) - _LONGEST:,} more characters" if len(said) > _LONGEST else ""
-    return said[:_LONGEST] + more
+    def _tell(self, ended: Event) -> None:
+        while not ended.wait(self._interval):
+            with suppress(IndexError, OSError, ValueError):  # between two steps; stderr was closed
+                step = self._steps[-1]
+                step.was_told = True
+                if self._messages.form == "json":
+                    self._messages.event("progress", **step.numbers())
+                else:
+                    self._messages.say(step.text())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -44,9 +43,11 @@ def report(
 ) -> None:
     """Write a report of runs: one file for any browser, which fetches nothing."""
     require("report", "report", *input_extras([*(labels or ()), *(inputs or ())]))
+    from localjudge.cli.progress import Progress
     from localjudge.report.run_report import write_report
 
     check_out_file(out)
+    progress = Progress()
     notices = write_report(
         runs,
         out,
@@ -57,7 +58,7 @@ def report(
         audit=audit,
         calibration=calibration,
         allow_no_gain=allow_no_gain or (),
+        step=progress.step,
     )
-    for notice in notices:
-        print(notice, file=sys.stderr)
-    print(f"{out} · {file_size(out.stat().st_size)}", file=sys.stderr)
+    progress.notices(notices)
+    progress.say(f"{out} · {file_size(out.stat().st_size)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 import typer
 
 from localjudge.cli.help import ExplainedCommand, group_that_lists
+from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
     AsJson,
     ModelName,
@@ -157,4 +157,4 @@ def init(
         raise UsageError(f"{file}: exists already; give the name of a new file") from None
     except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror}") from None
-    print(f"{file} · edit it, then: localjudge score ROWS --rubric {file} --out DIR", file=sys.stderr)
+    Messages.here().say(f"{file} · edit it, then: localjudge score ROWS --rubric {file} --out DIR")

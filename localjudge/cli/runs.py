@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from localjudge.cli.messages import Messages
 from localjudge.cli.options import FAILED_ROWS, RunFolder, check_out_file, print_table
 from localjudge.errors import UsageError
 
@@ -46,10 +46,12 @@ def show(
     failure. The list of a run of pairs has both systems, and for each aspect the winner (a is the first), the
     preference for a from 0 to 1, and whether both orders agree.
     """
+    from localjudge.cli.progress import Progress
     from localjudge.runs.notices import headed, kinds
-    from localjudge.runs.reader import read_notices, read_outcomes
+    from localjudge.runs.reader import count_lines, read_notices, read_outcomes
     from localjudge.runs.run_manifest import read_manifest
     from localjudge.runs.summary import Summary
+    from localjudge.system.steps import counted
 
     lists_rows = system is not None or failed or sort is not None or limit is not None
     if row_id and lists_rows:
@@ -63,17 +65,19 @@ def show(
     if lists_rows:
         from localjudge.cli.shown_rows import RowList, RowSelection
 
-        found = RowList.read(run, manifest.rubric, RowSelection(system, failed, sort, descending, limit))
+        with Progress().step("reading the run"):
+            found = RowList.read(run, manifest.rubric, RowSelection(system, failed, sort, descending, limit))
         if notices:
             print_table(headed(notices))
         for text in found.texts():
             print(text)
         what = "pairs" if manifest.rubric.compares else "rows"
-        print(f"{len(found.rows)} of {found.matching} {what}", file=sys.stderr)
+        Messages.here().say(f"{len(found.rows)} of {found.matching} {what}")
         return
     summary = Summary(manifest.rubric, manifest.orders)
-    for outcome in read_outcomes(run):
-        summary.add(outcome)
+    with Progress().step("reading the run") as report:
+        for outcome in counted(read_outcomes(run), report, count_lines(run)):
+            summary.add(outcome)
     print_table(headed(notices, summary.table()))
     print_table(headed([kinds(notices)] if notices else (), summary.chart()))
     for reason, count in summary.reasons.most_common(10):
@@ -81,7 +85,8 @@ def show(
 
 
 def _show_judgements(run: Path, ids: list[str]) -> None:
-    from localjudge.cli.progress import judgement_text
+    from localjudge.cli.progress import Progress
+    from localjudge.cli.shown_judgement import judgement_text
     from localjudge.cli.shown_pair import ShownPair
     from localjudge.pair_outcome import PairOutcome
     from localjudge.runs.notices import headed
@@ -92,7 +97,8 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
     manifest = read_manifest(run)
     read = read_pairs if manifest.rubric.compares else read_outcomes
     wanted = set(ids)
-    found = [each for each in read(run) if each.id in wanted]
+    with Progress().step("reading the run"):
+        found = [each for each in read(run) if each.id in wanted]
     if notices := read_notices(run):
         print_table(headed(notices))
     with Texts(manifest, [_first(each) for each in found]) as texts:
@@ -103,7 +109,7 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
             else:
                 print(judgement_text(each, manifest.rubric.aspects, text))
         for problem in texts.problems:
-            print(f"the texts of the row are missing: {problem}", file=sys.stderr)
+            Messages.here().say(f"the texts of the row are missing: {problem}")
     if missing := wanted - {each.id for each in found}:
         known = next((each.id for each in read(run)), None)
         such = f"; its ids are such as {known}" if known else ""
@@ -141,6 +147,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a run, or its pairs, for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
+    from localjudge.cli.progress import Progress
     from localjudge.export.run_export import export as write
     from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
@@ -148,9 +155,11 @@ def export(
     if to != "inspect":
         check_out_file(out)
     what = "pairs" if read_manifest(run).rubric.compares else "rows"
-    print(f"{write(run, to, out, with_texts, baseline)} {what} · {out}", file=sys.stderr)
-    for notice in read_notices(run):
-        print(notice, file=sys.stderr)
+    progress = Progress()
+    with progress.step("exporting", what) as report:
+        written = write(run, to, out, with_texts, baseline, report)
+    progress.say(f"{written} {what} · {out}")
+    progress.notices(read_notices(run))
 
 
 def merge(
@@ -158,12 +167,17 @@ def merge(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory to write.")],
 ) -> None:
     """Merge the shards of a run into the run that one machine would have written."""
+    from localjudge.cli.progress import Progress
     from localjudge.runs.merge import merge as put_together
     from localjudge.runs.notices import headed
     from localjudge.runs.reader import read_notices
 
-    summary = put_together(shards, out)
-    print_table(headed(read_notices(out), summary.table()))
-    print(f"{summary.counted} · {out}", file=sys.stderr)
+    progress = Progress()
+    with progress.step("merging") as report:
+        summary = put_together(shards, out, report)
+    notices = read_notices(out)
+    print_table(headed(notices, summary.table()))
+    progress.notices(notices, in_table=True)
+    progress.say(f"{summary.counted} · {out}")
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.judge_options import JudgeOptions, PairOptions
+from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
     FAILED_ROWS,
     AllowDownload,
@@ -120,11 +121,13 @@ def score(
         if not result.complete:
             progress.say(
                 f"stopped with {result.done} of {result.planned} rows done; "
-                f"to continue, run this again: {typed_command()}"
+                f"to continue, run this again: {typed_command()}",
+                always=True,
             )
             raise typer.Exit(stop.exit_code)
         summary, cost, counted = result.summary, result.cost, result.statistics
         print_table(headed(result.notices, cost.table() if cost else summary.table()))
+        progress.notices(result.notices, in_table=True)
         progress.say(f"{summary.counted} · {folder}")
         if counted.get("cached_prompt_tokens"):
             share = counted["cached_prompt_tokens"] / counted["prompt_tokens"]
@@ -205,9 +208,10 @@ def prompt(
         encode = judge.prompts.encode
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
+    messages = Messages.here()
     before = [{"role": turn.role, "content": turn.text} for turn in judged_by.turns(config.answer_layout)]
     for turn in [] if as_json else before:
-        print(f"--- {turn['role']}, before each row", file=sys.stderr)
+        messages.say(f"--- {turn['role']}, before each row")
         print(turn["content"], file=texts)
     failed = False
     for row in islice(read_rows(files, columns, max_row_bytes, judged_by.fields), limit):
@@ -218,12 +222,12 @@ def prompt(
             ids = encode(text) if encode else None
         except ValueError as error:
             failed = True
-            print(f"{row.source}: {error}", file=sys.stderr)
+            messages.error(f"{row.source}: {error}")
             continue
         if as_json:
             print_json({"id": row.id, **({"turns": before} if before else {}), "text": text, "tokens": ids})
         else:
-            print(f"--- {row.id} ({row.source})", file=sys.stderr)
+            messages.say(f"--- {row.id} ({row.source})")
             print(text, file=texts)
             if ids is not None:
                 print(f"{len(ids)} tokens: {' '.join(map(str, ids))}")
@@ -239,10 +243,13 @@ def repeat(
 ) -> None:
     """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""
     settle_environment()
+    from localjudge.cli.progress import Progress
     from localjudge.runs.repeat import repeat as judge_again
 
-    repetition = judge_again(run, sample, seed)
+    progress = Progress()
+    repetition = judge_again(run, sample, seed, progress.step)
     if as_json:
         print_json(repetition.as_dict())
     else:
         print_table(repetition.table())
+    progress.notices(repetition.notices, in_table=True)

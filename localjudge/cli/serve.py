@@ -82,14 +82,17 @@ def serve(
     signal.signal(signal.SIGTERM, _end)
     with ExitStack() as stack:
         listening = stack.enter_context(_bound(host, port))
-        made = stack.enter_context(
-            Judge(
-                config,
-                cluster=cluster,
-                allow_changed_model=judge.allow_changed_model,
-                allow_download=judge.allow_download,
+        with progress.step("preparing the model", "bytes") as report:
+            made = stack.enter_context(
+                Judge(
+                    config,
+                    cluster=cluster,
+                    allow_changed_model=judge.allow_changed_model,
+                    allow_download=judge.allow_download,
+                    report=report,
+                )
             )
-        )
+            made.model.read_files(report)
         with progress.step("loading the engine"):
             progress.say(made.engine.info.headline)
         if made.notice:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
+from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
     AnswerSpelling,
     Guard,
@@ -61,7 +61,7 @@ def serve_flags(
     settle_environment()
     if runner is None:
         runner = "V2" if Machine.here().gpus else "V1"
-        print(f"runner {runner}; give --runner if vLLM says that it takes the other one", file=sys.stderr)
+        Messages.here().say(f"runner {runner}; give --runner if vLLM says that it takes the other one")
     if runner not in get_args(Runner):
         raise UsageError(f"--runner {runner}: give V1 or V2")
     judge = Judge(

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text as Styled
 
-from localjudge.cli.progress import shortened
+from localjudge.cli.shown_judgement import shortened
 from localjudge.pair_outcome import PairOutcome, Preference
 from localjudge.records import Judgement, Outcome
 from localjudge.rubrics.aspect import Aspect

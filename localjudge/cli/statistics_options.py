@@ -67,6 +67,11 @@ class StatisticsOptions:
     seed: Annotated[int, typer.Option(metavar="S", help="The seed of the resampling.")] = 0
     as_json: AsJson = False
 
+    @property
+    def computing(self) -> str:
+        """The name of the step that computes the statistics."""
+        return f"computing with {self.resamples:,} resamples"
+
     def check(self, runs: Iterable[Path]) -> None:
         """Refuse dry runs, unless they are allowed."""
         from localjudge.runs.notices import refuse_dry_run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -25,6 +24,9 @@ from localjudge.system.requirements import require
 
 if TYPE_CHECKING:
     from localjudge.analysis.scores import Of, Scores
+    from localjudge.cli.progress import Progress
+
+_READING = "reading runs, labels and texts"
 
 
 @with_options
@@ -71,13 +73,16 @@ def agree(
     from localjudge.analysis.human_labels import parse_mapping, read_labels
     from localjudge.analysis.measured_texts import measure
     from localjudge.analysis.scores import read_scores
+    from localjudge.cli.progress import Progress
 
-    scores = read_scores([run])
-    known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
-    applied = _calibrated(scores, calibration, allow_no_gain, known.digests)
-    found = compare(
-        scores, known, measure(scores, inputs or ()), applied, statistics.resamples, statistics.seed
-    )
+    progress = Progress()
+    with progress.step(_READING):
+        scores = read_scores([run])
+        known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
+        applied = _calibrated(scores, calibration, allow_no_gain, known.digests, progress)
+        measures = measure(scores, inputs or ())
+    with progress.step(statistics.computing):
+        found = compare(scores, known, measures, applied, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), agreement_tables(found))
 
 
@@ -94,10 +99,14 @@ def _agree_on_pairs(
     from localjudge.analysis.pair_agreement import agree_on_pairs
     from localjudge.analysis.pair_agreement_tables import pair_agreement_tables
     from localjudge.analysis.pair_labels import read_pair_labels
+    from localjudge.cli.progress import Progress
 
-    pairs = read_judged_pairs(run, inputs)
-    known = read_pair_labels(labels or inputs, pairs, parse_mapping(mapping, [*pairs.aspects]))
-    found = agree_on_pairs(pairs, known, by, statistics.resamples, statistics.seed)
+    progress = Progress()
+    with progress.step(_READING):
+        pairs = read_judged_pairs(run, inputs)
+        known = read_pair_labels(labels or inputs, pairs, parse_mapping(mapping, [*pairs.aspects]))
+    with progress.step(statistics.computing):
+        found = agree_on_pairs(pairs, known, by, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), pair_agreement_tables(found))
 
 
@@ -140,21 +149,25 @@ def rank(
     from localjudge.analysis.measured_texts import measure
     from localjudge.analysis.ranking import rank as compare
     from localjudge.analysis.scores import read_scores
+    from localjudge.cli.progress import Progress
 
     if scores not in (None, "expected", "integer"):
         raise UsageError(f"--scores {scores}: give expected or integer")
-    judged = read_scores(runs)
-    known = None
-    if labels:
-        known = read_labels(labels, judged, parse_mapping(mapping or (), judged.targets), inputs or ())
-    measures = measure(judged, inputs or ())
     if calibration and scores == "integer":
         raise UsageError(
             "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
         )
-    judged = _calibrated(judged, calibration, allow_no_gain, known.digests if known else ()) or judged
+    progress, known = Progress(), None
+    with progress.step(_READING):
+        judged = read_scores(runs)
+        if labels:
+            known = read_labels(labels, judged, parse_mapping(mapping or (), judged.targets), inputs or ())
+        measures = measure(judged, inputs or ())
+        of_labels = known.digests if known else ()
+        judged = _calibrated(judged, calibration, allow_no_gain, of_labels, progress) or judged
     of = cast("Of | None", scores)
-    found = compare(judged, measures, known, of, by, statistics.resamples, statistics.seed)
+    with progress.step(statistics.computing):
+        found = compare(judged, measures, known, of, by, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), ranking_tables(found))
 
 
@@ -179,8 +192,13 @@ def _rank_pairs(
     from localjudge.analysis.preference_ranking import rank_pairs
     from localjudge.analysis.preference_tables import preference_tables
     from localjudge.analysis.run_preferences import read_preferences
+    from localjudge.cli.progress import Progress
 
-    found = rank_pairs(read_preferences(runs, inputs), by, statistics.resamples, statistics.seed)
+    progress = Progress()
+    with progress.step(_READING):
+        preferences = read_preferences(runs, inputs)
+    with progress.step(statistics.computing):
+        found = rank_pairs(preferences, by, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), preference_tables(found))
 
 
@@ -206,13 +224,17 @@ def jury(
     from localjudge.analysis.analysis_tables import jury_tables
     from localjudge.analysis.jury import compare_judges
     from localjudge.analysis.jury_run import write_jury
+    from localjudge.cli.progress import Progress
 
     statistics.check(runs)
-    found = compare_judges(runs, splits, statistics.resamples, statistics.seed)
+    progress = Progress()
+    with progress.step(statistics.computing):
+        found = compare_judges(runs, splits, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), jury_tables(found))
     if out is not None:
-        summary = write_jury(runs, out)
-        print(f"{summary.judged} judged, {summary.failed} failed · {out}", file=sys.stderr)
+        with progress.step("writing the jury's run"):
+            summary = write_jury(runs, out)
+        progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
 
 
 @with_options
@@ -232,17 +254,25 @@ def calibrate(
     from localjudge.analysis.calibration import fit
     from localjudge.analysis.human_labels import parse_mapping, read_labels
     from localjudge.analysis.scores import read_scores
+    from localjudge.cli.progress import Progress
 
     statistics.check([run])
-    scores = read_scores([run])
-    known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
-    found = fit(scores, known, statistics.resamples, statistics.seed)
+    progress = Progress()
+    with progress.step(_READING):
+        scores = read_scores([run])
+        known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
+    with progress.step(statistics.computing):
+        found = fit(scores, known, statistics.resamples, statistics.seed)
     found.save(out)
     statistics.print(found.model_dump(mode="json"), calibration_table(found))
 
 
 def _calibrated(
-    scores: Scores, file: Path | None, without_gain: list[str] | None, labels: tuple[str, ...]
+    scores: Scores,
+    file: Path | None,
+    without_gain: list[str] | None,
+    labels: tuple[str, ...],
+    progress: Progress,
 ) -> Scores | None:
     if file is None:
         return None
@@ -250,9 +280,8 @@ def _calibrated(
 
     found = Calibration.load(file)
     if set(found.labels) & set(labels):
-        print(
-            f"localjudge: --calibration {file} was fitted on these labels, so the agreement is too high; its "
-            "gain on unseen instructions is in the file",
-            file=sys.stderr,
+        progress.warn(
+            f"--calibration {file} was fitted on these labels, so the agreement is too high; its gain on "
+            "unseen instructions is in the file"
         )
     return found.apply_to(scores, without_gain or ())

@@ -37,6 +37,7 @@ from localjudge.models.weights import (
 from localjudge.records import Row
 from localjudge.rubrics.rubric import Rubric
 from localjudge.system.requirements import install_command
+from localjudge.system.steps import Report, unreported
 
 _FETCH = "download the whole model again: hf download REPOSITORY --local-dir DIR"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
@@ -48,7 +49,7 @@ def verify(
     *,
     write: bool = True,
     renew: bool = False,
-    read: Callable[[int], None] = lambda count: None,
+    report: Report = unreported,
 ) -> list[Check]:
     """Run all checks of a model, including its digests, which are computed from every byte.
 
@@ -57,7 +58,7 @@ def verify(
         write: write a manifest if nothing is wrong and there is none. The bundled model gets none, because its
             directory belongs to the installation.
         renew: replace the existing manifest.
-        read: called with the number of bytes of each read, for progress.
+        report: receives the bytes that were read for the digests, and those of all files.
     """
     checks = check_model(model)
     sound = is_sound(checks)
@@ -66,7 +67,7 @@ def verify(
         look = _Look(model, checks)
         look.at(
             "manifest",
-            lambda: list(_manifest(model, write and sound and not model.is_bundled, renew, read)),
+            lambda: list(_manifest(model, write and sound and not model.is_bundled, renew, report)),
             f"if the files are right: localjudge models verify {quote(model.name)} --renew",
         )
     return checks
@@ -340,9 +341,9 @@ def _remote_code(configuration: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{str(reference).rpartition('--')[2].partition('.')[0]}.py"
 
 
-def _manifest(model: Model, write: bool, renew: bool, read: Callable[[int], None]) -> Iterator[Check]:
+def _manifest(model: Model, write: bool, renew: bool, report: Report) -> Iterator[Check]:
     """Check the files against the manifest, or write a new one."""
-    found = read_digests(model.path, ignore_cache=True, read=read).sha256
+    found = read_digests(model.path, ignore_cache=True, report=report).sha256
     now = ModelManifest.of(model.path, found)
     about = f"{len(now.files)} files, digest {now.digest[:16]}"
     was = None if renew else ModelManifest.read(model.path)

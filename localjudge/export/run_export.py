@@ -24,17 +24,25 @@ from localjudge.outcome_columns import (
 )
 from localjudge.pair_outcome import PairOutcome, pair_column_names
 from localjudge.records import Outcome
-from localjudge.runs.reader import JUDGEMENTS, read_notices, read_outcomes, read_pairs
+from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_pairs
 from localjudge.runs.reread_texts import Text, Texts
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require
+from localjudge.system.steps import Report, counted, unreported
 
 TABLES = {"jsonl": tables.write_jsonl, "csv": tables.write_csv, "parquet": tables.write_parquet}
 FORMS = (*TABLES, "alpaca-eval", "inspect")
 
 
-def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline: str | None = None) -> int:
+def export(
+    folder: Path,
+    to: str,
+    out: Path,
+    with_texts: bool = False,
+    baseline: str | None = None,
+    report: Report = unreported,
+) -> int:
     """Write a run in the format of another tool; of a run of pairs, its pairs.
 
     Args:
@@ -45,6 +53,7 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
             candidates of each pair.
         baseline: for `alpaca-eval`, the system to compare the others with. Of a run of pairs, only the pairs
             with this system are written; None writes all.
+        report: receives the number of rows or pairs that were written.
 
     Returns:
         The number of rows or pairs written.
@@ -68,23 +77,29 @@ def export(folder: Path, to: str, out: Path, with_texts: bool = False, baseline:
     if any(same_file(name, out) or Path(name) in out.resolve().parents for name in inputs):
         raise UsageError(f"--out {out}: is an input of this run; choose another name")
     columns = manifest.rubric.columns
-    notices = read_notices(folder)
+    notices, total = read_notices(folder), count_lines(folder) // manifest.orders
     origin = {MODEL: manifest.model.judge, NOTICE: "\n".join(notices) or None}
     try:
         with replacing(out) as scratch:
             if to in TABLES:
                 lines, names = _table(folder, manifest, with_texts)
-                rows = TABLES[to](lines, names, columns, scratch, origin)
+                rows = TABLES[to](counted(lines, report, total), names, columns, scratch, origin)
             elif to == "alpaca-eval" and manifest.rubric.compares:
-                pairs = pairs_with_texts(folder)
+                pairs = counted(pairs_with_texts(folder), report, total)
                 rows = alpaca_eval.write_preferences(pairs, manifest, scratch, baseline, origin)
             elif to == "alpaca-eval":
                 rows = alpaca_eval.write_annotations(
-                    lambda: outcomes_with_texts(folder), manifest, scratch, baseline, origin
+                    lambda: counted(outcomes_with_texts(folder), report, total),
+                    manifest,
+                    scratch,
+                    baseline,
+                    origin,
                 )
             else:
                 completed = datetime.fromtimestamp((folder / JUDGEMENTS).stat().st_mtime, UTC)
-                rows = inspect.write_logs(outcomes_with_texts(folder), manifest, scratch, notices, completed)
+                rows = inspect.write_logs(
+                    counted(outcomes_with_texts(folder), report, total), manifest, scratch, notices, completed
+                )
             if to == "inspect" and out.is_dir():
                 refuse_other_files(out)
                 for log in out.iterdir():

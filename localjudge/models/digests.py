@@ -7,12 +7,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from localjudge.models.gguf_header import GGUF
 from localjudge.system.cache import cache_folder, keep, recalled
+from localjudge.system.steps import Report, unreported
 
 MANIFEST = "localjudge-manifest.json"
 """The file that `models verify` writes into a model directory; not part of the model."""
@@ -74,9 +75,7 @@ def model_files(folder: Path) -> dict[str, Path]:
     return files
 
 
-def read_digests(
-    folder: Path, *, ignore_cache: bool = False, read: Callable[[int], None] = lambda count: None
-) -> Digests:
+def read_digests(folder: Path, *, ignore_cache: bool = False, report: Report = unreported) -> Digests:
     """Return the digest of each file. The cache remembers the digests of unchanged files.
 
     A file counts as unchanged while its device, inode, size and both timestamps are the same. Writing to a file
@@ -86,7 +85,7 @@ def read_digests(
     Args:
         folder: the model directory, or the file of a model in a single file.
         ignore_cache: compute every digest from the bytes of its file.
-        read: called with the number of bytes of each read, for progress.
+        report: receives the bytes that were read, and those of all files whose digest is not remembered.
 
     Raises:
         OSError: a file cannot be read.
@@ -96,15 +95,19 @@ def read_digests(
         memory = json.loads(recalled(memory_file).read_bytes())
     except (OSError, ValueError, RecursionError):
         memory = {}
+    known = {} if ignore_cache or not isinstance(memory, dict) else memory
+    known = {stamp: each for stamp, each in known.items() if isinstance(each, str) and _SHA256.fullmatch(each)}
+    files = model_files(folder)
+    done, total = 0, sum(file.stat().st_size for file in files.values() if _stamp(file)[0] not in known)
     found, worth_remembering, remembered = {}, {}, set()
-    for name, file in model_files(folder).items():
+    for name, file in files.items():
         stamp, changed = _stamp(file)
-        known = None if ignore_cache or not isinstance(memory, dict) else memory.get(stamp)
-        if known is not None and not (isinstance(known, str) and _SHA256.fullmatch(known)):
-            known = None
-        if known is not None:
+        if stamp in known:
+            found[name] = known[stamp]
             remembered.add(name)
-        found[name] = known or _sha256(file, read)
+        else:
+            found[name], size = _sha256(file, report, done, total)
+            done += size
         if (stamp, changed) == _stamp(file) and time.time_ns() - changed > _SETTLED:
             worth_remembering[stamp] = found[name]
     if worth_remembering != memory:
@@ -138,10 +141,12 @@ def _stamp(file: Path) -> tuple[str, int]:
     return f"{file.resolve()} {status.st_dev} {status.st_ino} {status.st_size} {times}", max(times)
 
 
-def _sha256(file: Path, read: Callable[[int], None]) -> str:
-    digest = hashlib.sha256()
+def _sha256(file: Path, report: Report, before: int, total: int) -> tuple[str, int]:
+    """Return the digest of a file in hex and its size; `before` bytes of `total` were read earlier."""
+    digest, size = hashlib.sha256(), 0
     with file.open("rb") as stream:
         while piece := stream.read(_PIECE):
             digest.update(piece)
-            read(len(piece))
-    return digest.hexdigest()
+            size += len(piece)
+            report(before + size, total)
+    return digest.hexdigest(), size

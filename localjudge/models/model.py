@@ -24,6 +24,7 @@ from localjudge.prompts.rendered_turns import render
 from localjudge.records import Turn
 from localjudge.system.offline import go_offline
 from localjudge.system.requirements import install_command, installed, require
+from localjudge.system.steps import Report, unreported
 
 _READS_GGUF = "5.19"
 """The first version of transformers whose tokenizers from GGUF files are complete."""
@@ -328,6 +329,15 @@ class Model:
     def digests(self) -> Digests:
         """SHA-256 of each file, and the files whose digest came from the cache."""
         return read_digests(self.path)
+
+    def read_files(self, report: Report = unreported) -> None:
+        """Compute the digests now, unless they are known.
+
+        Args:
+            report: receives the bytes that were read, and those of all files whose digest is not remembered.
+        """
+        if not self.is_served and "digests" not in self.__dict__:
+            self.__dict__["digests"] = read_digests(self.path, report=report)
 
     @cached_property
     def files(self) -> dict[str, str]:

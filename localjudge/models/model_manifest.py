@@ -15,6 +15,7 @@ from localjudge.errors import ModelError
 from localjudge.models.digests import MANIFEST, decisive_digest, model_files
 from localjudge.models.model import Model
 from localjudge.system.durable import replacing
+from localjudge.system.steps import Report, unreported
 
 _MOST_NAMED = 4
 """Number of differences that a line names."""
@@ -117,18 +118,23 @@ def in_words(differences: list[str]) -> str:
     return ", ".join(differences[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def changes_since_verified(model: Model, allow_changed: bool = False) -> list[str] | None:
+def changes_since_verified(
+    model: Model, allow_changed: bool = False, report: Report = unreported
+) -> list[str] | None:
     """Return how the model's files differ from its manifest, one phrase per file; None without a manifest.
 
     Args:
         model: the model.
         allow_changed: accept a changed model, too.
+        report: as for `Model.read_files`.
 
     Raises:
         ModelError: the files differ, or the manifest cannot be read.
     """
     try:
         manifest = ModelManifest.read(model.path)
+        if manifest:
+            model.read_files(report)
         differences = manifest.differences(model.files) if manifest else []
     except ModelError as error:
         if allow_changed:

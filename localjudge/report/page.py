@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from localjudge.errors import UsageError
 from localjudge.runs.reread_texts import Text
 from localjudge.system.durable import replacing
+from localjudge.system.steps import Report, counted, unreported
 
 CHUNK = 200_000
 """Characters of text at which a chunk of rows is complete."""
@@ -86,7 +87,9 @@ class PageContent(Protocol):
         ...
 
 
-def write_page(out: Path, title: str, head: dict[str, Any], content: PageContent) -> None:
+def write_page(
+    out: Path, title: str, head: dict[str, Any], content: PageContent, report: Report = unreported
+) -> None:
     """Write the report.
 
     Args:
@@ -94,6 +97,7 @@ def write_page(out: Path, title: str, head: dict[str, Any], content: PageContent
         title: the title of the document.
         head: the content of the page above the list.
         content: the content of the list; it is written in chunks, and the page reads a chunk when it needs it.
+        report: receives the number of rows that were written.
 
     Raises:
         UsageError: the file cannot be written.
@@ -108,7 +112,7 @@ def write_page(out: Path, title: str, head: dict[str, Any], content: PageContent
     begin, end = Template(_asset("template.html")).substitute(
         policy=html.escape(policy), title=html.escape(title), style=_asset("style.css"), data="\0", **words
     ).split("\0")  # fmt: skip
-    chunks, arrays = _Chunks(content), content.arrays()
+    chunks, arrays = _Chunks(content, report), content.arrays()
     try:
         with replacing(out) as scratch, scratch.open("w", encoding="utf-8") as stream:
             stream.write(begin)
@@ -140,8 +144,8 @@ class _Chunks:
     A chunk is `{"instructions": [[instruction, reference] …], "rows": [[…] …]}`. What a row lacks is null.
     """
 
-    def __init__(self, content: PageContent) -> None:
-        self._content = content
+    def __init__(self, content: PageContent, report: Report) -> None:
+        self._content, self._report = content, report
         self.sizes: list[list[int]] = []
 
     def __iter__(self) -> Iterator[bytes]:
@@ -149,7 +153,8 @@ class _Chunks:
         instructions: list[Any] = []
         rows: list[Any] = []
         size = 0
-        for _, together in groupby(self._content.page_rows(), key=lambda row: row.instruction):
+        page_rows = counted(self._content.page_rows(), self._report, len(self._content.ids))
+        for _, together in groupby(page_rows, key=lambda row: row.instruction):
             if size >= CHUNK:
                 yield self._close(instructions, rows)
                 instructions, rows, size = [], [], 0

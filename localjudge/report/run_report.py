@@ -6,6 +6,7 @@ runs → judgements, texts → charts, head → page
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from localjudge.analysis.calibration import judge_of
@@ -18,6 +19,7 @@ from localjudge.report.overview import by_series, head
 from localjudge.report.page import write_page
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.requirements import require
+from localjudge.system.steps import Step, unseen
 
 
 def write_report(
@@ -33,6 +35,7 @@ def write_report(
     allow_no_gain: Sequence[str] = (),
     resamples: int = RESAMPLES,
     seed: int = 0,
+    step: Step = unseen,
 ) -> list[str]:
     """Write a report of runs, and return the notices for its reader, one line each.
 
@@ -48,6 +51,7 @@ def write_report(
         allow_no_gain: aspects to calibrate although no gain is shown.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
+        step: receives the steps.
 
     Raises:
         UsageError: a file or run directory cannot be used, or an option does not fit the runs.
@@ -57,7 +61,7 @@ def write_report(
         given = {"--calibration": calibration, "--allow-no-gain": allow_no_gain}
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
-        return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed)
+        return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed, step)
     from localjudge.analysis.agreement import agree
     from localjudge.analysis.calibration import Calibration
     from localjudge.analysis.human_labels import parse_mapping, read_labels
@@ -65,26 +69,30 @@ def write_report(
     from localjudge.analysis.ranking import rank
 
     curves = Calibration.load(calibration) if calibration else None
-    with Judgements(runs, inputs) as judgements:
-        rubric = judgements.rubric
-        ours = parse_mapping(mapping, [*rubric.aspects, *(column.name for column in rubric.score_columns)])
-        rankings, agreements = [], []
-        for of_one_judge in _by_judge(runs):
-            # Texts and labels are matched by the systems' original names, so the names are replaced last.
-            scores = read_scores(of_one_judge)
-            known = read_labels(labels, scores, ours, inputs) if labels else None
-            measures = measure(scores, inputs)
-            named = by_series(curves.apply_to(scores, allow_no_gain) if curves else scores, judgements)
-            # The overall human mean requires labels of every aspect.
-            whole = known if known and set(known.aspects) >= set(named.aspects) else None
-            rankings.append(rank(named, measures, whole, resamples=resamples, seed=seed))
-        for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
-            scores = read_scores([run])
-            known, measures = read_labels(labels, scores, ours, inputs), measure(scores, inputs)
-            calibrated = curves.apply_to(scores, allow_no_gain) if curves else None
-            agreements.append((name, agree(scores, known, measures, calibrated, resamples, seed)))
-        about = head(judgements, title, rankings, agreements, audit)
-        write_page(out, about["title"], about, judgements)
+    with ExitStack() as stack:
+        with step("reading the judgements"):
+            judgements = stack.enter_context(Judgements(runs, inputs))
+        with step("comparing the systems"):
+            rubric = judgements.rubric
+            ours = parse_mapping(mapping, [*rubric.aspects, *(column.name for column in rubric.score_columns)])
+            rankings, agreements = [], []
+            for of_one_judge in _by_judge(runs):
+                # Texts and labels are matched by the systems' original names, so the names are replaced last.
+                scores = read_scores(of_one_judge)
+                known = read_labels(labels, scores, ours, inputs) if labels else None
+                measures = measure(scores, inputs)
+                named = by_series(curves.apply_to(scores, allow_no_gain) if curves else scores, judgements)
+                # The overall human mean requires labels of every aspect.
+                whole = known if known and set(known.aspects) >= set(named.aspects) else None
+                rankings.append(rank(named, measures, whole, resamples=resamples, seed=seed))
+            for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
+                scores = read_scores([run])
+                known, measures = read_labels(labels, scores, ours, inputs), measure(scores, inputs)
+                calibrated = curves.apply_to(scores, allow_no_gain) if curves else None
+                agreements.append((name, agree(scores, known, measures, calibrated, resamples, seed)))
+        with step("writing the page") as report:
+            about = head(judgements, title, rankings, agreements, audit)
+            write_page(out, about["title"], about, judgements, report)
         return list(about["notices"])
 
 
@@ -98,6 +106,7 @@ def _write_pairs(
     audit: Path | None,
     resamples: int,
     seed: int,
+    step: Step,
 ) -> list[str]:
     """Write a report of runs of pairs."""
     from localjudge.analysis.human_labels import parse_mapping
@@ -108,18 +117,22 @@ def _write_pairs(
     from localjudge.analysis.run_preferences import read_preferences
     from localjudge.report.pair_overview import pairs_head
 
-    with ListedPairs(runs, inputs) as pairs:
-        ranking = None
-        if pairs.compares_systems:
-            first = next(iter(pairs.rubric.aspects))
-            ranking = rank_pairs(read_preferences(runs, inputs), first, resamples, seed)
-        ours, agreements = parse_mapping(mapping, [*pairs.rubric.aspects]), []
-        for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
-            judged = read_judged_pairs(run, inputs)
-            known = read_pair_labels(labels, judged, ours)
-            agreements.append((name, agree_on_pairs(judged, known, None, resamples, seed)))
-        about = pairs_head(pairs, title, ranking, agreements, audit)
-        write_page(out, about["title"], about, pairs)
+    with ExitStack() as stack:
+        with step("reading the pairs"):
+            pairs = stack.enter_context(ListedPairs(runs, inputs))
+        with step("comparing the systems"):
+            ranking = None
+            if pairs.compares_systems:
+                first = next(iter(pairs.rubric.aspects))
+                ranking = rank_pairs(read_preferences(runs, inputs), first, resamples, seed)
+            ours, agreements = parse_mapping(mapping, [*pairs.rubric.aspects]), []
+            for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
+                judged = read_judged_pairs(run, inputs)
+                known = read_pair_labels(labels, judged, ours)
+                agreements.append((name, agree_on_pairs(judged, known, None, resamples, seed)))
+        with step("writing the page", "pairs") as report:
+            about = pairs_head(pairs, title, ranking, agreements, audit)
+            write_page(out, about["title"], about, pairs, report)
         return list(about["notices"])
 
 

@@ -17,6 +17,7 @@ from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_manifest import MANIFEST, ModelRecord, RunManifest, StartRecord, changes, read_manifest
 from localjudge.runs.shard import Shard
 from localjudge.runs.summary import Summary
+from localjudge.system.steps import Report, counted, unreported
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +34,13 @@ class _ShardRun:
         return self.manifest.last_start
 
 
-def merge(folders: Sequence[Path], out: Path) -> Summary:
+def merge(folders: Sequence[Path], out: Path, report: Report = unreported) -> Summary:
     """Merge the shards of one run, in the order of the input.
 
     Args:
         folders: the run directories of all shards.
         out: the run directory to write; it must not contain a run.
+        report: receives the number of rows that were merged.
 
     Returns:
         The summary of the whole run.
@@ -56,7 +58,7 @@ def merge(folders: Sequence[Path], out: Path) -> Summary:
             raise RunMismatchError(f"--out {out}: holds a run already; choose another folder")
         summary = Summary(first.manifest.rubric, first.manifest.orders)
         with run.writing(JUDGEMENTS) as scratch, scratch.open("xb") as stream:
-            stream.writelines(_in_order(parts, summary))
+            stream.writelines(counted(_in_order(parts, summary), report, first.start.input_rows))
         starts = sorted((start for part in parts for start in part.manifest.starts), key=attrgetter("started"))
         whole = {"model": _model(parts), "shard": None, "starts": starts}
         manifest = first.manifest.model_copy(update=whole)

@@ -7,8 +7,8 @@ The command line, the audit and Python programs all use `score_run`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -28,6 +28,7 @@ from localjudge.runs.cost import CostEstimate
 from localjudge.runs.pair_summary import pairs_in_words
 from localjudge.runs.reader import SET_ASIDE, read_notices
 from localjudge.runs.run_directory import RunDirectory
+from localjudge.runs.run_observer import RunObserver
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
@@ -35,32 +36,6 @@ from localjudge.runs.workload import RunSpeed
 
 ENGINE_LOG = "engine.log"
 """The file of a run with the output of the engine's libraries."""
-
-
-class RunObserver:
-    """Receiver of the messages and the progress of a run; this one ignores them.
-
-    `localjudge.cli.progress` prints them.
-    """
-
-    def say(self, text: str) -> None:
-        """Receive a message about a step of the run."""
-
-    def warn(self, text: str) -> None:
-        """Receive a warning that a person should read before the scores."""
-
-    @contextmanager
-    def step(self, text: str) -> Iterator[Callable[[int], None]]:
-        """Enclose a step before the judging; yield a function that receives the number of rows read so far."""
-        yield lambda rows: None
-
-    @contextmanager
-    def counting(self, total: int) -> Iterator[None]:
-        """Enclose the judging of `total` rows."""
-        yield
-
-    def add(self, outcomes: list[Outcome], rows: int) -> None:
-        """Receive outcomes that were written, and the number of rows that they finished."""
 
 
 class Stopping(Protocol):
@@ -215,13 +190,17 @@ def score_run(
     with RunDirectory(folder, told.say) as run, ExitStack() as stack:
         if isinstance(judge, JudgeConfig):
             run.refuse_other_settings(judge, shard)
-            made = Judge(
-                judge,
-                cluster=cluster,
-                allow_changed_model=allow_changed_model,
-                allow_download=allow_download,
-            )
-            judge = stack.enter_context(made)
+        with told.step("preparing the model", "bytes") as read:
+            if isinstance(judge, JudgeConfig):
+                made = Judge(
+                    judge,
+                    cluster=cluster,
+                    allow_changed_model=allow_changed_model,
+                    allow_download=allow_download,
+                    report=read,
+                )
+                judge = stack.enter_context(made)
+            judge.model.read_files(read)
         _introduce(judge, source, folder, told)
         run.refuse_another(judge, shard)
         with told.step("reading rows") as read:
@@ -265,9 +244,10 @@ def score_run(
             told.add(outcomes, rows)
 
         with told.counting(plan.rows - done), asked:
-            summary = run.score(add, stopping.asked if stopping else lambda: False)
+            summary = run.score(add, stopping.asked if stopping else lambda: False, told.step)
         if run.complete:
-            tasks.finish()  # a dry run encodes rows that are done, too
+            with told.step("encoding the rows that are done") as report:
+                tasks.finish(report)  # only a dry run has any
             if compared := speed.compared(judge, tasks):
                 told.say(compared)
         if tasks.too_long:

@@ -216,7 +216,7 @@ def is_marked_complete(folder: Path) -> bool:
 def is_complete(folder: Path) -> bool:
     """Return whether the summary marks the run as complete, and counts as many rows as there are lines."""
     try:
-        return _rows_if_complete(folder) == _count_lines(folder / JUDGEMENTS)
+        return _rows_if_complete(folder) == count_lines(folder)
     except OSError:
         return False
 
@@ -231,7 +231,9 @@ def _rows_if_complete(folder: Path) -> int | None:
         return None
 
 
-def _count_lines(file: Path) -> int:
+def count_lines(folder: Path) -> int:
+    """Return the number of lines of a run, one for each outcome."""
+    file = folder / JUDGEMENTS
     if not file.is_file():
         return 0
     with file.open("rb") as stream:

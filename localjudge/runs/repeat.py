@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from localjudge.rows.pairs import paired_rows
 from localjudge.runs.notices import SERVER, headed
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.system.steps import Report, Step, counted, unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +65,14 @@ class Repetition:
         return headed(self.notices, table)
 
 
-def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
+def repeat(folder: Path, sample: int, seed: int = 0, step: Step = unseen) -> Repetition:
     """Judge a sample of a run again.
 
     Args:
         folder: the run directory. Its inputs and its model must still exist at the same paths.
         sample: largest number of judgements.
         seed: seed of the sample and of its order.
+        step: receives the steps.
 
     Raises:
         UsageError: the rows cannot be read again, or none of them was judged in this run.
@@ -82,32 +85,45 @@ def repeat(folder: Path, sample: int, seed: int = 0) -> Repetition:
     config = manifest.config_of(start)
     if config is None or start.engine is None:
         raise UsageError(f"{folder}: has scores of a jury or imported scores; repeat a run of a judge")
-    with _judge(manifest, start.engine, config) as judge:
-        return _repetition(folder, manifest, judge, sample, seed)
+    with ExitStack() as stack:
+        with step("preparing the model", "bytes") as report:
+            judge = stack.enter_context(_judge(manifest, start.engine, config, report))
+            judge.model.read_files(report)
+        return _repetition(folder, manifest, judge, sample, seed, step)
 
 
-def _repetition(folder: Path, manifest: RunManifest, judge: Judge, sample: int, seed: int) -> Repetition:
+def _repetition(
+    folder: Path, manifest: RunManifest, judge: Judge, sample: int, seed: int, step: Step
+) -> Repetition:
     start = manifest.last_start
-    if judge.settings != (recorded := manifest.settings.as_dict()):
-        different = [name for name, value in judge.settings.items() if recorded.get(name) != value]
+    with step("loading the engine"):
+        settings = judge.settings
+    if settings != (recorded := manifest.settings.as_dict()):
+        different = [name for name, value in settings.items() if recorded.get(name) != value]
         raise RunMismatchError(f"{folder}: cannot be repeated here; it differs in {', '.join(different)}")
-    judged = {outcome.key: outcome for outcome in read_outcomes(folder) if isinstance(outcome, Judgement)}
-    rows = [
-        row
-        for row in paired_rows(
-            find_inputs(start.inputs), start.columns, start.max_row_bytes, manifest.rubric.fields, start.pairing
-        )
-        if isinstance(row, Row) and judge.key(row) in judged
-    ]
+    with step("reading the run"):
+        judged = {outcome.key: outcome for outcome in read_outcomes(folder) if isinstance(outcome, Judgement)}
+        rows = [
+            row
+            for row in paired_rows(
+                find_inputs(start.inputs),
+                start.columns,
+                start.max_row_bytes,
+                manifest.rubric.fields,
+                start.pairing,
+            )
+            if isinstance(row, Row) and judge.key(row) in judged
+        ]
     if not rows:
         raise UsageError(
             f"{folder}: none of its rows is in {', '.join(start.inputs)} any more; restore the inputs"
         )
     chosen = random.Random(seed).sample(rows, min(sample, len(rows)))
-    return _compare(judge, chosen, judged, read_notices(folder))
+    with step("judging again") as report:
+        return _compare(judge, chosen, judged, read_notices(folder), report)
 
 
-def _judge(manifest: RunManifest, engine: EngineInfo, was: JudgeConfig) -> Judge:
+def _judge(manifest: RunManifest, engine: EngineInfo, was: JudgeConfig, report: Report) -> Judge:
     """Return the judge of a run, with batches of about half the size."""
     size = "batch_size" if engine.batch_size else "max_num_seqs"
     rows_at_once = engine.batch_size or engine.max_num_seqs or 1
@@ -120,15 +136,20 @@ def _judge(manifest: RunManifest, engine: EngineInfo, was: JudgeConfig) -> Judge
     config = was.with_(
         model=path, adapter=adapter, engine=engine.name, engine_args={**was.engine_args, **smaller}
     )
-    return Judge(config, allow_changed_model=True)  # `repeat` compares the digest of the model with the run's
+    # `repeat` compares the digest of the model with the run's.
+    return Judge(config, allow_changed_model=True, report=report)
 
 
 def _compare(
-    judge: Judge, rows: Iterable[Row], recorded: Mapping[str, Judgement], found: tuple[str, ...]
+    judge: Judge,
+    rows: Sequence[Row],
+    recorded: Mapping[str, Judgement],
+    found: tuple[str, ...],
+    report: Report,
 ) -> Repetition:
     changed = Counter(dict.fromkeys(judge.rubric.aspects, 0))
     judged = changed_rows = changed_rationales = 0
-    for outcome in judge.score(rows):
+    for outcome in counted(judge.score(rows), report, len(rows)):
         before = recorded[outcome.key]
         judged += 1
         after = outcome.scores if isinstance(outcome, Judgement) else {}

@@ -48,6 +48,7 @@ from localjudge.runs.run_manifest import (
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
+from localjudge.system.steps import Report, Step, counted, unseen
 
 
 class RunDirectory(AbstractContextManager["RunDirectory"]):
@@ -185,12 +186,14 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self,
         report: Callable[[list[Outcome], int], None] = lambda outcomes, rows: None,
         stop: Callable[[], bool] = lambda: False,
+        step: Step = unseen,
     ) -> Summary:
         """Judge the rows without an outcome, and put all lines into the input's order.
 
         Args:
             report: called with the outcomes that were written, and the number of rows that received them.
             stop: checked before each row; if it returns True, no further row is started.
+            step: encloses the rewriting of the lines.
 
         Returns:
             The summary of the run. If it was stopped, the summary of the rows that are done; their lines then
@@ -213,7 +216,8 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             self._write_summary(self._so_far)
             return self._so_far
         self._journal.sync()
-        summary = self._put_in_order()
+        with step("putting the lines in order") as report_lines:
+            summary = self._put_in_order(report_lines)
         if self._judge.rubric.compares:
             self.write_pairs(self._judge.rubric.columns)
         self.complete = True
@@ -270,13 +274,13 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         for outcome in given:
             self._so_far.add(outcome)
 
-    def _put_in_order(self) -> Summary:
+    def _put_in_order(self, report: Report) -> Summary:
         """Rewrite the lines in the input's order."""
         index, columns = self._journal.index(), self._judge.rubric.columns
         summary = Summary(self._judge.rubric, self._manifest.orders)
 
         def in_order() -> Iterator[bytes]:
-            for place, row in enumerate(self._plan.in_order()):
+            for place, row in enumerate(counted(self._plan.in_order(), report, self._plan.rows)):
                 line = index.get(self._key(place))
                 if line is None:
                     raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is missing")

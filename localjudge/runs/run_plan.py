@@ -23,6 +23,7 @@ from localjudge.records import Failure, Row, numbered, row_key
 from localjudge.rows.row_store import RowStore
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.task_stream import TaskStream
+from localjudge.system.steps import Report, unreported
 
 # The largest rows are encoded to find the longest prompt: as many as have this many bytes together.
 _BYTES_MEASURED = 1_000_000
@@ -39,7 +40,7 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         scratch: a folder for the scratch files, whose size is about that of the input plus four bytes for each
             prompt token; None for the system's temporary folder.
         shard: the part of the input to judge.
-        report: called with the number of rows that were read so far.
+        report: receives the number of rows that were read so far.
 
     Attributes:
         shard: the part of the input to judge.
@@ -58,7 +59,7 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         rows: Iterable[Row | Failure],
         scratch: Path | None = None,
         shard: Shard = WHOLE,
-        report: Callable[[int], None] = lambda rows: None,
+        report: Report = unreported,
     ) -> None:
         self.input_rows = 0
         self._input_digest = hashlib.sha256()
@@ -164,7 +165,7 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         """Size of the rows in the scratch file in bytes."""
         return self._stored.size
 
-    def _part(self, rows: Iterable[Row | Failure], report: Callable[[int], None]) -> Iterator[Row | Failure]:
+    def _part(self, rows: Iterable[Row | Failure], report: Report) -> Iterator[Row | Failure]:
         for row in numbered(rows):
             self.input_rows += 1
             report(self.input_rows)

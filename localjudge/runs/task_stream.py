@@ -20,6 +20,10 @@ from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.prompts.task_feed import Task
 from localjudge.records import Failure, Row
 from localjudge.system.line_store import LineStore
+from localjudge.system.steps import Report, unreported
+
+_REPORT_EVERY = 0.25
+"""Seconds between two reports of the rows that are encoded."""
 
 
 class TaskStream(AbstractContextManager["TaskStream"]):
@@ -92,13 +96,19 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         row = self._row(place)
         return row if isinstance(row, Failure) else _task(row, self._tasks[self._next])
 
-    def finish(self) -> None:
+    def finish(self, report: Report = unreported) -> None:
         """Wait until all rows are encoded.
+
+        Args:
+            report: receives the number of different rows that are encoded.
 
         Raises:
             Exception: the error that ended the thread.
         """
-        self._thread.join()
+        while self._thread.is_alive():
+            report(len(self._tasks), len(self._places))
+            self._thread.join(_REPORT_EVERY)
+        report(len(self._tasks), len(self._places))
         if self._error is not None:
             raise self._error
 

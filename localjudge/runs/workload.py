@@ -23,6 +23,7 @@ from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.task_stream import TaskStream
 from localjudge.system.quantities import figure
+from localjudge.system.steps import Step, unseen
 
 SHORTEST_COMPARED = 60.0
 """Seconds of judging below which a run is not compared: its first and last batches are most of it."""
@@ -51,6 +52,7 @@ def workload_of(
     inputs: Sequence[str],
     columns: Columns,
     written: float | None = None,
+    step: Step = unseen,
     **settings: Unpack[JudgeSettings],
 ) -> Workload:
     """Encode the rows of files and return the work of judging them.
@@ -60,6 +62,7 @@ def workload_of(
         inputs: files and globs; `examples` is the included rows.
         columns: the column of each field whose column has a custom name.
         written: as in `workload`.
+        step: receives the steps.
         settings: settings of a `JudgeConfig` by name.
 
     Raises:
@@ -71,11 +74,12 @@ def workload_of(
         source = find_inputs(inputs)
         used = judge.rubric.fields
         check_inputs(source, columns, used)
-        plan = stack.enter_context(
-            RunPlan(judge, paired_rows(source, columns, MAX_ROW_BYTES, used, Pairing.usual(used)))
-        )
-        tasks = plan.encode()
-        tasks.finish()
+        rows = paired_rows(source, columns, MAX_ROW_BYTES, used, Pairing.usual(used))
+        with step("reading rows") as report:
+            plan = stack.enter_context(RunPlan(judge, rows, report=report))
+        with step("encoding rows") as report:
+            tasks = plan.encode()
+            tasks.finish(report)
         work = workload(judge, tasks, written)
     if work.answer.written > work.answer.written_limit:
         raise UsageError(

@@ -129,6 +129,10 @@ class Console(rich.console.Console):
             emoji=False,
         )
 
+    def show_cursor(self, show: bool = True) -> bool:
+        """Leave the cursor as it is, because a program that is killed cannot show it again."""
+        return False
+
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text), **options)
 

@@ -1,0 +1,75 @@
+"""The text of one judgement for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from shutil import get_terminal_size
+from textwrap import fill, indent
+from typing import TYPE_CHECKING
+
+from localjudge.records import Failure, Outcome
+from localjudge.rubrics.answer import shown
+from localjudge.rubrics.aspect import Aspect
+from localjudge.system.quantities import bars
+from localjudge.system.terminal import printable
+
+if TYPE_CHECKING:
+    from localjudge.runs.reread_texts import Text
+
+_LONGEST = 4000
+"""Largest number of characters of a text that is printed."""
+
+
+def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: Text | None = None) -> str:
+    """Return an outcome as text for a terminal.
+
+    Args:
+        outcome: a judgement or a failure.
+        aspects: the aspects of its rubric.
+        text: the texts of the row, if they were found.
+    """
+    system = f" · {outcome.system}" if outcome.system else ""
+    parts = [f"{outcome.id}{system} · {outcome.source}"]
+    if text:
+        parts += [_passage(name, said) for name, said in text.fields.items()]
+        if text.instruction or not text.fields:
+            parts.append(_passage("instruction", text.instruction))
+        if text.reference is not None:
+            parts.append(_passage("reference", text.reference))
+        parts.append(_passage("candidate", text.candidate))
+    if isinstance(outcome, Failure):
+        if outcome.failed_answer is not None:
+            parts.append(_passage("failed answer", outcome.failed_answer))
+        return "\n".join([*parts, f"failed: {outcome.error}", ""])
+    parts += [_passage(name.replace("_", " "), said) for name, said in outcome.texts.items()]
+    if outcome.rationale_cut:
+        parts.append("[a rationale was cut at its limit]\n")
+    widest = max(len(shown(score)) for score in outcome.scores.values())
+    for aspect, score in outcome.scores.items():
+        row = f"  {aspect:<14} {shown(score):>{max(3, widest)}}"
+        probabilities = outcome.probabilities.get(aspect)
+        if aspect in outcome.expected:
+            row += f"   expected {outcome.expected[aspect]:.2f}"
+        if probabilities and aspects[aspect].numbers is None:
+            labels = map(shown, aspects[aspect].values.values())
+            row += "   " + " · ".join(
+                f"{label} {p:.2f}" for label, p in zip(labels, probabilities, strict=True)
+            )
+        elif probabilities:
+            row += f"   {bars(probabilities)}"
+        parts.append(row)
+    return "\n".join([*parts, ""])
+
+
+def _passage(heading: str, said: str) -> str:
+    """Return a heading and a text wrapped to the terminal's width; a very long text is cut."""
+    width = min(100, get_terminal_size().columns) - 2
+    lines = printable(shortened(said)).splitlines() or ["(empty)"]
+    wrapped = [fill(line, width=width, break_on_hyphens=False) for line in lines]
+    return indent("\n".join(wrapped), "  ").join([f"{heading}\n", "\n"])
+
+
+def shortened(said: str) -> str:
+    """Return a text to print; a very long one is cut, and says so."""
+    more = f" … {len(said) - _LONGEST:,} more characters" if len(said) > _LONGEST else ""
+    return said[:_LONGEST] + more
