@@ -239,6 +239,7 @@ def test_systems_that_are_not_compared_are_named_and_not_ordered() -> None:
     assert {frozenset(group) for group in found.groups} >= {frozenset("e")}
     assert not [group for group in found.groups if set(group) & set("ab") and set(group) & set("cde")]
     assert found.systems[4].strength.value is found.systems[4].win_rate.value is None
+    assert found.untested == (), "the note on the sets says it"
 
 
 def test_strengths_that_depend_on_one_instruction_have_no_interval() -> None:

@@ -501,6 +501,14 @@ def test_a_difference_that_is_the_same_everywhere_is_not_tested_and_nothing_else
         assert "is the same on all instructions or depends mostly on fewer than 5: a and b" in said
 
 
+def test_systems_without_a_common_instruction_are_not_said_to_be_alike(tmp_path: Path) -> None:
+    apart = [{**row, "instruction": f"{row['system']}: {row['instruction']}"} for row in rows(*noisy(40))]
+    import_scores([str(write(tmp_path / "apart.jsonl", apart))], tmp_path / "apart", ["wit"])
+    found = ranked(read_scores([tmp_path / "apart"]))
+    assert {len(group) for group in found.groups["wit"]} == {1}
+    assert found.untested["wit"] == (("a", "b"),)
+
+
 def test_adjusted_p_values_hold_for_all_pairs_together() -> None:
     rng = np.random.default_rng(1)
     found = studentise(averages(rng.standard_normal((60, 12)), np.arange(60), 60), resamples=FEW)
