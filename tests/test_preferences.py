@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations
@@ -238,6 +239,7 @@ def test_systems_that_are_not_compared_are_named_and_not_ordered() -> None:
     assert {frozenset(group) for group in found.groups} >= {frozenset("e")}
     assert not [group for group in found.groups if set(group) & set("ab") and set(group) & set("cde")]
     assert found.systems[4].strength.value is found.systems[4].win_rate.value is None
+    assert found.untested == (), "the note on the sets says it"
 
 
 def test_strengths_that_depend_on_one_instruction_have_no_interval() -> None:
@@ -448,6 +450,23 @@ def test_no_table_says_that_systems_do_not_differ_if_that_was_not_tested(
     notes = head(tmp_path / "report.html")["table"]["notes"]
     assert not any("No significant difference" in note for note in notes)
     assert any(note.startswith("Unknown whether a difference in strength is significant") for note in notes)
+
+
+def test_the_table_and_the_page_say_how_many_cycles_are_significant(
+    judged: Callable[..., Path], cli: Cli, tmp_path: Path
+) -> None:
+    beats = {("brief", "plain"), ("plain", "wordy"), ("wordy", "brief")}
+
+    def circular(first: str, second: str) -> float:
+        clear = 0.7 + 0.2 * (len(first) // 5 * (len(second) // 5) % 7) / 7  # not the same on all instructions
+        return clear if (first.split()[0], second.split()[0]) in beats else 1 - clear
+
+    run = judged(circular)
+    assert cli("report", run, "--out", tmp_path / "report.html").code == 0
+    notes = " ".join(head(tmp_path / "report.html")["table"]["notes"])
+    for said in (" ".join(cli("rank", run).out.split()), notes):
+        assert "1 cycle of three systems, 1 of them significant" in said
+        assert re.search(r"(\w+) beats (\w+), \2 beats (\w+), \3 beats \1", said)
 
 
 def test_rank_orders_by_the_aspect_that_is_named(judged: Callable[..., Path], cli: Cli) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli, read_lines, write_rows
+from report_page import head
 from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
@@ -487,15 +488,25 @@ def test_systems_are_told_apart_where_they_differ_and_only_there(
 
 
 def test_a_difference_that_is_the_same_everywhere_is_not_tested_and_nothing_else_is_said_of_it(
-    judged: Callable[..., tuple[Path, Path]], cli: Cli
+    judged: Callable[..., tuple[Path, Path]], cli: Cli, tmp_path: Path
 ) -> None:
     level = np.tile([1, 2], 10)
     run, _ = judged(np.column_stack([level, level + 1]).ravel().tolist(), [3] * 40, systems="ab")
     found = ranked(read_scores([run]))
     assert (found.groups["wit"], found.untested["wit"]) == ((("b",), ("a",)), (("a", "b"),))
-    shown = " ".join(cli("rank", run).out.split())
-    assert "No significant difference" not in shown
-    assert "is the same on all instructions or depends mostly on fewer than 5: a and b" in shown
+    assert cli("report", run, "--out", tmp_path / "report.html").code == 0
+    notes = " ".join(head(tmp_path / "report.html")["table"]["notes"])
+    for said in (" ".join(cli("rank", run).out.split()), notes):
+        assert "No significant difference" not in said
+        assert "is the same on all instructions or depends mostly on fewer than 5: a and b" in said
+
+
+def test_systems_without_a_common_instruction_are_not_said_to_be_alike(tmp_path: Path) -> None:
+    apart = [{**row, "instruction": f"{row['system']}: {row['instruction']}"} for row in rows(*noisy(40))]
+    import_scores([str(write(tmp_path / "apart.jsonl", apart))], tmp_path / "apart", ["wit"])
+    found = ranked(read_scores([tmp_path / "apart"]))
+    assert {len(group) for group in found.groups["wit"]} == {1}
+    assert found.untested["wit"] == (("a", "b"),)
 
 
 def test_adjusted_p_values_hold_for_all_pairs_together() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from localjudge.analysis.win_rates import PositionEffect
 
 _MOST_NAMED = 12
 """Largest number of systems that a note names."""
+_MOST_CYCLES = 5
+"""Largest number of significant cycles that are named."""
 
 
 def preference_notes(
@@ -88,6 +90,22 @@ def notes_on_intervals(
                 f"no interval can be computed for {', '.join(statistics)}{whose}: the judge's preferences are "
                 f"the same on all instructions, or it depends mostly on fewer than {MIN_INSTRUCTIONS} of them"
             )
+
+
+def cycles_in_words(
+    cycles: Sequence[tuple[str, str, str]], significant: Sequence[tuple[str, str, str]]
+) -> Iterator[str]:
+    """Yield a line on the number of cycles, if there are any, and one on each significant cycle.
+
+    Args:
+        cycles: three systems each, of which each beats the next one and the third the first.
+        significant: those of them in which each of the three win rates is significant.
+    """
+    if cycles:
+        number = f"{len(cycles)} cycle{'s' * (len(cycles) != 1)}"
+        yield f"{number} of three systems, {len(significant) or 'none'} of them significant"
+    for one, two, three in significant[:_MOST_CYCLES]:
+        yield f"{one} beats {two}, {two} beats {three}, {three} beats {one}"
 
 
 def _lacks_interval(estimate: Estimate | None) -> bool:

@@ -100,7 +100,7 @@ class PreferenceOrder:
     """The order of the systems in one aspect, from the best to the worst.
 
     `groups` has the sets of systems whose strengths do not differ significantly, and `untested` the pairs of
-    systems whose difference of strengths has no p-value. `length` is the change of the
+    comparable systems whose difference of strengths has no p-value. `length` is the change of the
     log-odds per unit of log(1 + characters); None if lengths are not known. `position` is the share of wins of
     the response shown first, and `consistency` the share of pairs in which both orders name the same winner.
     `cycles` has systems of which the first beats the second, the second the third, and the third the first;
@@ -168,6 +168,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
     tested = strengths.differences(first, second).tested(resamples, seed)
     p = tested.adjusted()
     established = SystemOrder(names, first, second, tested.value, p)
+    part = dict(zip(names, component.tolist(), strict=True))
     direct = direct_win_rates(between, first, second)
     against = (tested.value > NO_DIFFERENCE) & (direct.value < 0.5 - NO_DIFFERENCE)
     direct_p = direct.log_odds.tested(resamples, seed).adjusted()
@@ -202,7 +203,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         systems=tuple(systems[s] for s in order),
         pairs=tuple(pairs),
         groups=established.groups(order),
-        untested=established.untested,
+        untested=tuple(pair for pair in established.untested if part[pair[0]] == part[pair[1]]),
         length=length,
         position=position.share,
         consistency=position.consistency,

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from localjudge.analysis.interval import Estimate
+from localjudge.analysis.preference_notes import cycles_in_words
 from localjudge.analysis.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.analysis.system_order import differences_in_words
 from localjudge.analysis.table_parts import (
@@ -34,7 +35,7 @@ _WIDEST_MATRIX = 12
 """Largest number of systems whose matrix of win rates is printed."""
 
 _MOST_LINES = 5
-"""Largest number of significant contradictions, and of significant cycles, that are printed."""
+"""Largest number of significant contradictions that are printed."""
 
 
 def preference_tables(ranking: PreferenceRanking) -> Group:
@@ -137,11 +138,7 @@ def _lines(found: PreferenceOrder, by: str) -> Iterator[str]:
         )
     for pair in significant[:_MOST_LINES]:
         yield f"{pair.second} wins {inline(_other_side(pair.win_rate))} of its comparisons with {pair.first}"
-    if found.cycles:
-        established = len(found.significant_cycles) or "none"
-        yield f"{counted(len(found.cycles), 'cycle')} of three systems, {established} of them significant"
-    for one, two, three in found.significant_cycles[:_MOST_LINES]:
-        yield f"{one} beats {two}, {two} beats {three}, {three} beats {one}"
+    yield from cycles_in_words(found.cycles, found.significant_cycles)
 
 
 def _ends(estimate: Estimate) -> tuple[float | None, ...]:

@@ -51,8 +51,8 @@ class Ranking:
     `basis` is "judge", or "human" with labels: the scores whose differences decide the ranks, the pairs and the
     groups in the last column. (A column without labels always uses the judge's scores.) `groups` has the sets
     of systems without a significant difference, and `untested` the pairs of systems whose difference has no
-    p-value. `length_explains` is the share of a column's variance within
-    instructions that length explains.
+    p-value, also because they share no instruction. `length_explains` is the share of a column's variance
+    within instructions that length explains.
     """
 
     columns: tuple[str, ...]

@@ -33,7 +33,7 @@ class SystemOrder:
 
     Attributes:
         ranks: the best and the worst rank of each system that the differences do not exclude.
-        untested: the pairs of systems with a difference that has no p-value.
+        untested: the pairs of systems whose difference has no p-value, or is not known.
     """
 
     def __init__(
@@ -54,8 +54,7 @@ class SystemOrder:
         self._joined[first, second] &= known
         self._joined[second, first] &= known
         self.untested = tuple(
-            (systems[first[place]], systems[second[place]])
-            for place in np.flatnonzero(~known & np.isfinite(difference))
+            (systems[first[place]], systems[second[place]]) for place in np.flatnonzero(~known)
         )
         self.ranks = [
             (1 + int(better[:, system].sum()), count - int(better[system].sum())) for system in range(count)

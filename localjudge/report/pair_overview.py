@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.pair_agreement import PairAgreement
+from localjudge.analysis.preference_notes import cycles_in_words
 from localjudge.analysis.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.analysis.scores import run_names
 from localjudge.analysis.system_order import differences_in_words
@@ -142,18 +143,15 @@ def _systems(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
         ]
         for system in decides.systems
     ]
-    notes = [f"{line}." for line in differences_in_words("in strength", decides.groups, decides.untested)]
-    notes += [
-        f"A significant cycle: {a} beats {b}, {b} beats {c}, and {c} beats {a}."
-        for a, b, c in decides.significant_cycles
-    ]
-    if chance := len(decides.cycles) - len(decides.significant_cycles):
-        notes.append(f"{counted(chance, 'more cycle')} of three systems: not significant, or not tested.")
+    lines = (
+        *differences_in_words("in strength", decides.groups, decides.untested),
+        *cycles_in_words(decides.cycles, decides.significant_cycles),
+    )
     return {
         "columns": columns,
         "rows": rows,
         "dots": [index_of[system.name] for system in decides.systems],
-        "notes": [*notes, *ranking.notes],
+        "notes": [*(f"{line}." for line in lines), *ranking.notes],
     }
 
 
