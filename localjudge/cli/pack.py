@@ -16,7 +16,10 @@ def pack(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.")],
     extra: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Include this extra.  [default: the extras installed here]"),
+        typer.Option(
+            metavar="NAME",
+            help="Include this extra; give it again for another one.  [default: the extras installed here]",
+        ),
     ] = None,
     model: Annotated[
         list[str] | None,
