@@ -430,6 +430,7 @@ def test_kept_pairs_are_read_as_pairs(model: Path, tmp_path: Path) -> None:
         (["--reward", "charm"], "--reward 'charm': charm is no aspect"),
         (["--failed-reward", "1"], "--failed-reward 1.0: belongs to --reward"),
         (["--certfile", "a.pem"], "--certfile and --keyfile belong together"),
+        (["--certfile", "gone", "--keyfile", "gone"], "--certfile gone: cannot be read: No such file"),
         (["--token-file", "gone"], "--token-file gone: cannot be read"),
         (["--port", "70000"], "--host 127.0.0.1 --port 70000: bind(): port must be 0-65535"),
     ],

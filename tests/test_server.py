@@ -173,7 +173,66 @@ def test_a_request_without_an_answer_in_time_is_repeated_and_fails_in_the_end(sh
     assert all(isinstance(outcome, Judgement) for outcome in found.values())
 
 
-def test_a_server_that_goes_away_and_comes_back_costs_no_row(short_rubric: Path) -> None:
+def not_ready(server: ScriptedServer, times: int) -> None:
+    """Let a server answer this number of requests, whatever they are, as one that loads its model."""
+    reply, left = server.reply, iter(range(times))
+
+    def loading(path: str, body: Any) -> Reply | None:
+        if next(left, None) is None:
+            return reply(path, body)
+        return 503, {"error": {"message": "Loading model", "code": 503}}
+
+    server.reply = loading  # type: ignore[method-assign]
+
+
+def test_a_server_that_loads_its_model_is_waited_for_and_that_is_said_once(
+    short_rubric: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving(always(chat(WHOLE))) as server:
+        not_ready(server, 4)
+        with judge_on(server, short_rubric) as judge:
+            not_ready(server, 2)  # loading again when the engine is opened
+            assert all(isinstance(outcome, Judgement) for outcome in judge.score(ROWS))
+    said = [record.getMessage() for record in caplog.records]
+    waits, answers = (
+        f"--server {server.url}/v1: the server answered 503: Loading model; waiting for it, up to 20 s",
+        f"--server {server.url}/v1: answers again",
+    )
+    assert said == [waits, answers, waits, answers]
+
+
+def test_a_server_that_is_not_ready_in_time_is_one_line(short_rubric: Path) -> None:
+    with serving(always(chat(WHOLE))) as server:
+        not_ready(server, 1)
+        with pytest.raises(UsageError, match=r"no answer for 0 s: the server answered 503: Loading model"):
+            judge_on(server, short_rubric, engine_args={"patience": "0"})
+
+
+def test_doctor_does_not_wait_for_a_server_that_loads_its_model(cli: Cli) -> None:
+    with serving(always(chat(WHOLE))) as server:
+        not_ready(server, 1)
+        ended = cli("doctor", "--engine", "server", "--server", server.url)
+    assert ended.code == 1
+    assert "the server answered 503: Loading model" in ended.out
+
+
+@pytest.mark.parametrize("listing", [(500, b"Internal Server Error"), (404, {"detail": "Not Found"})])
+def test_a_server_that_cannot_list_its_models_serves_one_that_is_named(
+    listing: Reply, short_rubric: Path
+) -> None:
+    with serving(always(chat(WHOLE))) as server:
+        reply = server.reply
+        server.reply = lambda path, body: reply(path, body) if body else listing  # type: ignore[method-assign]
+        with judge_on(server, short_rubric, model="tiny") as judge:
+            assert all(isinstance(outcome, Judgement) for outcome in judge.score(ROWS))
+        with pytest.raises(UsageError, match="the server answered"):
+            judge_on(server, short_rubric)
+
+
+def test_a_server_that_goes_away_and_comes_back_costs_no_row(
+    short_rubric: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("localjudge.engines.server.server_requests._TOLD_AFTER", 0.0)
     gone, back = threading.Event(), threading.Event()
 
     def script(text: str, before: int) -> Reply | None:
@@ -200,6 +259,9 @@ def test_a_server_that_goes_away_and_comes_back_costs_no_row(short_rubric: Path)
         repeated = judge.engine.statistics()["repeated_requests"]
     assert {outcome.id for outcome in found if isinstance(outcome, Judgement)} == {row["id"] for row in rows}
     assert repeated["away"] > 0
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].endswith("; waiting for it, up to 20 s")
+    assert said[1] == said[-1] == f"--server http://127.0.0.1:{port}/v1: answers again"
 
 
 def test_a_server_that_stays_away_ends_the_run_and_the_same_command_continues_it(

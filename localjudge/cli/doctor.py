@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from localjudge.cli.listen_options import ListenOptions
 from localjudge.cli.options import (
     AdapterName,
     AllowHost,
@@ -16,6 +17,7 @@ from localjudge.cli.options import (
     ServerUrl,
     print_checks,
     settle_environment,
+    with_options,
 )
 from localjudge.errors import UsageError
 from localjudge.system.offline import SWITCHES
@@ -23,6 +25,7 @@ from localjudge.system.offline import SWITCHES
 _ENGINES = ("auto", "vllm", "transformers", "server")
 
 
+@with_options
 def doctor(
     model: ModelName = None,
     adapter: AdapterName = None,
@@ -42,22 +45,31 @@ def doctor(
         Path | None,
         typer.Option("--out", metavar="DIR", help="The run directory, to check its disk."),
     ] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Check what `serve` needs, too.")] = False,
+    *,
+    listen: ListenOptions,
     as_json: AsJson = False,
 ) -> None:
     """Check whether a run can start on this machine, and print a fix for each problem.
 
-    Accepts the flags of `score` that affect the start. Exits with 0 if a run can start and with 1 otherwise.
-    Uses no network except to contact the given Ray cluster or server.
+    Accepts the flags of `score` that affect the start, and with --serve those of `serve`. Exits with 0 if a
+    run can start and with 1 otherwise. Uses no network except to contact the given Ray cluster or server.
     """
     from localjudge.cli.progress import Progress
     from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.doctor import Intent, examine
     from localjudge.engines.cluster import Cluster
     from localjudge.engines.engine_options import ServerOptions
+    from localjudge.engines.selection import check_combination
 
     if engine not in _ENGINES:
         raise UsageError(f"--engine {engine}: give one of {', '.join(_ENGINES)}")
     cluster = Cluster.parse(ray)
+    check_combination(engine, cluster, adapts=adapter is not None)
+    if not serve and listen != ListenOptions():
+        raise UsageError(
+            "--host, --port, --token-file, --certfile and --keyfile belong to --serve; give it, too"
+        )
     served = None
     if engine == "server":
         served = ServerOptions.parse({"server": server or "", "allow_host": ",".join(allow_host or ())})
@@ -68,7 +80,9 @@ def doctor(
     }
     settle_environment(ray=ray)
     with Progress().step("examining this machine"):
-        checks = examine(Intent(model, engine, served, cluster, out, switched, adapter))
+        checks = examine(
+            Intent(model, engine, served, cluster, out, switched, adapter, listen.listener if serve else None)
+        )
     print_checks(checks, as_json)
     if not is_sound(checks):
         raise typer.Exit(1)

@@ -17,6 +17,7 @@ from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wron
 from localjudge.engines.cluster import LOCAL, Cluster
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
+from localjudge.serve.listener import Listener
 from localjudge.system.quantities import GIB
 from localjudge.system.requirements import install_command
 
@@ -36,6 +37,7 @@ class Intent:
         out: the run directory; None to check none.
         switched: environment variables that differ from what the command line sets: the user's value and ours.
         adapter: the directory of a LoRA adapter for the model, if any.
+        listen: returns where an endpoint is to listen, or raises UsageError; None for a run.
     """
 
     model: str | None = None
@@ -45,6 +47,7 @@ class Intent:
     out: Path | None = None
     switched: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     adapter: str | None = None
+    listen: Callable[[], Listener] | None = None
 
 
 def examine(intent: Intent) -> list[Check]:
@@ -56,6 +59,7 @@ def examine(intent: Intent) -> list[Check]:
     extras = [
         *engine_extras(engine, model=intent.model, adapts=intent.adapter is not None),
         *(["ray"] if cluster else []),
+        *(["serve"] if intent.listen else []),
     ]
     shared = [name for name, used in (("vLLM", engine == "vllm"), ("Ray", cluster)) if used]
     looks: list[_Look] = [
@@ -72,6 +76,7 @@ def examine(intent: Intent) -> list[Check]:
         ("offline", lambda: environment.offline(intent.switched)),
         *(_model_here(intent) if intent.server is None else _server(intent.server, intent.model)),
         *([("cluster", lambda: _cluster(cluster))] if cluster else []),
+        *(_endpoint(intent.listen) if intent.listen else []),
     ]
     return [check for name, look in looks for check in _settled(name, look)]
 
@@ -107,6 +112,12 @@ def _server(server: ServerOptions, model: str | None) -> list[_Look]:
         return examine_server(server, model)
 
     return [("server", look)]
+
+
+def _endpoint(listen: Callable[[], Listener]) -> list[_Look]:
+    from localjudge.diagnostics.endpoint_check import examine_endpoint
+
+    return [("endpoint", lambda: examine_endpoint(listen))]
 
 
 def _settled(name: str, look: Callable[[], Check | list[Check]]) -> list[Check]:

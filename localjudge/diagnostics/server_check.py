@@ -19,7 +19,7 @@ def examine_server(options: ServerOptions, model: str | None) -> list[Check]:
         model: the name of the model on it; None if it has only one.
     """
     try:
-        served = ServedModel.ask(options, model)
+        served = ServedModel.ask(options, model, waits=False)
     except UsageError as error:
         found, _, fix = str(error).partition("; ")
         return [wrong("server", found, fix or "give --model one of its models")]

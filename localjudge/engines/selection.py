@@ -76,6 +76,19 @@ def engine_extras(
     return [*{"vllm": ["vllm"], "transformers": ["cpu"], "server": ["server"]}.get(chosen, []), *extras]
 
 
+def check_combination(name: str, cluster: Cluster | None, *, adapts: bool) -> None:
+    """Check that an engine can be used on a cluster, if there is one, and with an adapter, if there is one.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    if name == "server" and (cluster is not None or adapts):
+        what = (
+            "has workers of its own; leave --ray out" if cluster else "has its own model; leave --adapter out"
+        )
+        raise UsageError(f"--engine server: a server {what}")
+
+
 def engine_options(
     name: str,
     options: Mapping[str, str],
@@ -97,11 +110,7 @@ def engine_options(
     Raises:
         UsageError: packages are not installed, or the engine does not know an option or cannot read the model.
     """
-    if name == "server" and (cluster is not None or adapts):
-        what = (
-            "has workers of its own; leave --ray out" if cluster else "has its own model; leave --adapter out"
-        )
-        raise UsageError(f"--engine server: a server {what}")
+    check_combination(name, cluster, adapts=adapts)
     require("--ray" if cluster else f"--engine {name}", *engine_extras(name, cluster, model, adapts=adapts))
     chosen = choose_engine(name, model)[0] if cluster is None or is_gguf(model) else name
     if chosen == "server":

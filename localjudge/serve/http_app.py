@@ -36,10 +36,10 @@ from localjudge.records import Judgement, Outcome
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.serve.judge_service import JudgeService
+from localjudge.serve.listener import LOOPBACK
 from localjudge.serve.reward_formula import RewardFormula
 from localjudge.serve.trainer_payloads import openrlhf_answer, openrlhf_records, slime_record
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
 _LINES = "application/x-ndjson"
 _RETRY_SECONDS = "5"
 

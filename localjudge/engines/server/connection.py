@@ -20,7 +20,7 @@ LARGEST_REPLY = 32_000_000
 """Limit of bytes of one reply."""
 _CONNECT_SECONDS = 10.0
 _LONGEST_WAIT = 60.0
-_AWAY = {502, 503, 504}
+_NOT_READY = {502, 503, 504}
 _ROW = {400, 413, 414, 422}
 
 
@@ -28,7 +28,9 @@ class Trouble(Enum):
     """The reason why a request got no answer, and may get one later."""
 
     AWAY = "away"
-    """The server cannot be reached, or says that it is not ready."""
+    """The server cannot be reached."""
+    NOT_READY = "not_ready"
+    """The server, or the gateway before it, says that it is not ready, such as while it loads its model."""
     BUSY = "busy"
     """The server has too many requests."""
     LOST = "lost"
@@ -162,8 +164,8 @@ def _read_reply(address: ServerAddress, response: httpx2.Response, received: byt
         )
     if status == 429:
         raise RequestTroubleError(Trouble.BUSY, said, _seconds(response.headers.get("retry-after")))
-    if status in _AWAY:
-        raise RequestTroubleError(Trouble.AWAY, said, _seconds(response.headers.get("retry-after")))
+    if status in _NOT_READY:
+        raise RequestTroubleError(Trouble.NOT_READY, said, _seconds(response.headers.get("retry-after")))
     if status >= 500 or status == 408:
         raise RequestTroubleError(Trouble.LOST, said)
     if status in _ROW:

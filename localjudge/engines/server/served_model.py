@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
 from pydantic import JsonValue
 
 from localjudge.engines.engine_options import ServerOptions
-from localjudge.engines.server.connection import Connection, RequestRefusedError, RequestTroubleError
+from localjudge.engines.server.connection import (
+    Connection,
+    RequestRefusedError,
+    RequestTroubleError,
+    Trouble,
+)
 from localjudge.engines.server.server_requests import ServerRequests
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.models.digests import Digests
@@ -37,12 +42,15 @@ class ServedModel(Model):
     reported: dict[str, JsonValue] = field(default_factory=dict, hash=False)
 
     @classmethod
-    def ask(cls, options: ServerOptions, name: str | None) -> Self:
+    def ask(cls, options: ServerOptions, name: str | None, *, waits: bool = True) -> Self:
         """Ask a server for its models, and return one of them.
+
+        A server that cannot list its models may serve one that is named: its first request will show it.
 
         Args:
             options: the server.
             name: the model's name on the server; None if it serves only one.
+            waits: whether to wait for a server that is not ready yet.
 
         Raises:
             UsageError: the server cannot be reached.
@@ -50,7 +58,8 @@ class ServedModel(Model):
         """
         requests: ServerRequests[Any] = ServerRequests(options, lambda: ("", {}))
         try:
-            listed, product = requests.run(_look(requests.connection))
+            look = partial(_look, requests.connection, needs_list=name is None)
+            listed, product = requests.run_when_ready(look) if waits else requests.run(look())
         except (RequestTroubleError, RequestRefusedError, EngineError) as error:
             said = str(error).removeprefix(f"--server {options.address}: ")
             raise UsageError(
@@ -99,9 +108,20 @@ def _is_fact(key: str, value: Any) -> bool:
     return key != "created" and isinstance(value, str | int | float) and len(str(value)) <= 200
 
 
-async def _look(connection: Connection) -> tuple[list[Any], str]:
-    """Return the models that a server lists, and its product and version."""
-    document = await connection.get(f"{connection.address.base}/models")
+async def _look(connection: Connection, *, needs_list: bool) -> tuple[list[Any], str]:
+    """Return the models that a server lists, and its product and version.
+
+    Args:
+        connection: the server.
+        needs_list: whether a server that cannot list its models is an error.
+    """
+    try:
+        document = await connection.get(f"{connection.address.base}/models")
+    except (RequestTroubleError, RequestRefusedError, EngineError) as error:
+        is_there = not isinstance(error, RequestTroubleError) or error.trouble is Trouble.LOST
+        if needs_list or not is_there:
+            raise
+        document = None
     listed = document.get("data") if isinstance(document, dict) else None
     product = "unknown"
     for path, (name, key) in _PRODUCTS.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import random
 import threading
@@ -28,8 +29,12 @@ Found = TypeVar("Found")
 _MOST_LOST = 5
 """Times that a request may be lost before it is its row that fails, if the server answers others."""
 _LONGEST_WAIT = 30.0
+_TOLD_AFTER = 5.0
+"""Seconds without an answer after which a person is told."""
 _AHEAD = 4
 """Prompts that wait while the window is full, so that the server never waits for a prompt."""
+
+_log = logging.getLogger("localjudge.server")
 
 
 class ServerRequests(Generic[Answered]):
@@ -57,6 +62,7 @@ class ServerRequests(Generic[Answered]):
         self._window = RequestWindow(options.max_num_seqs, options.request_timeout / 4)
         self._in_flight = 0
         self._away_since: float | None = None
+        self._is_told = False
         self._loop = asyncio.new_event_loop()
         self._room = asyncio.Condition()
         self._thread = threading.Thread(target=self._loop.run_forever, name="localjudge-server", daemon=True)
@@ -65,6 +71,35 @@ class ServerRequests(Generic[Answered]):
     def run(self, coroutine: Coroutine[Any, Any, Found]) -> Found:
         """Run a coroutine on the loop and return its result."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def run_when_ready(self, start: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
+        """Run a coroutine on the loop, again while the server is not ready or too busy; return its result.
+
+        A server that cannot be reached is not waited for: its URL may be wrong.
+
+        Args:
+            start: returns the coroutine, which sends requests by `connection`.
+
+        Raises:
+            EngineError: the server is not ready within `patience` seconds.
+        """
+        return self.run(self._when_ready(start))
+
+    async def _when_ready(self, start: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
+        tries = 0
+        while True:
+            try:
+                found = await start()
+            except RequestTroubleError as met:
+                if met.trouble not in (Trouble.NOT_READY, Trouble.BUSY):
+                    raise
+                self.repeated[met.trouble.value] += 1
+                self._give_up_after(met, at_once=True)
+                tries += 1
+                await self._pause(met, tries)
+            else:
+                self._answered()
+                return found
 
     def close(self) -> None:
         """Close the connection and end the thread."""
@@ -133,8 +168,7 @@ class ServerRequests(Generic[Answered]):
                 raise RequestRefusedError(f"{met}, {lost} times, and the server answers a trial")
             if met.trouble is not Trouble.LOST or lost >= _MOST_LOST:
                 self._give_up_after(met)
-            longest = min(_LONGEST_WAIT, self._options.retry_wait * 2 ** min(tries - 1, 20))
-            await asyncio.sleep(max(met.wait, longest * random.uniform(0.5, 1.0)))
+            await self._pause(met, tries)
 
     async def _post_once(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Send a request as soon as the window has room for it."""
@@ -152,7 +186,7 @@ class ServerRequests(Generic[Answered]):
                 self._window.lost(number)
             raise
         else:
-            self._away_since = None
+            self._answered()
             self._window.answered(time.monotonic() - began)
             return reply
         finally:
@@ -166,15 +200,33 @@ class ServerRequests(Generic[Answered]):
             await self.connection.post(*self._trial())
         except (RequestTroubleError, RequestRefusedError):
             return False
-        self._away_since = None
+        self._answered()
         return True
 
-    def _give_up_after(self, met: RequestTroubleError) -> None:
-        """Raise EngineError if the server has answered nothing for too long."""
+    async def _pause(self, met: RequestTroubleError, tries: int) -> None:
+        """Wait before the next try, longer after each, or as long as the server says."""
+        longest = min(_LONGEST_WAIT, self._options.retry_wait * 2 ** min(tries - 1, 20))
+        await asyncio.sleep(max(met.wait, longest * random.uniform(0.5, 1.0)))
+
+    def _answered(self) -> None:
+        """Count the server as present."""
+        if self._is_told:
+            _log.warning("--server %s: answers again", self._options.address)
+        self._away_since, self._is_told = None, False
+
+    def _give_up_after(self, met: RequestTroubleError, *, at_once: bool = False) -> None:
+        """Raise EngineError if the server has answered nothing for too long.
+
+        It is said once that the server is waited for: at once, or when that takes long.
+        """
         now = time.monotonic()
         if self._away_since is None:
             self._away_since = now
-        if now - self._away_since >= self._options.patience:
+        away, patience = now - self._away_since, self._options.patience
+        if (at_once or away >= _TOLD_AFTER) and away < patience and not self._is_told:
+            self._is_told = True
+            _log.warning("--server %s: %s; waiting for it, up to %g s", self._options.address, met, patience)
+        if away >= patience:
             raise EngineError(
                 f"--server {self._options.address}: no answer for {self._options.patience:g} s: {met}; when it "
                 "is back, the same command continues"

@@ -164,7 +164,8 @@ class TableServer:
         where = f"--server {self._options.address}"
         advice = "start it with the flags that localjudge serve-flags prints, or give --server-kind unverified"
         try:
-            there = self._requests.run(table_of(self._requests.connection, self._served.name))
+            connection, name = self._requests.connection, self._served.name
+            there = self._requests.run_when_ready(lambda: table_of(connection, name))
             if there is None:
                 raise UsageError(f"{where}: has no token table; {advice}")
             if there != self._digest:
@@ -185,14 +186,17 @@ class TableServer:
 
     def _answer_to_trial(self) -> Completion:
         """Return the answer to a trial; without a seed if the server has none."""
-        post = self._requests.connection.post
+
+        async def ask() -> dict[str, Any]:
+            return await self._requests.connection.post(_PATH, self._body(Prompt(0, self._trial_tokens, 0)))
+
         try:
-            reply = self._requests.run(post(_PATH, self._body(Prompt(0, self._trial_tokens, 0))))
+            reply = self._requests.run_when_ready(ask)
         except RequestRefusedError as refused:
             if "seed" not in str(refused) or not self._seeded:
                 raise
             self._seeded = False
-            reply = self._requests.run(post(_PATH, self._body(Prompt(0, self._trial_tokens, 0))))
+            reply = self._requests.run_when_ready(ask)
         return self._completion(0, reply)
 
     async def _answer(self, prompt: Prompt) -> Completion:

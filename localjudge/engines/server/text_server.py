@@ -134,15 +134,18 @@ class TextServer:
         """Send a trial; without log-probabilities if the server refuses those."""
         try:
             try:
-                self._requests.run(self._requests.connection.post(_CHAT, self._trial()))
+                self._requests.run_when_ready(self._ask_trial)
             except RequestRefusedError:
                 if not self._top_logprobs:
                     raise
                 self._top_logprobs = 0
-                self._requests.run(self._requests.connection.post(_CHAT, self._trial()))
+                self._requests.run_when_ready(self._ask_trial)
         except (RequestTroubleError, RequestRefusedError, EngineError) as error:
             said = str(error).removeprefix(f"--server {self._options.address}: ")
             raise UsageError(f"--server {self._options.address}: does not answer a trial: {said}") from None
+
+    async def _ask_trial(self) -> None:
+        await self._requests.connection.post(_CHAT, self._trial())
 
     def _trial(self) -> dict[str, Any]:
         return {**self._body([{"role": "user", "content": _TRIAL}]), "max_tokens": 1}

@@ -1,0 +1,102 @@
+"""The address, the token and the TLS certificate of an endpoint, checked before a model is loaded."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from localjudge.errors import UsageError
+
+TOKEN = "LOCALJUDGE_TOKEN"
+"""The environment variable with the token that requests must send."""
+LOOPBACK = ("127.0.0.1", "localhost", "::1", "[::1]")
+"""The names of this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where an endpoint listens, and who may ask.
+
+    Attributes:
+        host: the address.
+        port: the port; 0 for any that is free.
+        token: the token that requests must send; None for none.
+        certfile: a TLS certificate; None for plain HTTP.
+        keyfile: its key.
+    """
+
+    host: str
+    port: int
+    token: str | None = None
+    certfile: Path | None = None
+    keyfile: Path | None = None
+
+    @classmethod
+    def parse(
+        cls, host: str, port: int, token_file: Path | None, certfile: Path | None, keyfile: Path | None
+    ) -> Self:
+        """Read the token, from a file or the variable `LOCALJUDGE_TOKEN`, and check all settings.
+
+        Raises:
+            UsageError: a file cannot be read, or other machines could ask without a token.
+        """
+        if (certfile is None) is not (keyfile is None):
+            raise UsageError("--certfile and --keyfile belong together; give both")
+        token = _token(token_file)
+        if host not in LOOPBACK and token is None:
+            raise UsageError(
+                f"--host {host}: other machines could use this judge; give --token-file FILE, or set {TOKEN}"
+            )
+        if certfile is not None and keyfile is not None:
+            _check_certificate(certfile, keyfile)
+        return cls(host, port, token, certfile, keyfile)
+
+    def bind(self) -> socket.socket:
+        """Return a socket with this address.
+
+        Raises:
+            UsageError: the address is taken, or not one of this machine.
+        """
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        found = socket.socket(family)
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            found.bind((self.host, self.port))
+        except (OSError, OverflowError) as error:
+            found.close()
+            reason = getattr(error, "strerror", None) or error
+            advice = "give an address of this machine and a free port"
+            raise UsageError(f"--host {self.host} --port {self.port}: {reason}; {advice}") from None
+        return found
+
+
+def _token(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get(TOKEN) or None
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--token-file {file}: cannot be read: {error}") from None
+    if not token:
+        raise UsageError(f"--token-file {file}: is empty; write a token into it")
+    return token
+
+
+def _check_certificate(certfile: Path, keyfile: Path) -> None:
+    for option, file in (("--certfile", certfile), ("--keyfile", keyfile)):
+        try:
+            file.read_bytes()
+        except OSError as error:
+            raise UsageError(f"{option} {file}: cannot be read: {error.strerror or error}") from None
+    try:  # a key with a password would be asked for at the terminal
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile, password="")
+    except (ssl.SSLError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise UsageError(
+            f"--certfile {certfile} --keyfile {keyfile}: {reason}; give a certificate and its key in PEM, "
+            "without a password"
+        ) from None
