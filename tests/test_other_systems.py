@@ -17,7 +17,7 @@ import pytest
 from conftest import write_rows
 
 WITHOUT_UNIX = """
-import os, signal, sys
+import builtins, io, os, signal, sys
 from contextlib import suppress
 
 with suppress(ImportError):
@@ -42,6 +42,14 @@ def fsync_what_can_be_written(descriptor):
     ordinary_fsync(descriptor)
 
 os.open, os.fsync = open_no_folder, fsync_what_can_be_written
+ordinary_stream = io.open
+
+def open_without_proc(file, *others, **named):
+    if str(file).startswith(("/proc/", "/sys/")):
+        raise FileNotFoundError(2, "No such file or directory", file)
+    return ordinary_stream(file, *others, **named)
+
+io.open = builtins.open = open_without_proc
 """
 WITHOUT_OPEN_RENAMES = """
 import os
