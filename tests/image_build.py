@@ -98,6 +98,7 @@ def judge(image: Stage, folder: Path) -> None:
     (image.root / "model").mkdir()
     _do("mount", "--bind", "--read-only", MODEL, image.root / "model")
     _do("mount", "--options", "remount,ro", image.root)
+    _do("mount", "--options", "remount,noexec,nosuid,nodev", image.root / "tmp")  # as --tmpfs is
     done = image.run([*image.entrypoint, *FIRST], USER)
     print(done.stdout + done.stderr, end="", flush=True)
     done.check_returncode()

@@ -281,6 +281,26 @@ def test_several_adapters_are_judged_in_one_load_as_each_by_itself(
     assert cli("jury", out / "adapter", out / "other", "--out", tmp_path / "together").code == 0
 
 
+def test_adapters_whose_runs_would_have_one_name_are_refused_whatever_its_case(
+    cli: Cli, model: Path, adapter: Path, tmp_path: Path
+) -> None:
+    other = write_adapter(tmp_path / adapter.name.upper(), model, seed=1)
+    end = cli(
+        "score",
+        "examples",
+        "--model",
+        model,
+        "--adapter",
+        adapter,
+        "--adapter",
+        other,
+        "--out",
+        tmp_path / "runs",
+    )
+    assert (end.code, "two directories have the same name" in end.err) == (2, True)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_judge_lends_its_engine_to_another_adapter_and_takes_it_back(
     model: Path, adapter: Path, tmp_path: Path
 ) -> None:

@@ -11,12 +11,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import write_rows
 
 WITHOUT_UNIX = """
-import os, signal, sys
+import builtins, io, os, signal, sys
 from contextlib import suppress
 
 with suppress(ImportError):
@@ -41,6 +42,14 @@ def fsync_what_can_be_written(descriptor):
     ordinary_fsync(descriptor)
 
 os.open, os.fsync = open_no_folder, fsync_what_can_be_written
+ordinary_stream = io.open
+
+def open_without_proc(file, *others, **named):
+    if str(file).startswith(("/proc/", "/sys/")):
+        raise FileNotFoundError(2, "No such file or directory", file)
+    return ordinary_stream(file, *others, **named)
+
+io.open = builtins.open = open_without_proc
 """
 WITHOUT_OPEN_RENAMES = """
 import os
@@ -60,15 +69,37 @@ os.replace = replace_closed
 """
 
 
-def program(
+WITHOUT_TIMERS = """
+import signal
+
+import localjudge.prompts.chat_template as chat_template
+from localjudge.errors import ModelError
+from localjudge.runs.interruption import StoppedBySignal, StopSignal
+
+chat_template.SECONDS = 0.5
+try:
+    chat_template.render_template("{% set n = 9 %}{{ n ** (n ** n) }}", [], {})
+except ModelError as refused:
+    print(refused)
+print(chat_template.render_template("{{ 1 + 1 }}", [], {}))
+with StopSignal(print) as stop:
+    signal.raise_signal(signal.SIGTERM)
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except StoppedBySignal as stopped:
+        print(stopped.exit_code)
+"""
+
+
+def python(
     *args: object, lacking: str = "", folder: Path, **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the program in a folder, after these lines; characters of any encoding are replaced."""
+    """Run Python in a folder, after these lines; characters of any encoding are replaced."""
     (folder / "site").mkdir(exist_ok=True)
     (folder / "site" / "sitecustomize.py").write_text(lacking, encoding="utf-8")
     path = os.pathsep.join([str(folder / "site"), *filter(None, sys.path)])
     return subprocess.run(
-        [sys.executable, "-m", "localjudge", *map(str, args)],
+        [sys.executable, *map(str, args)],
         capture_output=True,
         text=True,
         encoding="utf-8",
@@ -76,6 +107,10 @@ def program(
         cwd=folder,
         env=os.environ | {"PYTHONPATH": path} | variables,
     )
+
+
+def program(*args: object, **how: Any) -> subprocess.CompletedProcess[str]:
+    return python("-m", "localjudge", *args, **how)
 
 
 @pytest.mark.slow
@@ -90,6 +125,19 @@ def test_without_the_modules_and_signals_of_unix_the_bundled_judge_judges(tmp_pa
         assert end.returncode == 0, end.stderr
     end = program("doctor", "--model", "bundled", lacking=WITHOUT_UNIX, folder=tmp_path)
     assert (end.returncode, "Traceback" in end.stderr) == (0, False), end.stdout + end.stderr
+
+
+@pytest.mark.slow
+def test_without_interval_timers_a_template_has_its_time_limit_and_a_second_signal_stops(
+    tmp_path: Path,
+) -> None:
+    end = python("-c", WITHOUT_TIMERS, lacking=WITHOUT_UNIX, folder=tmp_path)
+    assert end.stdout.splitlines() == [
+        "the model's chat template cannot be rendered: it takes more than 0.5 s",
+        "2",
+        "stopping: finishing what is in flight; once more to stop now",
+        "143",
+    ], end.stderr
 
 
 def test_a_system_that_cannot_rename_open_files_is_named_before_anything_is_judged(tmp_path: Path) -> None:

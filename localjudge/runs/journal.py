@@ -7,6 +7,7 @@ fixed interval, and a full disk leaves no incomplete line. The index takes 24 by
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 from array import array
@@ -21,7 +22,7 @@ import numpy as np
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.outcome_columns import AnswerColumns, UnknownColumnsError, from_bytes
 from localjudge.records import Outcome
-from localjudge.runs.run_manifest import writer_of
+from localjudge.runs.run_manifest import other_writer
 from localjudge.system.durable import replacing
 from localjudge.system.line_store import LineStore
 
@@ -179,16 +180,17 @@ def journal_lines(stream: IO[bytes], columns: AnswerColumns) -> Iterator[tuple[b
         if piece.endswith(b"\n"):
             try:
                 outcome = from_bytes(piece, columns)
-            except UnknownColumnsError as unknown:
-                here, writer = version("localjudge"), writer_of(Path(stream.name).parent)
+            except ValueError as error:
+                line, here = f"{stream.name}:{number}", version("localjudge")
+                is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
+                if is_json and (writer := other_writer(Path(stream.name).parent)):
+                    what = f"columns: {error}" if isinstance(error, UnknownColumnsError) else "content"
+                    raise RunMismatchError(
+                        f"{line}: has {what}, which localjudge {here} does not know; read the run with {writer}"
+                    ) from None
                 raise RunMismatchError(
-                    f"{stream.name}:{number}: has columns that localjudge {here} does not know: {unknown}; "
-                    f"read the run with {writer}"
-                ) from None
-            except ValueError:
-                raise RunMismatchError(
-                    f"{stream.name}:{number}: not a line of a run, or damaged; delete this line, and the same "
-                    "score command judges its row again"
+                    f"{line}: not a line of a run, or damaged; delete this line, and the same score command "
+                    "judges its row again"
                 ) from None
             yield piece, outcome
 

@@ -242,17 +242,18 @@ def read_manifest(folder: Path) -> RunManifest:
     if isinstance(found, int) and found != FORMAT:
         raise RunMismatchError(
             f"{file}: has run format {found}, and localjudge {version('localjudge')} reads format {FORMAT}; "
-            f"read it with {_writer(document)}, or start a new run in another directory"
+            f"read it with {_writer(document) or 'the version that wrote it'}, or start a new run in another "
+            "directory"
         )
     try:
         manifest = RunManifest.model_validate(document)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        if all(each["type"] == "extra_forbidden" for each in found) and not _is_own(document):
-            unknown = ".".join(map(str, found[0]["loc"]))
+        if writer := _writer(document):
+            first = error.errors(include_url=False)[0]
+            unknown = ".".join(map(str, first["loc"])) or first["msg"].removeprefix("Value error, ")[:200]
             raise RunMismatchError(
-                f"{file}: has a field that localjudge {version('localjudge')} does not know: {unknown}; "
-                f"read it with {_writer(document)}, or start a new run in another directory"
+                f"{file}: has a field that localjudge {version('localjudge')} cannot read: {unknown}; "
+                f"read it with {writer}, or start a new run in another directory"
             ) from None
         raise RunMismatchError(
             f"{file}: not a manifest of run format {FORMAT}, or damaged; "
@@ -265,30 +266,21 @@ def read_manifest(folder: Path) -> RunManifest:
     return manifest
 
 
-def writer_of(folder: Path) -> str:
-    """Return the name and the version of the program that wrote a run, for a message, from any `run.json`."""
+def other_writer(folder: Path) -> str | None:
+    """Return the program that wrote a run, for a message, from any `run.json`; None if it was this version."""
     try:
         return _writer(json.loads((folder / MANIFEST).read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError):
-        return _writer(None)
+        return None
 
 
-def _writer(document: Any) -> str:
-    found = _version_in(document)
-    return f"localjudge {found}, which wrote it" if found else "the version that wrote it"
-
-
-def _is_own(document: Any) -> bool:
-    """Return whether this version wrote a manifest, so that a field that it does not know was added by hand."""
-    return _version_in(document) in (None, version("localjudge"))
-
-
-def _version_in(document: Any) -> str | None:
+def _writer(document: Any) -> str | None:
     try:
         found = document["starts"][-1]["localjudge"]
-        return found if re.fullmatch(r"[\w.+!-]{1,40}", found) else None
+        readable = re.fullmatch(r"[\w.+!-]{1,40}", found) and found != version("localjudge")
     except (KeyError, IndexError, TypeError):
         return None
+    return f"localjudge {found}, which wrote it" if readable else None
 
 
 def _adapter_name(adapter: AdapterRecord | None, digest: str | None) -> str:
