@@ -320,8 +320,10 @@ def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: l
         lock = (wheels.parent / LOCK).read_text().splitlines()
         if set(extras) != set(manifest["extras"]):  # then not all of the wheels are wanted
             dry = ("--dry-run", "--ignore-installed", "--quiet", "--report=-", "--", "pip", wanted)
-            names = {_plain_name(each["metadata"]["name"]) for each in json.loads(ask_pip(*dry))["install"]}
-            lock = [line for line in lock if line.partition("==")[0] in names]
+            wanted_names = {
+                _plain_name(each["metadata"]["name"]) for each in json.loads(ask_pip(*dry))["install"]
+            }
+            lock = [line for line in lock if line.partition("==")[0] in wanted_names]
         # pip refuses a wheel with another digest, and one that the lock does not name.
         half.write_text("".join(f"{line.replace(f'{pin} ', f'{wanted} ', 1)}\n" for line in lock))
         ask_pip("--require-hashes", "--requirement", str(half))
