@@ -15,13 +15,17 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
+from small_packs import key_pair
 
 from localjudge.system.offline import SWITCHES
 
-# Runs the program; any connection except to a local socket in the file system ends it.
+# Runs the program; any connection except to a local socket in the file system ends it. Binding to ("::1", 0) is
+# how urllib3 finds out at its import whether the machine has IPv6; nothing is sent.
 WATCHED = """
 import sys
 def watch(event, arguments):
+    if event == "socket.bind" and arguments[1] == ("::1", 0):
+        return
     if event in ("socket.getaddrinfo", "socket.gethostbyname", "socket.sendto") or (
         event in ("socket.connect", "socket.bind") and not isinstance(arguments[1], (str, bytes))
     ):
@@ -54,6 +58,17 @@ def test_a_whole_run_goes_nowhere(tmp_path: Path, model: Path) -> None:
     end = localjudge("score", rows, "--model", model, "--out", tmp_path / "run", "--max-rationale-tokens", 5)
     assert end.returncode == 0, end.stderr
     assert len((tmp_path / "run" / "judgements.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.slow
+def test_a_model_is_signed_and_verified_without_a_connection(tmp_path: Path, model: Path) -> None:
+    private, public = key_pair(tmp_path, "signer")
+    signature = tmp_path / "model.sig"
+    end = localjudge("models", "sign", model, "--key", private, "--out", signature)
+    assert end.returncode == 0, end.stderr
+    flags = ("--no-manifest", "--signature", signature, "--key", public)
+    end = localjudge("models", "verify", model, *flags)
+    assert (end.returncode, "signature" in end.stdout) == (0, True), end.stderr
 
 
 @pytest.mark.slow
