@@ -338,6 +338,21 @@ def test_counted_items_are_reported_when_they_are_done() -> None:
     assert (list(items), reports) == (["b"], [(1, 2), (2, 2)])
 
 
+def test_the_rows_of_json_lines_are_counted_before_they_are_read_and_no_others(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 7)
+    (tmp_path / "open.jsonl").write_text(rows.read_text().rstrip())
+    (tmp_path / "rows.csv").write_text("instruction,reference,candidate\nQ,R,C\n")
+    used = ["instruction", "reference", "candidate"]
+
+    def count(*names: str, **settings: Any) -> int | None:
+        return RowSource.of_files([str(tmp_path / name) for name in names], used=used, **settings).count()
+
+    assert count("rows.jsonl", "open.jsonl") == 14
+    assert count("rows.jsonl", "rows.csv") is None
+    assert count("rows.jsonl", limit=3) is None
+    assert RowSource.of_rows([{"instruction": "Q", "candidate": "C"}]).count() is None
+
+
 def test_digests_report_the_bytes_of_the_files_that_are_not_remembered(tmp_path: Path) -> None:
     model = tmp_path / "model"
     model.mkdir()
@@ -364,7 +379,7 @@ def test_a_run_its_merge_its_export_and_its_repetition_tell_how_far_they_are(
     assert [text for text, _, _ in watcher.steps[:4]] == [
         "preparing the model", "reading rows", "loading the engine", "putting the lines in order",
     ]  # fmt: skip
-    assert watcher.last("reading rows") == (8, None)
+    assert watcher.last("reading rows") == (8, 8)
     parts = [tmp_path / "1", tmp_path / "2"]
     with watcher.step("merging") as report:
         merge(parts, tmp_path / "whole", report)

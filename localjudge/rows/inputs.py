@@ -268,6 +268,20 @@ def read_records(name: str, max_row_bytes: int = MAX_ROW_BYTES) -> Records:
     return read_file(name, max_row_bytes)
 
 
+def count_lines_of(files: Iterable[str]) -> int | None:
+    """Return the number of lines of JSONL files; None if one is of another format, or can be read only once."""
+    count = 0
+    for name in files:
+        if not name.endswith(JSON_LINES) or not Path(name).is_file():
+            return None
+        last = b"\n"
+        with Path(name).open("rb") as stream:
+            while block := stream.read(1 << 20):
+                count, last = count + block.count(b"\n"), block
+        count += not last.endswith(b"\n")
+    return count
+
+
 def can_be_read_twice(name: str) -> bool:
     """Return whether an input exists and is neither standard input nor a pipe."""
     return name == EXAMPLES or (name != STDIN and (Path(name).is_file() or Path(name).is_dir()))

@@ -7,9 +7,10 @@ The command line, the audit and Python programs all use `score_run`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -21,7 +22,7 @@ from localjudge.models.model_manifest import in_words
 from localjudge.records import Failure, Outcome, Row
 from localjudge.rows.columns import USED_FIELDS, Columns
 from localjudge.rows.conversation import CONVERSATION
-from localjudge.rows.inputs import check_inputs, columns_found, find_inputs, given_rows
+from localjudge.rows.inputs import check_inputs, columns_found, count_lines_of, find_inputs, given_rows
 from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.cost import CostEstimate
@@ -60,6 +61,7 @@ class RowSource:
         pairing: how rows of two responses are made; None for rows of one.
         empty: names of the files without rows.
         found: the columns in the files for each field.
+        count: returns the number of rows, if it is known before they are read; None otherwise.
     """
 
     rows: Iterable[Row | Failure]
@@ -69,6 +71,7 @@ class RowSource:
     pairing: Pairing | None = None
     empty: Sequence[str] = ()
     found: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    count: Callable[[], int | None] = lambda: None
 
     @property
     def missing(self) -> dict[str, int]:
@@ -106,7 +109,8 @@ class RowSource:
         empty = check_inputs(files, columns, needed)
         rows = paired_rows(files, columns, max_row_bytes, used, pairing, limit)
         found = columns_found(files, columns, needed)
-        return cls(rows, files, columns, max_row_bytes, pairing, empty, found)
+        count = partial(count_lines_of, files) if pairing is None and limit is None else lambda: None
+        return cls(rows, files, columns, max_row_bytes, pairing, empty, found, count)
 
     @classmethod
     def of_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS, pairing: Pairing | None = None) -> Self:
@@ -204,7 +208,7 @@ def score_run(
         _introduce(judge, source, folder, told)
         run.refuse_another(judge, shard)
         with told.step("reading rows") as read:
-            plan = stack.enter_context(RunPlan(judge, source.rows, folder, shard, read))
+            plan = stack.enter_context(RunPlan(judge, source.rows, folder, shard, read, source.count()))
             if source.pairing is not None:
                 orders = source.pairing.orders
                 told.say(f"{plan.rows} rows ({pairs_in_words(plan.rows // orders, orders)})")

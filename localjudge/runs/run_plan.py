@@ -40,7 +40,8 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         scratch: a folder for the scratch files, whose size is about that of the input plus four bytes for each
             prompt token; None for the system's temporary folder.
         shard: the part of the input to judge.
-        report: receives the number of rows that were read so far.
+        report: receives the number of rows that were read so far, and `expected`.
+        expected: number of rows in the whole input, if it is known before they are read.
 
     Attributes:
         shard: the part of the input to judge.
@@ -60,6 +61,7 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         scratch: Path | None = None,
         shard: Shard = WHOLE,
         report: Report = unreported,
+        expected: int | None = None,
     ) -> None:
         self.input_rows = 0
         self._input_digest = hashlib.sha256()
@@ -69,7 +71,7 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         self._unreadable, self._bounds = bytearray(), array("q")
         with ExitStack() as stack:
             self._stored = stack.enter_context(RowStore(scratch))
-            for row in self._part(rows, report):
+            for row in self._part(rows, report, expected):
                 self._stored.append(row)
             self._open = stack.pop_all()
         self.rows = len(self._stored)
@@ -165,10 +167,12 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         """Size of the rows in the scratch file in bytes."""
         return self._stored.size
 
-    def _part(self, rows: Iterable[Row | Failure], report: Report) -> Iterator[Row | Failure]:
+    def _part(
+        self, rows: Iterable[Row | Failure], report: Report, expected: int | None
+    ) -> Iterator[Row | Failure]:
         for row in numbered(rows):
             self.input_rows += 1
-            report(self.input_rows)
+            report(self.input_rows, expected)
             digest, group = _digest(row), _group(row)
             identity = json.dumps(_identity(row)).encode()
             self._input_digest.update(identity + digest)

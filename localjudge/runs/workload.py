@@ -17,7 +17,7 @@ from localjudge.models.model import Model
 from localjudge.models.throughput import EXPECTED_SHARE, AnswerTokens, Workload, throughput
 from localjudge.records import Judgement, Outcome
 from localjudge.rows.columns import Columns
-from localjudge.rows.inputs import check_inputs, find_inputs
+from localjudge.rows.inputs import check_inputs, count_lines_of, find_inputs
 from localjudge.rows.pairs import Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.run_plan import RunPlan
@@ -74,9 +74,11 @@ def workload_of(
         source = find_inputs(inputs)
         used = judge.rubric.fields
         check_inputs(source, columns, used)
-        rows = paired_rows(source, columns, MAX_ROW_BYTES, used, Pairing.usual(used))
+        pairing = Pairing.usual(used)
+        rows = paired_rows(source, columns, MAX_ROW_BYTES, used, pairing)
         with step("reading rows") as report:
-            plan = stack.enter_context(RunPlan(judge, rows, report=report))
+            expected = count_lines_of(source) if pairing is None else None
+            plan = stack.enter_context(RunPlan(judge, rows, report=report, expected=expected))
         with step("encoding rows") as report:
             tasks = plan.encode()
             tasks.finish(report)
