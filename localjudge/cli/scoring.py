@@ -104,13 +104,14 @@ def score(
     from localjudge.runs.shard import Shard
 
     config, cluster = judge.prepare("score", inputs, seed=seed, keep_thoughts=keep_thoughts)
-    columns = judge.columns(config.rubric.fields)
+    used = config.rubric.fields
+    pairing = Pairing.parse(used, orders, pairs, baseline, pairs_per_instruction, seed)
+    columns = judge.columns(used if pairing is None else pairing.used(used))
     if system_from is not None:
         if system_from != "filename" or "system" in columns:
             raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
         columns["system"] = FILENAME
     part = Shard.parse(shard, os.environ)
-    used = config.rubric.fields
 
     def read() -> RowSource:
         return RowSource.of_files(
@@ -119,7 +120,7 @@ def score(
             used=used,
             max_row_bytes=judge.max_row_bytes,
             limit=limit,
-            pairing=Pairing.parse(used, orders, pairs, baseline, pairs_per_instruction, seed),
+            pairing=pairing,
         )
 
     source = read()
