@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import typer
-from conftest import Cli, write_rows
+from conftest import Cli, read_lines, write_rows
 
 from localjudge.cli import app
 from localjudge.config import JudgeConfig
@@ -50,13 +50,29 @@ def test_every_row_judged_ends_with_0_a_table_on_stdout_and_the_rest_on_stderr(
 ) -> None:
     end = cli("score", rows, "--out", tmp_path / "out", *flags)
     assert end.code == 0
-    assert end.out.split()[:4] == ["system", "tact", "wit", "n"], "no column of failures where there is none"
+    assert end.out.splitlines()[0] == "Mean expected scores of the systems"
+    assert end.out.split()[6:10] == ["system", "tact", "wit", "n"], "no column of failures where there is none"
     assert "3 judged, 0 failed" in end.err
     assert "rows/s" in end.err
     assert "rows/s" not in end.out
     again = cli("score", rows, "--out", tmp_path / "out", *flags)
     assert (again.code, again.out) == (0, end.out)
     assert "continuing: 3 rows are done already, 0 are to do" in again.err
+
+
+def test_show_and_rank_print_the_same_means(cli: Cli, tmp_path: Path, rows: Path, flags: list[str]) -> None:
+    assert cli("score", rows, "--out", tmp_path / "out", *flags).code == 0
+    lines = [line for line in read_lines(tmp_path / "out") if line["system"] == "a"]
+
+    def mean(name: str) -> str:
+        return f"{sum(line[name] for line in lines) / len(lines):.2f}"
+
+    means = [mean("tact_expected"), mean("wit_expected")]
+    assert means != [mean("tact"), mean("wit")]
+    assert f"a {' '.join(means)}" in " ".join(cli("show", tmp_path / "out").out.split())
+    systems = json.loads(cli("rank", tmp_path / "out", "--json", "--resamples", "100").out)["systems"]
+    ranked = next(system["means"] for system in systems if system["name"] == "a")
+    assert [f"{ranked[name]['value']:.2f}" for name in ("tact", "wit")] == means
 
 
 def test_a_run_with_failures_ends_with_3_and_their_reasons(
