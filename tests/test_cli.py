@@ -422,21 +422,38 @@ def test_show_lists_rows_a_line_each(cli: Cli, tmp_path: Path, flags: list[str])
         end = cli("show", run, *options)
         assert end.code == 0, end.err
         heading, *listed = [line.split() for line in end.out.splitlines()]
-        assert heading == ["id", "system", "tact", "wit"]
+        key = ["wit_expected"] * ("--sort" in options)
+        texts = [] if "--failed" in options else ["candidate", "instruction"]
+        assert heading == ["id", "system", *key, "tact", "wit", *texts]
         return listed
 
-    assert shown("--system", "a") == [
-        [name, "a", str(lines[name]["tact"]), str(lines[name]["wit"])] for name in ("r0", "r2", "r4")
+    listed = shown("--system", "a")
+    assert [row[:5] for row in listed] == [
+        [name, "a", str(lines[name]["tact"]), str(lines[name]["wit"]), "word"] for name in ("r0", "r2", "r4")
     ]
+    assert [row[-2:] for row in listed] == [["Question", f"{number}?"] for number in (0, 2, 4)]
+    assert [len(" ".join(row[4:-2])) for row in listed] == [4, 40, 40], "the beginning of a long text"
     assert [row[0] for row in shown("--system", "b", "--limit", 2)] == ["r1", "r3"]
     (failure,) = shown("--failed")
     assert failure[:3] == ["r6\\n", "b", "failed:"]
     assert shown("--failed", "--system", "a") == []
     lowest = sorted((name for name in lines if name < "r6"), key=lambda name: lines[name]["wit_expected"])
-    assert [row[0] for row in shown("--sort", "wit")] == lowest
+    assert [(row[0], row[2]) for row in shown("--sort", "wit")] == [
+        (name, f"{lines[name]['wit_expected']:.2f}") for name in lowest
+    ]
     assert [row[0] for row in shown("--sort", "wit", "--limit", 2)] == lowest[:2]
     assert [row[0] for row in shown("--sort", "wit", "--descending", "--limit", 1)] == lowest[-1:]
     assert cli("show", run, "--limit", 2).err == "2 of 7 rows\n"
+    rows.unlink()
+    moved = cli("show", run, "--limit", 1)
+    assert moved.out.split() == [
+        "id",
+        "system",
+        "tact",
+        "wit",
+        *(str(lines["r0"][key]) for key in ("id", "system", "tact", "wit")),
+    ]
+    assert "the texts of the rows are missing: " in moved.err
 
 
 @pytest.mark.parametrize(

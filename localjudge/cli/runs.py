@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -42,9 +43,9 @@ def show(
 ) -> None:
     """Show a run: its systems with their scores, a list of its rows, or single judgements by id.
 
-    Each of --system, --failed, --sort and --limit selects the list: id, system and scores, or the reason for a
-    failure. The list of a run of pairs has both systems, and for each aspect the winner (a is the first), the
-    preference for a from 0 to 1, and whether both orders agree.
+    Each of --system, --failed, --sort and --limit selects the list: id, system, scores and the beginning of the
+    texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
+    winner (a is the first), the preference for a from 0 to 1, and whether both orders agree.
     """
     from localjudge.runs.notices import headed, kinds
     from localjudge.runs.reader import read_notices, read_outcomes
@@ -62,12 +63,17 @@ def show(
     manifest, notices = read_manifest(run), read_notices(run)
     if lists_rows:
         from localjudge.cli.shown_rows import RowList, RowSelection
+        from localjudge.runs.reread_texts import Texts
 
         found = RowList.read(run, manifest.rubric, RowSelection(system, failed, sort, descending, limit))
         if notices:
             print_table(headed(notices))
-        for text in found.texts():
-            print(text)
+        width = get_terminal_size().columns if sys.stdout.isatty() else None
+        with Texts(manifest, found.rows) as texts:
+            for line in found.lines(texts, width):
+                print(line)
+            for problem in texts.problems:
+                print(f"the texts of the rows are missing: {problem}", file=sys.stderr)
         what = "pairs" if manifest.rubric.compares else "rows"
         print(f"{len(found.rows)} of {found.matching} {what}", file=sys.stderr)
         return
