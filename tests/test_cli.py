@@ -410,6 +410,28 @@ def test_show_prints_single_judgements_with_their_texts_and_scores(cli: Cli, fin
     assert end.out.count("\nrationale\n  ") == 2
 
 
+def test_show_finds_a_row_by_its_line_and_prints_its_place_once(cli: Cli, tmp_path: Path, model: Path) -> None:
+    rubric = tmp_path / "r.toml"
+    rubric.write_text(
+        'name = "r"\n[aspects.wit]\nscale = { lowest = 1, highest = 3 }\n'
+        "[aspects.answers_the_question_politely]\nboolean = true\n"
+        '[prompt]\ntemplate = "{$instruction} {$candidate} {$aspects} {$answer_format}"\n'
+    )
+    rows = tmp_path / "answers.csv"
+    rows.write_text("instruction,candidate,system\nOne?,1,a\nTwo?,2,a\n")
+    run = tmp_path / "run"
+    assert cli("score", rows, "--out", run, "--model", model, "--rubric", rubric).code == 0
+
+    end = cli("show", run, "--id", "3")
+    assert end.code == 0
+    assert end.out.splitlines()[0] == f"{rows}:3 · a"
+    assert end.err == f"--id 3: is no id; it is the line of {rows}:3\n"
+    wit, polite = (line for line in end.out.splitlines() if line.startswith(("  wit", "  answers_")))
+    assert wit.index("   expected") == polite.index("   expected")
+    assert cli("show", run, "--id", f"{rows}:3").err == ""
+    assert cli("show", run, "--id", "4").code == 2
+
+
 def test_show_lists_rows_a_line_each(cli: Cli, tmp_path: Path, flags: list[str]) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", 6)
     with rows.open("a") as stream:

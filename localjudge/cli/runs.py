@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 def show(
     run: RunFolder,
     row_id: Annotated[
-        list[str] | None, typer.Option("--id", metavar="ID", help="Show the judgement of this row or pair.")
+        list[str] | None,
+        typer.Option(
+            "--id",
+            metavar="ID",
+            help="Show the judgement of this row or pair: its id, or its line in the input.",
+        ),
     ] = None,
     system: Annotated[
         str | None,
@@ -99,6 +104,12 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
     read = read_pairs if manifest.rubric.compares else read_outcomes
     wanted = set(ids)
     found = [each for each in read(run) if each.id in wanted]
+    places = wanted - {each.id for each in found}
+    by_place = [each for each in read(run) if places.intersection(_places(each))] if places else []
+    for place in sorted(places):
+        if those := [each.id for each in by_place if place in _places(each)]:
+            print(f"--id {place}: is no id; it is the line of {', '.join(those)}", file=sys.stderr)
+    found += by_place
     if notices := read_notices(run):
         print_table(headed(notices))
     with Texts(manifest, [_first(each) for each in found]) as texts:
@@ -110,11 +121,17 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
                 print(judgement_text(each, manifest.rubric.aspects, text))
         for problem in texts.problems:
             print(f"the texts of the row are missing: {problem}", file=sys.stderr)
-    if missing := wanted - {each.id for each in found}:
+    if missing := wanted - {name for each in found for name in (each.id, *_places(each))}:
         known = next((each.id for each in read(run)), None)
         such = f"; its ids are such as {known}" if known else ""
         what = "pair" if manifest.rubric.compares else "row"
         raise UsageError(f"{run}: no {what} with the id {', '.join(sorted(missing))}{such}")
+
+
+def _places(found: Outcome | PairOutcome) -> set[str]:
+    """Return the places of a row, or of both rows of a pair, and their lines alone: answers.csv:4 and 4."""
+    places = _first(found).source.split(" and ")
+    return {*places, *(place.rpartition(":")[2] for place in places)}
 
 
 def _first(found: Outcome | PairOutcome) -> Outcome:
