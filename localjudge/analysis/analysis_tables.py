@@ -19,7 +19,6 @@ from localjudge.analysis.jury import Jury
 from localjudge.analysis.jury_aspect import EstimatedErrors, NominalJuryAspect
 from localjudge.analysis.nominal_agreement import NominalAgreement
 from localjudge.analysis.table_parts import (
-    counted,
     inline,
     note_lines,
     plain_table,
@@ -30,6 +29,7 @@ from localjudge.analysis.table_parts import (
 )
 from localjudge.rubrics.answer import shown
 from localjudge.runs.notices import headed
+from localjudge.system.quantities import counted
 
 _HEADINGS = {
     "within_one": "±1",

@@ -16,7 +16,6 @@ from localjudge.analysis.interval import Estimate
 from localjudge.analysis.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.analysis.table_parts import (
     UNDEFINED_SIGN,
-    counted,
     inline,
     note_lines,
     plain_table,
@@ -25,6 +24,7 @@ from localjudge.analysis.table_parts import (
     title_line,
 )
 from localjudge.runs.notices import headed
+from localjudge.system.quantities import counted
 
 _WITH_INTERVALS = 6
 """Largest number of systems whose matrix of win rates has intervals."""

@@ -19,7 +19,6 @@ from localjudge.analysis.ranking import Ranking, SystemRank
 from localjudge.analysis.system_order import SIGNIFICANCE_LEVEL
 from localjudge.analysis.table_parts import (
     UNDEFINED_SIGN,
-    counted,
     note_lines,
     plain_table,
     spaced,
@@ -29,6 +28,7 @@ from localjudge.analysis.table_parts import (
 )
 from localjudge.rubrics.score_column import heading, is_share
 from localjudge.runs.notices import headed
+from localjudge.system.quantities import counted
 
 _SHARES_OF = {
     "integer": "the judge's answers",

@@ -89,6 +89,8 @@ def show(
     print_table(headed([kinds(notices)] if notices else (), summary.chart()))
     for reason, count in summary.reasons.most_common(10):
         print(f"{count} failed: {reason}")
+    for sign in summary.signs.lines:
+        print(sign)
 
 
 def _show_judgements(run: Path, ids: list[str]) -> None:
@@ -188,5 +190,7 @@ def merge(
     summary = put_together(shards, out)
     print_table(headed(read_notices(out), summary.table()))
     print(f"{summary.counted} · {out}", file=sys.stderr)
+    for sign in summary.signs.lines:
+        print(sign, file=sys.stderr)
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)

@@ -17,6 +17,7 @@ from localjudge.rubrics.score_column import heading, is_share
 from localjudge.runs.notices import notices
 from localjudge.runs.pair_summary import PairSummary
 from localjudge.runs.run_manifest import RunManifest
+from localjudge.runs.warning_signs import WarningSigns
 from localjudge.system.quantities import bars
 
 _MOST_BARS = 10
@@ -44,6 +45,7 @@ class Summary:
 
     Attributes:
         pairs: the counts and win rates of the pairs; None if the rubric judges one response.
+        signs: the signs that the judge does not work on these rows.
     """
 
     def __init__(self, rubric: Rubric, orders: int = 1) -> None:
@@ -51,8 +53,10 @@ class Summary:
         self._systems: dict[str | None, _System] = {}
         self._reasons: Counter[str] = Counter()
         self.pairs = PairSummary(rubric.aspects, orders) if rubric.compares else None
+        self.signs = WarningSigns(rubric, orders)
 
     def add(self, outcome: Outcome) -> None:
+        self.signs.add(outcome)
         if self.pairs:
             self.pairs.add(outcome)
         system = self._systems.setdefault(outcome.system, _System())
@@ -109,6 +113,7 @@ class Summary:
         counts = {
             "complete": complete,
             "notices": notices(manifest, complete, self.rows, self.truncated),
+            "warning_signs": self.signs.lines,
             "planned": planned,
             "rows": self.rows,
             "judged": self.judged,
