@@ -105,7 +105,7 @@ def test_the_list_has_a_line_for_each_pair_of_a_system_sorted_by_the_preference(
 
 def test_the_failed_pairs_are_listed_with_their_reasons(cli: Cli, nameless: Path) -> None:
     end = cli("show", nameless, "--failed")
-    assert "1 of 1 pairs" in end.err
+    assert "1 of 1 pair" in end.err
     assert end.out.splitlines()[-1].startswith("p4  (none) vs (none)  failed: ")
 
 

@@ -11,6 +11,7 @@ import typer
 
 from localjudge.cli.options import FAILED_ROWS, RunFolder, check_out_file, print_table
 from localjudge.errors import UsageError
+from localjudge.system.quantities import counted
 
 if TYPE_CHECKING:
     from localjudge.pair_outcome import PairOutcome
@@ -52,7 +53,7 @@ def show(
     texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
     winner (a is the first), the preference for a from 0 to 1, and whether both orders agree.
     """
-    from localjudge.runs.notices import headed, kinds
+    from localjudge.runs.notices import headed
     from localjudge.runs.reader import read_notices, read_outcomes
     from localjudge.runs.run_manifest import read_manifest
     from localjudge.runs.summary import Summary
@@ -79,14 +80,17 @@ def show(
                 print(line)
             for problem in texts.problems:
                 print(f"the texts of the rows are missing: {problem}", file=sys.stderr)
-        what = "pairs" if manifest.rubric.compares else "rows"
-        print(f"{len(found.rows)} of {found.matching} {what}", file=sys.stderr)
+        what = "pair" if manifest.rubric.compares else "row"
+        print(f"{len(found.rows)} of {counted(found.matching, what)}", file=sys.stderr)
         return
     summary = Summary(manifest.rubric, manifest.orders)
     for outcome in read_outcomes(run):
         summary.add(outcome)
+    if not summary.rows:
+        print_table(headed(notices, "no rows"))
+        return
     print_table(headed(notices, summary.table()))
-    print_table(headed([kinds(notices)] if notices else (), summary.chart()))
+    print_table(summary.chart())
     for reason, count in summary.reasons.most_common(10):
         print(f"{count} failed: {reason}")
     for sign in summary.signs.lines:
@@ -172,8 +176,8 @@ def export(
 
     if to != "inspect":
         check_out_file(out)
-    what = "pairs" if read_manifest(run).rubric.compares else "rows"
-    print(f"{write(run, to, out, with_texts, baseline)} {what} · {out}", file=sys.stderr)
+    what = "pair" if read_manifest(run).rubric.compares else "row"
+    print(f"{counted(write(run, to, out, with_texts, baseline), what)} · {out}", file=sys.stderr)
     for notice in read_notices(run):
         print(notice, file=sys.stderr)
 

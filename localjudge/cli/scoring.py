@@ -148,7 +148,8 @@ def score(
             )
             raise typer.Exit(stop.exit_code)
         summary, cost, counted = result.summary, result.cost, result.statistics
-        print_table(headed(result.notices, cost.table() if cost else summary.table()))
+        if result.planned:  # an empty shard has said so
+            print_table(headed(result.notices, cost.table() if cost else summary.table()))
         progress.say(f"{summary.counted} · {folder}")
         if counted.get("cached_prompt_tokens"):
             share = counted["cached_prompt_tokens"] / counted["prompt_tokens"]
