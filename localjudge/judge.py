@@ -28,6 +28,7 @@ from localjudge.errors import SettingError, UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.model import BUNDLED_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
+from localjudge.models.profiles import profile_of
 from localjudge.pair_outcome import PairOutcome, joined
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.prompts.task_feed import Task, TaskFeed
@@ -252,7 +253,10 @@ class Judge:
         """A warning to readers of the scores; None if there is none."""
         if self.config.engine == "dry-run":
             return "This is a dry run: no model was asked, and the scores mean nothing."
-        return BUNDLED_NOTICE if self.model.is_bundled else None
+        if self.model.is_bundled:
+            return BUNDLED_NOTICE
+        known = self.model.adapter is None and not self.model.is_served and profile_of(self.model.config)
+        return known.small_notice if known else None
 
     def score(self, rows: Iterable[Any]) -> Iterator[Outcome]:
         """Yield one judgement or failure for each row as soon as it is finished, not in the rows' order.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import typer
-from conftest import Cli, write_rows
+from conftest import Cli, read_lines, write_rows
 from small_packs import key_pair
 
 from localjudge.cli import app
@@ -51,13 +51,29 @@ def test_every_row_judged_ends_with_0_a_table_on_stdout_and_the_rest_on_stderr(
 ) -> None:
     end = cli("score", rows, "--out", tmp_path / "out", *flags)
     assert end.code == 0
-    assert end.out.split()[:4] == ["system", "tact", "wit", "n"], "no column of failures where there is none"
+    assert end.out.splitlines()[0] == "Mean expected scores of the systems"
+    assert end.out.split()[6:10] == ["system", "tact", "wit", "n"], "no column of failures where there is none"
     assert "3 judged, 0 failed" in end.err
     assert "rows/s" in end.err
     assert "rows/s" not in end.out
     again = cli("score", rows, "--out", tmp_path / "out", *flags)
     assert (again.code, again.out) == (0, end.out)
     assert "continuing: 3 rows are done already, 0 are to do" in again.err
+
+
+def test_show_and_rank_print_the_same_means(cli: Cli, tmp_path: Path, rows: Path, flags: list[str]) -> None:
+    assert cli("score", rows, "--out", tmp_path / "out", *flags).code == 0
+    lines = [line for line in read_lines(tmp_path / "out") if line["system"] == "a"]
+
+    def mean(name: str) -> str:
+        return f"{sum(line[name] for line in lines) / len(lines):.2f}"
+
+    means = [mean("tact_expected"), mean("wit_expected")]
+    assert means != [mean("tact"), mean("wit")]
+    assert f"a {' '.join(means)}" in " ".join(cli("show", tmp_path / "out").out.split())
+    systems = json.loads(cli("rank", tmp_path / "out", "--json", "--resamples", "100").out)["systems"]
+    ranked = next(system["means"] for system in systems if system["name"] == "a")
+    assert [f"{ranked[name]['value']:.2f}" for name in ("tact", "wit")] == means
 
 
 def test_a_run_with_failures_ends_with_3_and_their_reasons(
@@ -163,7 +179,8 @@ WRONG: dict[str, tuple[str, str]] = {
     "prompt: no file": ("prompt none.jsonl", "none.jsonl: No such file"),
     "prompt: no rubric": ("prompt ROWS --rubric none", "rubric none: no such file"),
     "prompt: no model": ("prompt ROWS --tokens --model ./none", "model ./none: no such directory"),
-    "show: no run": ("show empty", "empty: not a run directory: it has no run.json"),
+    "show: no run": ("show empty", "it has no run.json; if a start was stopped before"),
+    "show: a file": ("show rows.jsonl", "is a file; give the run directory, such as "),
     "show: no folder": ("show nowhere", "nowhere: not a run directory"),
     "show: a damaged run": ("show damaged", "run.json: not a manifest of run format 4"),
     "rank: a damaged run": ("rank damaged", "run.json: not a manifest of run format 4"),
@@ -396,6 +413,28 @@ def test_show_prints_single_judgements_with_their_texts_and_scores(cli: Cli, fin
     assert end.out.count("\nrationale\n  ") == 2
 
 
+def test_show_finds_a_row_by_its_line_and_prints_its_place_once(cli: Cli, tmp_path: Path, model: Path) -> None:
+    rubric = tmp_path / "r.toml"
+    rubric.write_text(
+        'name = "r"\n[aspects.wit]\nscale = { lowest = 1, highest = 3 }\n'
+        "[aspects.answers_the_question_politely]\nboolean = true\n"
+        '[prompt]\ntemplate = "{$instruction} {$candidate} {$aspects} {$answer_format}"\n'
+    )
+    rows = tmp_path / "answers.csv"
+    rows.write_text("instruction,candidate,system\nOne?,1,a\nTwo?,2,a\n")
+    run = tmp_path / "run"
+    assert cli("score", rows, "--out", run, "--model", model, "--rubric", rubric).code == 0
+
+    end = cli("show", run, "--id", "3")
+    assert end.code == 0
+    assert end.out.splitlines()[0] == f"{rows}:3 · a"
+    assert end.err == f"--id 3: is no id; it is the line of {rows}:3\n"
+    wit, polite = (line for line in end.out.splitlines() if line.startswith(("  wit", "  answers_")))
+    assert wit.index("   expected") == polite.index("   expected")
+    assert cli("show", run, "--id", f"{rows}:3").err == ""
+    assert cli("show", run, "--id", "4").code == 2
+
+
 def test_show_lists_rows_a_line_each(cli: Cli, tmp_path: Path, flags: list[str]) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", 6)
     with rows.open("a") as stream:
@@ -408,21 +447,38 @@ def test_show_lists_rows_a_line_each(cli: Cli, tmp_path: Path, flags: list[str])
         end = cli("show", run, *options)
         assert end.code == 0, end.err
         heading, *listed = [line.split() for line in end.out.splitlines()]
-        assert heading == ["id", "system", "tact", "wit"]
+        key = ["wit_expected"] * ("--sort" in options)
+        texts = [] if "--failed" in options else ["candidate", "instruction"]
+        assert heading == ["id", "system", *key, "tact", "wit", *texts]
         return listed
 
-    assert shown("--system", "a") == [
-        [name, "a", str(lines[name]["tact"]), str(lines[name]["wit"])] for name in ("r0", "r2", "r4")
+    listed = shown("--system", "a")
+    assert [row[:5] for row in listed] == [
+        [name, "a", str(lines[name]["tact"]), str(lines[name]["wit"]), "word"] for name in ("r0", "r2", "r4")
     ]
+    assert [row[-2:] for row in listed] == [["Question", f"{number}?"] for number in (0, 2, 4)]
+    assert [len(" ".join(row[4:-2])) for row in listed] == [4, 40, 40], "the beginning of a long text"
     assert [row[0] for row in shown("--system", "b", "--limit", 2)] == ["r1", "r3"]
     (failure,) = shown("--failed")
     assert failure[:3] == ["r6\\n", "b", "failed:"]
     assert shown("--failed", "--system", "a") == []
     lowest = sorted((name for name in lines if name < "r6"), key=lambda name: lines[name]["wit_expected"])
-    assert [row[0] for row in shown("--sort", "wit")] == lowest
+    assert [(row[0], row[2]) for row in shown("--sort", "wit")] == [
+        (name, f"{lines[name]['wit_expected']:.2f}") for name in lowest
+    ]
     assert [row[0] for row in shown("--sort", "wit", "--limit", 2)] == lowest[:2]
     assert [row[0] for row in shown("--sort", "wit", "--descending", "--limit", 1)] == lowest[-1:]
     assert cli("show", run, "--limit", 2).err == "2 of 7 rows\n"
+    rows.unlink()
+    moved = cli("show", run, "--limit", 1)
+    assert moved.out.split() == [
+        "id",
+        "system",
+        "tact",
+        "wit",
+        *(str(lines["r0"][key]) for key in ("id", "system", "tact", "wit")),
+    ]
+    assert "the texts of the rows are missing: " in moved.err
 
 
 @pytest.mark.parametrize(

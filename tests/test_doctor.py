@@ -340,7 +340,10 @@ def test_a_model_that_is_not_there_damaged_or_changed_is_red(cli: Cli, tmp_path:
         == "model ./none: no such directory → give --model a directory, or an id in the local cache"
     )
     assert said("some/one").startswith("model some/one: no such directory, and not in the local cache ")
-    assert said("some/one").endswith(" → download it: hf download some/one, or score with --allow-download")
+    assert said("some/one").endswith(
+        " → download it: hf download some/one, or score with --allow-download, or bring it in a pack "
+        "(localjudge pack --model)"
+    )
     folder = Path(shutil.copytree(model, tmp_path / "model"))
     assert cli("models", "verify", folder).code == 0
     (state,) = [line for line in lines(cli("doctor", "--model", folder), "ok") if line.startswith("model ")]

@@ -7,6 +7,7 @@ import csv
 import gzip
 import json
 import re
+import shutil
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from typing import Any
 import pyarrow.parquet
 import pytest
 from conftest import Cli, Ended, read_lines, write_rows
+from scripted import ScriptedEngine
 
 from localjudge import Judge, Rubric, read_rows
+from localjudge.models.profiles import find_profile
 from localjudge.records import Outcome
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.template import Template
@@ -176,7 +179,7 @@ def test_a_run_that_was_broken_off_says_first_how_much_of_it_is_there(
     assert cli("export", run, "--to", "csv", "--out", tmp_path / "half.csv").err.splitlines()[-1] == said
     end = cli("rank", run, "--resamples", 100)
     assert (end.code, end.out.splitlines()[0]) == (0, said)
-    assert "Mean expected scores of the systems · incomplete" in end.out
+    assert "Mean expected scores of the systems, with 95 % intervals · incomplete" in end.out
     if not killed:
         assert json.loads((run / "summary.json").read_text())["notices"] == [said]
     judged = begin(run, judge, rows, 13, False)
@@ -281,3 +284,28 @@ def test_the_name_of_a_column_that_exports_add_is_no_aspect() -> None:
                 name="odd", aspects={name: Aspect(scale=Scale(lowest=1, highest=5))},
                 prompt=Template(template="{$candidate}"),
             )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["smollm2-135m-instruct", "qwen3-0.6b"])
+def test_a_model_that_is_too_small_to_judge_is_known_by_its_sizes_and_each_output_says_so(
+    cli: Cli, rows: Path, model: Path, short_rubric: Path, tmp_path: Path, name: str
+) -> None:
+    profile = find_profile(name)
+    assert profile
+    small = tmp_path / "any-name"
+    shutil.copytree(model, small)
+    config = json.loads((small / "config.json").read_text()) | profile.config
+    (small / "config.json").write_text(json.dumps(config))
+    judge = Judge(small, rubric=short_rubric)
+    said = (
+        f"small model: {profile.id.rpartition('/')[2]} is too small to judge; use its scores to try the program"
+    )
+    assert (judge.notice or "").startswith(said)
+    assert Judge(model, rubric=short_rubric).notice is None
+
+    with RunDirectory(tmp_path / "run") as run, RunPlan(judge, read_rows([str(rows)])) as plan:
+        values = [len(field.values) for field in judge.rubric.answer_layout.values]
+        judge.engine = ScriptedEngine(judge, lambda text: [[1.0, *[0.0] * (count - 1)] for count in values])
+        run.begin(judge, plan, [str(rows)])
+        run.score()
+    assert cli("show", tmp_path / "run").out.startswith(said)

@@ -91,7 +91,11 @@ def test_the_list_has_a_line_for_each_pair_of_a_system_sorted_by_the_preference(
     found = [pair for pair in lines(run, "pairs.jsonl") if "z" in (pair["system_a"], pair["system_b"])]
     found.sort(key=lambda pair: pair["better_preference"])
     _, heading, *listed = end.out.splitlines()
-    assert heading.split() == ["id", "systems", "better", "depth"]
+    assert heading.split() == ["id", "systems", "better", "depth", "candidate_a", "candidate_b", "instruction"]
+    texts = {"x": "word x", "y": "word y", "z": "word z"}
+    for pair, line in zip(found, listed, strict=True):
+        a, b = (line.index(texts[pair[f"system_{side}"]]) for side in "ab")
+        assert a < b < line.index(f"Question {pair['id'][0]}?")
     assert [line.split("  ")[0] for line in listed] == [pair["id"] for pair in found]
     first = f"{found[0]['better']} {found[0]['better_preference']:.3f} "
     assert first + ("agree" if found[0]["better_orders_agree"] else "differ") in listed[0]
@@ -101,7 +105,7 @@ def test_the_list_has_a_line_for_each_pair_of_a_system_sorted_by_the_preference(
 
 def test_the_failed_pairs_are_listed_with_their_reasons(cli: Cli, nameless: Path) -> None:
     end = cli("show", nameless, "--failed")
-    assert "1 of 1 pairs" in end.err
+    assert "1 of 1 pair" in end.err
     assert end.out.splitlines()[-1].startswith("p4  (none) vs (none)  failed: ")
 
 

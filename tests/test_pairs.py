@@ -269,6 +269,39 @@ def test_a_formed_pair_keeps_the_other_columns_of_both_rows() -> None:
     assert row.columns == {"dataset": "d", "tokens": [3, 5]}
 
 
+def test_columns_of_the_rows_that_form_pairs_are_named_by_their_own_fields(
+    cli: Cli, tmp_path: Path, model: Path
+) -> None:
+    rows = [
+        {"instruction": row["instruction"], "model output": row["candidate"], "team": row["system"]}
+        for row in system_rows(2, ("one", "two"))
+    ]
+    score = ("score", write(tmp_path / "a.jsonl", rows), "--rubric", "pairwise", "--pairs", "all")
+    named = ("--column", "candidate=model output", "--column", "system=team")
+    end = cli(
+        *score, *named, "--out", tmp_path / "run", "--model", model, "--max-rationale-tokens", "4"
+    )  # fmt: skip
+    assert end.code == 0, end.err
+    assert {pair.systems for pair in read_pairs(tmp_path / "run")} == {("one", "two")}
+
+    unnamed = cli(*score, *named[:2], "--out", tmp_path / "other", "--engine", "dry-run")
+    assert unnamed.code == 2
+    assert "a.jsonl: no system; its columns are instruction, model output, team" in unnamed.err
+    assert "name them with --column system=COLUMN" in unnamed.err
+
+
+def test_rows_without_a_system_form_no_pairs_and_their_other_columns_are_named() -> None:
+    nameless = {"instruction": "Q", "candidate": "c", "team": "red"}
+    how = Pairing(forms=True)
+    (failure, *_) = how.rows(given_rows([nameless, *system_rows(1)], how.used(USED)))
+    assert isinstance(failure, Failure)
+    assert (
+        "its other columns are team; name the one of the systems with --column system=COLUMN" in failure.error
+    )
+    with pytest.raises(UsageError, match="no row has a system; name its column with --column system=COLUMN"):
+        list(how.rows(given_rows([nameless], how.used(USED))))
+
+
 @pytest.mark.parametrize(
     ("pairing", "problem"),
     [

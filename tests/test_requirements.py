@@ -53,7 +53,7 @@ def test_all_that_a_command_lacks_is_named_in_one_line_before_anything_else(
     end = cli(*command)
     assert (end.code, end.out, end.err.count("\n")) == (2, "", 1)
     assert end.err.startswith(f"localjudge: {command[0]}: no-such-")
-    assert end.err.endswith(f": pip install {missing}\n")
+    assert f": pip install {missing} (without a network: localjudge pack --extra " in end.err
     assert not (tmp_path / "out").exists()
 
 
@@ -61,7 +61,8 @@ def test_what_is_installed_is_not_asked_for_again(installed_as: Path) -> None:
     fake_package(installed_as, "localjudge-eval", *ASKED)
     fake_package(installed_as, "no-such-numbers", version="2")
     with pytest.raises(
-        UsageError, match=r'rank: no-such-statistics is not installed: pip install "no-such-sta[^ ]*$'
+        UsageError,
+        match=r'pip install "no-such-sta[^ ]* \(without a network: localjudge pack --extra trust, ',
     ):
         require("rank", "trust")
     fake_package(installed_as, "no-such-statistics", version="2")

@@ -257,3 +257,15 @@ def test_a_rubric_can_be_looked_at(cli: Cli, tmp_path: Path) -> None:
     end = cli("rubrics", "show", "none")
     assert (end.code, end.out) == (2, "")
     assert end.err.startswith("localjudge: rubric none: no such file")
+
+
+def test_the_list_has_two_lines_for_each_rubric(cli: Cli) -> None:
+    lines = cli("rubrics").out.splitlines()
+    rubrics = [Rubric.load(name) for name in shipped_rubrics()]
+    assert len(lines) == 2 * len(rubrics)
+    for rubric, first, second in zip(rubrics, lines[::2], lines[1::2], strict=True):
+        assert first.split("  ", 1)[0] == rubric.name
+        assert first.endswith(", ".join(rubric.aspects))
+        assert rubric.description in second
+        assert ("Needs a reference." in second) == rubric.needs_reference
+    assert max(map(len, lines[::2])) <= 80

@@ -78,6 +78,22 @@ def test_merged_shards_equal_the_run_of_one_machine(cli: Cli, tmp_path: Path, fl
     assert "continuing: 62 rows are done already" in again.err, "a merged run is a run"
 
 
+def test_a_shard_without_rows_says_so_instead_of_an_empty_table_and_is_merged(
+    cli: Cli, tmp_path: Path, flags: list[str]
+) -> None:
+    rows = write_rows(tmp_path / "a.jsonl", 1)
+    shards = [tmp_path / f"s{index}" for index in (1, 2)]
+    ends = [
+        cli("score", rows, "--out", shard, "--shard", f"{index}/2", *flags)
+        for index, shard in enumerate(shards, 1)
+    ]
+    ((empty, folder),) = (each for each in zip(ends, shards, strict=True) if "0 judged" in each[0].err)
+    assert (empty.code, empty.out) == (0, "")
+    assert "/2 has no rows: a shard has whole instructions, and the 1 row of the input" in empty.err
+    assert cli("show", folder).out.splitlines()[-1] == "no rows"
+    assert cli("merge", *shards, "--out", tmp_path / "merged").code == 0
+
+
 def test_merging_names_what_is_missing_or_does_not_belong(
     cli: Cli, tmp_path: Path, flags: list[str], short_rubric: Path
 ) -> None:

@@ -509,6 +509,38 @@ def test_systems_without_a_common_instruction_are_not_said_to_be_alike(tmp_path:
     assert found.untested["wit"] == (("a", "b"),)
 
 
+def test_rank_prints_the_differences_with_their_intervals_and_says_in_a_sentence_what_they_mean(
+    judged: Callable[..., tuple[Path, Path]], cli: Cli
+) -> None:
+    near, _ = judged([3, 3, 2, 4, 4, 3, 3, 4, 5, 4, 2, 3], [None] * 12, name="near")
+    out = cli("rank", near).out
+    assert "Differences in wit, with 95 % intervals" in out
+    (pair,) = json.loads(cli("rank", near, "--json").out)["pairs"]
+    value, low, high = (-pair["difference"][end] for end in ("value", "high", "low"))
+    said = " ".join(out.split())
+    assert f"b minus a {value:.2f} {pair['p']:.2f}".replace(" 0.", " .").replace(" .", " 0.", 1) in said
+    assert (
+        "On 6 instructions, b and a have no significant difference in wit "
+        f"(b minus a: {value:.2f}, 95 % interval {low:.2f} to {high:.2f}, p = {pair['p']:.2f})."
+    ).replace("p = 0", "p = ") in said
+
+    apart, _ = judged([5, 1, 4, 1, 5, 2] * 8, [None] * 48, name="apart")
+    said = " ".join(cli("rank", apart).out.split())
+    assert "On 24 instructions, a is significantly higher than b in wit (a minus b: 3.33, " in said
+    assert ", p < .001)." in said
+
+
+def test_rank_prints_the_differences_of_neighbours_if_the_systems_are_many(
+    judged: Callable[..., tuple[Path, Path]], cli: Cli
+) -> None:
+    def differences(systems: str) -> int:
+        scores = [1 + (n * 7 + n // len(systems)) % 5 for n in range(6 * len(systems))]
+        run, _ = judged(scores, [None] * len(scores), name=systems, systems=systems)
+        return cli("rank", run, "--resamples", 100).out.split("Differences in")[1].count(" minus ") - 1
+
+    assert (differences("abcdef"), differences("abcdefg")) == (15, 6)
+
+
 def test_adjusted_p_values_hold_for_all_pairs_together() -> None:
     rng = np.random.default_rng(1)
     found = studentise(averages(rng.standard_normal((60, 12)), np.arange(60), 60), resamples=FEW)
@@ -814,7 +846,7 @@ def test_calibrated_scores_say_so_and_stand_beside_no_others(mapped: tuple[Path,
         assert means["overall"] == pytest.approx((means["wit"] + means["tact"]) / 2, **EXACT)
     ended = cli("rank", run, "--calibration", calibration)
     assert ended.out.startswith("calibrated: wit, tact; left out: clarity")
-    assert "\nMean calibrated scores of the systems · calibrated\n" in ended.out
+    assert "\nMean calibrated scores of the systems, with 95 % intervals · calibrated\n" in ended.out
     assert not re.search("depth|clarity", ended.out.partition("Mean calibrated")[2])
     assert json.loads(cli("rank", run, "--json").out)["of"] == "integer"
 

@@ -1,11 +1,11 @@
-"""Terminal tables of agreement, ranking, jury and calibration; they fit a width of 100 characters.
+"""Terminal tables of agreement, jury and calibration; they fit a width of 100 characters.
 
 Each value has its 95 % interval below it. An en dash means that a value is undefined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -18,11 +18,7 @@ from localjudge.analysis.interval import Estimate
 from localjudge.analysis.jury import Jury
 from localjudge.analysis.jury_aspect import EstimatedErrors, NominalJuryAspect
 from localjudge.analysis.nominal_agreement import NominalAgreement
-from localjudge.analysis.ranking import Ranking, SystemRank
-from localjudge.analysis.system_order import differences_in_words
 from localjudge.analysis.table_parts import (
-    UNDEFINED_SIGN,
-    counted,
     inline,
     note_lines,
     plain_table,
@@ -32,8 +28,8 @@ from localjudge.analysis.table_parts import (
     two_decimals,
 )
 from localjudge.rubrics.answer import shown
-from localjudge.rubrics.score_column import heading, is_share
 from localjudge.runs.notices import headed
+from localjudge.system.quantities import counted
 
 _HEADINGS = {
     "within_one": "±1",
@@ -43,11 +39,6 @@ _HEADINGS = {
     "kendall": "Kendall",
 }
 _ROW_NAMES = {"length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label"}
-_SHARES_OF = {
-    "integer": "the judge's answers",
-    "expected": "the judge's probabilities",
-    "calibrated": "calibrated probabilities",
-}
 _ONE_ANNOTATOR = "Only one annotator: the inter-annotator agreement is unknown."
 
 
@@ -98,62 +89,6 @@ def _nominal_agreement(found: NominalAgreement) -> Iterator[RenderableType]:
         yield Text(f"Krippendorff's alpha of the annotators: nominal {inline(found.alpha)}")
     elif found.annotators == 1:
         yield Text(_ONE_ANNOTATOR)
-
-
-def ranking_tables(ranking: Ranking) -> Group:
-    """Return tables of the systems' means: by the judge, by the human score, and adjusted for length.
-
-    The last lines name the systems that do not differ significantly, and those that are not tested.
-    """
-    last = ranking.columns[-1]
-    main = plain_table("system", heading(last), "rank", "win rate", "length", "rows", "instructions")
-    for system in ranking.systems:
-        best, worst = system.ranks[last]
-        wins = system.win_rate[last]
-        main.add_row(
-            system.name,
-            stacked(system.means[last]),
-            str(best) if best == worst else f"{best}-{worst}",
-            UNDEFINED_SIGN if wins is None else f"{wins:.0%}",
-            UNDEFINED_SIGN if system.length is None else f"{system.length:.0f}",
-            str(system.rows),
-            str(system.instructions),
-        )
-    parts: list[RenderableType] = [
-        title_line(
-            f"Shares of {last} by system, from {_SHARES_OF[ranking.of]}"
-            if is_share(last)
-            else f"Mean {ranking.of} scores of the systems",
-            ranking.notices,
-        ),
-        main,
-    ]
-    if len(ranking.columns) > 1:
-        means = plain_table("system", *map(heading, ranking.columns[:-1]))
-        for system in ranking.systems:
-            means.add_row(*_named(system, {name: system.means[name] for name in ranking.columns[:-1]}))
-        others = "Shares of the other labels" if all(map(is_share, ranking.columns)) else "Aspects"
-        parts += [title_line(others, ranking.notices), means]
-    for title, kind in (
-        ("Mean human scores, prediction-powered", "human"),
-        ("Means at equal length", "length_held"),
-    ):
-        estimates = [getattr(system, kind) for system in ranking.systems]
-        if any(one.value is not None for each in estimates if each for one in each.values()):
-            parts.append(title_line(title, ranking.notices))
-            table = plain_table("system", *map(heading, ranking.columns))
-            for system, each in zip(ranking.systems, estimates, strict=True):
-                table.add_row(*_named(system, each))
-            if kind == "length_held":
-                explained = [two_decimals(ranking.length_explains[column]) for column in ranking.columns]
-                table.add_section()
-                table.add_row("R² of length", *explained)
-            parts.append(table)
-    if len(ranking.systems) > 1:
-        basis = "human" if ranking.basis == "human" else "judge's"
-        where = f"in the {basis} scores ({last})"
-        parts += map(Text, differences_in_words(where, ranking.groups[last], ranking.untested[last]))
-    return headed(ranking.notices, *spaced(parts), *note_lines(ranking.notes))
 
 
 def jury_tables(jury: Jury) -> Group:
@@ -278,7 +213,3 @@ def _labelled(aspect: str, found: AspectAgreement | NominalAgreement) -> str:
 def _statistics(comparison: Comparison) -> Iterator[Text | str]:
     for name in STATISTICS:
         yield stacked(getattr(comparison, name))
-
-
-def _named(system: SystemRank, means: Mapping[str, Estimate] | None) -> list[Text | str]:
-    return [system.name, *(stacked(each) for each in (means or {}).values())]

@@ -14,7 +14,6 @@ from rich.text import Text
 from localjudge.analysis.pair_agreement import LabelledPairs, PairAgreement, PairComparison
 from localjudge.analysis.table_parts import (
     UNDEFINED_SIGN,
-    counted,
     inline,
     note_lines,
     plain_table,
@@ -23,6 +22,7 @@ from localjudge.analysis.table_parts import (
     title_line,
 )
 from localjudge.runs.notices import headed
+from localjudge.system.quantities import counted
 
 
 def pair_agreement_tables(agreement: PairAgreement) -> Group:

@@ -18,7 +18,6 @@ from localjudge.analysis.preference_ranking import PreferenceOrder, PreferenceRa
 from localjudge.analysis.system_order import differences_in_words
 from localjudge.analysis.table_parts import (
     UNDEFINED_SIGN,
-    counted,
     inline,
     note_lines,
     plain_table,
@@ -27,6 +26,7 @@ from localjudge.analysis.table_parts import (
     title_line,
 )
 from localjudge.runs.notices import headed
+from localjudge.system.quantities import counted
 
 _WITH_INTERVALS = 6
 """Largest number of systems whose matrix of win rates has intervals."""

@@ -54,10 +54,6 @@ def _bare(value: float) -> str:
     return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def spaced(parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
     """Yield the parts with an empty line after each that is not a title."""
     for part in parts:

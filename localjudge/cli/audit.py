@@ -61,13 +61,14 @@ def audit(
     if len(judge.adapter or ()) > 1:
         raise UsageError("audit: takes one --adapter; audit each adapter by itself")
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
-    columns = judge.columns(config.rubric.fields)
+    used = config.rubric.fields
+    pairing = pairs.pairing(used, "one" if config.rubric.compares else "both", seed)
     source = RowSource.of_files(
         inputs,
-        columns,
-        used=config.rubric.fields,
+        judge.columns(used if pairing is None else pairing.used(used)),
+        used=used,
         max_row_bytes=judge.max_row_bytes,
-        pairing=pairs.pairing(config.rubric.fields, "one" if config.rubric.compares else "both", seed),
+        pairing=pairing,
     )
     check_out(out)
     progress = Progress()

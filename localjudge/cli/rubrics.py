@@ -15,7 +15,6 @@ from localjudge.cli.options import (
     ModelName,
     RationalePlace,
     print_json,
-    print_table,
     settle_environment,
 )
 from localjudge.errors import UsageError
@@ -23,26 +22,17 @@ from localjudge.errors import UsageError
 
 def list_rubrics(as_json: AsJson = False) -> None:
     """List the included rubrics; `rubrics` alone does the same."""
-    from rich import box
-    from rich.table import Table
-
     from localjudge.rubrics.rubric import Rubric, shipped_rubrics
 
     included = [Rubric.load(name) for name in shipped_rubrics()]
     if as_json:
         print_json([rubric.model_dump(mode="json", exclude={"prompt"}) for rubric in included])
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("rubric", no_wrap=True)
-    for heading in ("values", "reference"):
-        table.add_column(heading, no_wrap=True)
-    table.add_column("aspects")
-    table.add_column("description")
+    width = max(len(rubric.name) for rubric in included)
     for rubric in included:
-        values = " · ".join(dict.fromkeys(map(str, rubric.aspects.values())))
-        needed = "needed" if rubric.needs_reference else "no"
-        table.add_row(rubric.name, values, needed, ", ".join(rubric.aspects), rubric.description)
-    print_table(table)
+        print(f"{rubric.name:<{width}}  {', '.join(rubric.aspects)}")
+        print(f"    {rubric.description}" + " Needs a reference." * rubric.needs_reference)
+    Messages.here().say("localjudge rubrics show NAME prints the values of the aspects and the prompt")
 
 
 _SYSTEM = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +12,7 @@ import typer
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import FAILED_ROWS, RunFolder, check_out_file, print_table
 from localjudge.errors import UsageError
+from localjudge.system.quantities import counted
 
 if TYPE_CHECKING:
     from localjudge.pair_outcome import PairOutcome
@@ -19,7 +22,12 @@ if TYPE_CHECKING:
 def show(
     run: RunFolder,
     row_id: Annotated[
-        list[str] | None, typer.Option("--id", metavar="ID", help="Show the judgement of this row or pair.")
+        list[str] | None,
+        typer.Option(
+            "--id",
+            metavar="ID",
+            help="Show the judgement of this row or pair: its id, or its line in the input.",
+        ),
     ] = None,
     system: Annotated[
         str | None,
@@ -42,16 +50,16 @@ def show(
 ) -> None:
     """Show a run: its systems with their scores, a list of its rows, or single judgements by id.
 
-    Each of --system, --failed, --sort and --limit selects the list: id, system and scores, or the reason for a
-    failure. The list of a run of pairs has both systems, and for each aspect the winner (a is the first), the
-    preference for a from 0 to 1, and whether both orders agree.
+    Each of --system, --failed, --sort and --limit selects the list: id, system, scores and the beginning of the
+    texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
+    winner (a is the first), the preference for a from 0 to 1, and whether both orders agree.
     """
     from localjudge.cli.progress import Progress
-    from localjudge.runs.notices import headed, kinds
+    from localjudge.runs.notices import headed
     from localjudge.runs.reader import count_lines, read_notices, read_outcomes
     from localjudge.runs.run_manifest import read_manifest
     from localjudge.runs.summary import Summary
-    from localjudge.system.steps import counted
+    from localjudge.system.steps import reported
 
     lists_rows = system is not None or failed or sort is not None or limit is not None
     if row_id and lists_rows:
@@ -64,24 +72,34 @@ def show(
     manifest, notices = read_manifest(run), read_notices(run)
     if lists_rows:
         from localjudge.cli.shown_rows import RowList, RowSelection
+        from localjudge.runs.reread_texts import Texts
 
         with Progress().step("reading the run"):
             found = RowList.read(run, manifest.rubric, RowSelection(system, failed, sort, descending, limit))
         if notices:
             print_table(headed(notices))
-        for text in found.texts():
-            print(text)
-        what = "pairs" if manifest.rubric.compares else "rows"
-        Messages.here().say(f"{len(found.rows)} of {found.matching} {what}")
+        width = get_terminal_size().columns if sys.stdout.isatty() else None
+        with Texts(manifest, found.rows) as texts:
+            for line in found.lines(texts, width):
+                print(line)
+            for problem in texts.problems:
+                Messages.here().say(f"the texts of the rows are missing: {problem}")
+        what = "pair" if manifest.rubric.compares else "row"
+        Messages.here().say(f"{len(found.rows)} of {counted(found.matching, what)}")
         return
     summary = Summary(manifest.rubric, manifest.orders)
     with Progress().step("reading the run") as report:
-        for outcome in counted(read_outcomes(run), report, count_lines(run)):
+        for outcome in reported(read_outcomes(run), report, count_lines(run)):
             summary.add(outcome)
+    if not summary.rows:
+        print_table(headed(notices, "no rows"))
+        return
     print_table(headed(notices, summary.table()))
-    print_table(headed([kinds(notices)] if notices else (), summary.chart()))
+    print_table(summary.chart())
     for reason, count in summary.reasons.most_common(10):
         print(f"{count} failed: {reason}")
+    for sign in summary.signs.lines:
+        print(sign)
 
 
 def _show_judgements(run: Path, ids: list[str]) -> None:
@@ -99,6 +117,12 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
     wanted = set(ids)
     with Progress().step("reading the run"):
         found = [each for each in read(run) if each.id in wanted]
+        places = wanted - {each.id for each in found}
+        by_place = [each for each in read(run) if places.intersection(_places(each))] if places else []
+    for place in sorted(places):
+        if those := [each.id for each in by_place if place in _places(each)]:
+            Messages.here().say(f"--id {place}: is no id; it is the line of {', '.join(those)}")
+    found += by_place
     if notices := read_notices(run):
         print_table(headed(notices))
     with Texts(manifest, [_first(each) for each in found]) as texts:
@@ -110,11 +134,17 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
                 print(judgement_text(each, manifest.rubric.aspects, text))
         for problem in texts.problems:
             Messages.here().say(f"the texts of the row are missing: {problem}")
-    if missing := wanted - {each.id for each in found}:
+    if missing := wanted - {name for each in found for name in (each.id, *_places(each))}:
         known = next((each.id for each in read(run)), None)
         such = f"; its ids are such as {known}" if known else ""
         what = "pair" if manifest.rubric.compares else "row"
         raise UsageError(f"{run}: no {what} with the id {', '.join(sorted(missing))}{such}")
+
+
+def _places(found: Outcome | PairOutcome) -> set[str]:
+    """Return the places of a row, or of both rows of a pair, and their lines alone: answers.csv:4 and 4."""
+    places = _first(found).source.split(" and ")
+    return {*places, *(place.rpartition(":")[2] for place in places)}
 
 
 def _first(found: Outcome | PairOutcome) -> Outcome:
@@ -154,11 +184,11 @@ def export(
 
     if to != "inspect":
         check_out_file(out)
-    what = "pairs" if read_manifest(run).rubric.compares else "rows"
+    what = "pair" if read_manifest(run).rubric.compares else "row"
     progress = Progress()
-    with progress.step("exporting", what) as report:
+    with progress.step("exporting", f"{what}s") as report:
         written = write(run, to, out, with_texts, baseline, report)
-    progress.say(f"{written} {what} · {out}")
+    progress.say(f"{counted(written, what)} · {out}")
     progress.notices(read_notices(run))
 
 
@@ -179,5 +209,7 @@ def merge(
     print_table(headed(notices, summary.table()))
     progress.notices(notices, in_table=True)
     progress.say(f"{summary.counted} · {out}")
+    for sign in summary.signs.lines:
+        progress.warn(sign)
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)

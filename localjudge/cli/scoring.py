@@ -82,13 +82,14 @@ def score(
     from localjudge.runs.shard import Shard
 
     config, cluster = judge.prepare("score", inputs, seed=seed, keep_thoughts=keep_thoughts)
-    columns = judge.columns(config.rubric.fields)
+    used = config.rubric.fields
+    pairing = pairs.pairing(used, orders, seed)
+    columns = judge.columns(used if pairing is None else pairing.used(used))
     if system_from is not None:
         if system_from != "filename" or "system" in columns:
             raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
         columns["system"] = FILENAME
     part = Shard.parse(shard, os.environ)
-    used = config.rubric.fields
 
     def read() -> RowSource:
         return RowSource.of_files(
@@ -97,7 +98,7 @@ def score(
             used=used,
             max_row_bytes=judge.max_row_bytes,
             limit=limit,
-            pairing=pairs.pairing(used, orders, seed),
+            pairing=pairing,
         )
 
     source = read()
@@ -126,7 +127,8 @@ def score(
             )
             raise typer.Exit(stop.exit_code)
         summary, cost, counted = result.summary, result.cost, result.statistics
-        print_table(headed(result.notices, cost.table() if cost else summary.table()))
+        if result.planned:  # an empty shard has said so
+            print_table(headed(result.notices, cost.table() if cost else summary.table()))
         progress.notices(result.notices, in_table=True)
         progress.say(f"{summary.counted} · {folder}")
         if counted.get("cached_prompt_tokens"):
@@ -134,6 +136,8 @@ def score(
             progress.say(f"{share:.0%} of the prompt tokens came from the prefix cache")
         for reason, count in summary.reasons.most_common(10):
             progress.warn(f"{count} failed: {reason}")
+        for sign in () if cost else summary.signs.lines:
+            progress.warn(sign)
         if cost and not cost.fits_disk:
             progress.warn(f"{out}: not enough free disk space for this run")
         failed |= summary.failed > 0

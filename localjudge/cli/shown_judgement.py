@@ -29,7 +29,8 @@ def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: Text |
         text: the texts of the row, if they were found.
     """
     system = f" · {outcome.system}" if outcome.system else ""
-    parts = [f"{outcome.id}{system} · {outcome.source}"]
+    place = f" · {outcome.source}" if outcome.source != outcome.id else ""
+    parts = [f"{outcome.id}{system}{place}"]
     if text:
         parts += [_passage(name, said) for name, said in text.fields.items()]
         if text.instruction or not text.fields:
@@ -45,8 +46,9 @@ def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: Text |
     if outcome.rationale_cut:
         parts.append("[a rationale was cut at its limit]\n")
     widest = max(len(shown(score)) for score in outcome.scores.values())
+    longest = max(14, *map(len, outcome.scores))
     for aspect, score in outcome.scores.items():
-        row = f"  {aspect:<14} {shown(score):>{max(3, widest)}}"
+        row = f"  {aspect:<{longest}} {shown(score):>{max(3, widest)}}"
         probabilities = outcome.probabilities.get(aspect)
         if aspect in outcome.expected:
             row += f"   expected {outcome.expected[aspect]:.2f}"

@@ -44,7 +44,9 @@ class ShownPair:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         wide = options.max_width >= _SIDE_BY_SIDE
         a, b = self._names
-        yield Styled(f"{self.pair.id} · {self.pair.orders[0].source}")
+        source = self.pair.orders[0].source
+        same = source == self.pair.id.replace(" vs ", " and ")  # a row without an id has its place as one
+        yield Styled(self.pair.id if same else f"{self.pair.id} · {source}")
         if self.text:
             for name, said in self.text.fields.items():
                 yield _passage(name, said)

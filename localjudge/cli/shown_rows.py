@@ -1,21 +1,30 @@
-"""The rows or the pairs of a run as a list, one line each: id, system and scores, or why it failed."""
+"""The rows or the pairs of a run as a list, one line each: id, system and scores, or why it failed.
+
+Where a row's texts can still be read, its line ends with the beginnings of the response and the instruction.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from localjudge.errors import UsageError
 from localjudge.pair_outcome import PairOutcome, Preference
 from localjudge.records import Failure, Judgement, Outcome
+from localjudge.rows.pair_columns import PAIR
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_outcomes, read_pairs
+from localjudge.runs.reread_texts import Text, Texts
 from localjudge.system.terminal import printable
 
 _NO_SYSTEM = "(none)"
+_SNIPPET = 40
+"""Largest number of characters of a text in a line."""
+_SHORTEST = 20
+"""Least number of characters of a text in a line; on a narrower terminal the texts have a line of their own."""
 _LONGEST = Preference(0.0, "tie", False, ())
 """A preference whose text is the longest."""
 _WIDEST = 40
@@ -51,21 +60,31 @@ class RowSelection:
 
 @dataclass(frozen=True, slots=True)
 class ListedRow:
-    """A line of the list: `says` has the scores or the reason for the failure; `score` is the sort key."""
+    """A line of the list: `says` has the scores or the reason for the failure; `score` is the sort key.
+
+    `digest` is that of the row's texts; of a pair, that of its first order, `swapped` or not.
+    """
 
     id: str
     system: str
     says: str
-    score: float
+    score: float = 0.0
+    digest: str | None = None
+    swapped: bool = False
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RowList:
-    """The rows or pairs to print, and the number of selected ones before the limit."""
+    """The rows or pairs to print, and the number of selected ones before the limit.
+
+    `key` is the column of expected scores that the rows are sorted by; None if another column or nothing is.
+    """
 
     rubric: Rubric
     rows: tuple[ListedRow, ...]
     matching: int
+    key: str | None = None
 
     @classmethod
     def read(cls, run: Path, rubric: Rubric, selection: RowSelection) -> RowList:
@@ -84,13 +103,18 @@ class RowList:
         widths = _widths(rubric)
         rows: list[ListedRow] = []
         matching = 0
+        by_expected = False
         for outcome in read_pairs(run) if rubric.compares else read_outcomes(run):
             systems.update(_systems(outcome))
             if not selection.takes(outcome):
                 continue
             matching += 1
             if selection.sort or selection.limit is None or matching <= selection.limit:
-                rows.append(_listed(outcome, widths, columns.get(selection.sort or "")))
+                sort = columns.get(selection.sort or "")
+                rows.append(_listed(outcome, widths, sort))
+                by_expected |= bool(
+                    sort and isinstance(outcome, Judgement) and sort.expected(outcome) is not None
+                )
         if selection.system is not None and selection.system not in systems:
             there = ", ".join(sorted(systems)) or "none"
             of = "pair with" if rubric.compares else "row of"
@@ -99,18 +123,54 @@ class RowList:
             )
         if selection.sort:
             rows.sort(key=lambda row: row.score, reverse=selection.descending)
-        return cls(rubric, tuple(rows[: selection.limit]), matching)
+        key = f"{selection.sort}_expected" if by_expected else None
+        return cls(rubric, tuple(rows[: selection.limit]), matching, key)
 
-    def texts(self) -> Iterator[str]:
-        """Yield a heading and a line for each row, with aligned columns."""
-        columns = (f"{aspect:>{width}}" for aspect, width in _widths(self.rubric).items())
-        heading = ListedRow("id", "systems" if self.rubric.compares else "system", "  ".join(columns), 0)
-        lines = [heading, *self.rows]
+    def lines(self, texts: Texts, width: int | None) -> Iterator[str]:
+        """Yield a heading and a line for each row, with aligned columns.
+
+        Args:
+            texts: the texts of the rows, as far as they can still be read.
+            width: the terminal's width in characters; None without a terminal.
+        """
+        columns = "  ".join(f"{aspect:>{size}}" for aspect, size in _widths(self.rubric).items())
+        key = f"{self.key}  " if self.key else ""
+        system = "systems" if self.rubric.compares else "system"
         widest = _WIDEST * (1 + self.rubric.compares)
-        ids = min(widest, max(len(row.id) for row in lines))
-        systems = min(widest, max(len(row.system) for row in lines))
-        for row in lines:
-            yield f"{row.id:<{ids}}  {row.system:<{systems}}  {row.says}"
+        ids = min(widest, max(len(text) for text in ("id", *(row.id for row in self.rows))))
+        systems = min(widest, max(len(text) for text in (system, *(row.system for row in self.rows))))
+        heading = f"{'id':<{ids}}  {system:<{systems}}  {key}{columns}"
+        found = [texts.get(row) for row in self.rows]
+        names = _text_names(self.rubric) if any(found) else ()
+        share = _SNIPPET if width is None else (width - len(heading)) // max(1, len(names)) - 2
+        fits = share >= _SHORTEST
+        yield "  ".join([heading, *(f"{name:<{min(share, _SNIPPET)}}" for name in names if fits)]).rstrip()
+        for row, text in zip(self.rows, found, strict=True):
+            says = row.says if row.failed or not key else f"{row.score:>{len(key) - 2}.2f}  {row.says}"
+            line = f"{row.id:<{ids}}  {row.system:<{systems}}  {says}"
+            if text is None or row.failed:
+                yield line
+            elif fits:
+                yield "  ".join([line, *_snippets(text, row.swapped, names, min(share, _SNIPPET))]).rstrip()
+            else:
+                yield line
+                each = ((width or 80) - 4) // len(names) - 2
+                yield "    " + "  ".join(_snippets(text, row.swapped, names, each)).rstrip()
+
+
+def _text_names(rubric: Rubric) -> tuple[str, ...]:
+    """Return the names of the texts that end a line."""
+    responses = PAIR if rubric.compares else ("candidate",)
+    return (*responses, "instruction")
+
+
+def _snippets(text: Text, swapped: bool, names: Sequence[str], width: int) -> Iterator[str]:
+    """Yield the beginning of each text, padded to this width."""
+    first, second = text.responses(swapped)
+    instruction = text.instruction or next(iter(text.fields.values()), "")
+    for said in (first, second or "", instruction) if len(names) > 2 else (first, instruction):
+        flat = _flat(" ".join(said.split())) or "(empty)"
+        yield f"{flat if len(flat) <= width else flat[: width - 1] + '…':<{width}}"
 
 
 def _widths(rubric: Rubric) -> dict[str, int]:
@@ -125,6 +185,7 @@ def _widths(rubric: Rubric) -> dict[str, int]:
 
 def _listed(outcome: Outcome | PairOutcome, widths: Mapping[str, int], sort: ScoreColumn | None) -> ListedRow:
     score = 0.0
+    first = outcome.orders[0] if isinstance(outcome, PairOutcome) else outcome
     if (error := _error(outcome)) is not None:
         says = "failed: " + _flat(error)
     elif isinstance(outcome, PairOutcome):
@@ -137,7 +198,15 @@ def _listed(outcome: Outcome | PairOutcome, widths: Mapping[str, int], sort: Sco
         if sort is not None:
             expected = sort.expected(outcome)
             score = sort.number(outcome) if expected is None else expected
-    return ListedRow(_flat(outcome.id), _flat(" vs ".join(_systems(outcome))), says, score)
+    return ListedRow(
+        id=_flat(outcome.id),
+        system=_flat(" vs ".join(_systems(outcome))),
+        says=says,
+        score=score,
+        digest=first.digest,
+        swapped=first.swapped,
+        failed=error is not None,
+    )
 
 
 def _preferred(preference: Preference) -> str:

@@ -144,10 +144,10 @@ def rank(
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
         _rank_pairs(runs, inputs or (), by, statistics)
         return
-    from localjudge.analysis.analysis_tables import ranking_tables
     from localjudge.analysis.human_labels import parse_mapping, read_labels
     from localjudge.analysis.measured_texts import measure
     from localjudge.analysis.ranking import rank as compare
+    from localjudge.analysis.ranking_tables import ranking_tables
     from localjudge.analysis.scores import read_scores
     from localjudge.cli.progress import Progress
 

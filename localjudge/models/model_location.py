@@ -66,7 +66,10 @@ def cached_folder(name: str, allow_download: bool) -> Path:
             return Path(incomplete)
         looked = f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}"
     if not allow_download:
-        raise ModelError(f"{looked}; download it: hf download {name}, or score with --allow-download")
+        raise ModelError(
+            f"{looked}; download it: hf download {name}, or score with --allow-download, or bring it in a pack "
+            "(localjudge pack --model)"
+        )
     try:
         with online():
             return Path(snapshot_download(name, allow_patterns=_FETCHED))

@@ -33,6 +33,7 @@ class Profile(BaseModel):
         thinking_switch: how to switch thinking off, or limit it, in its chat template.
         thinking_end: the text that ends its thoughts.
         system_turn: whether its chat template has a system turn.
+        too_small: whether it is too small for its scores to be results.
         traps: known problems, the most serious first; one line each.
         checked: the sources of these facts.
         config: numbers of its `config.json`.
@@ -49,6 +50,7 @@ class Profile(BaseModel):
     thinking_switch: str = ""
     thinking_end: str = ""
     system_turn: bool
+    too_small: bool = False
     traps: tuple[str, ...] = Field(strict=False)
     checked: str = Field(min_length=1)
     config: dict[str, Any]
@@ -57,6 +59,14 @@ class Profile(BaseModel):
     def shape(self) -> Shape:
         """Shape of the model: the sizes of its weights and its cache."""
         return shape_of(self.config, self.name)
+
+    @property
+    def small_notice(self) -> str | None:
+        """The notice of a run that this model judged; None if it is not too small."""
+        if not self.too_small:
+            return None
+        name = self.id.rpartition("/")[2]
+        return f"small model: {name} is too small to judge; use its scores to try the program, not as results"
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
@@ -102,6 +112,23 @@ def profiles() -> tuple[Profile, ...]:
             message = first["msg"].removeprefix("Value error, ")
             raise ModelError(f"profile {file}: {place + ': ' if place else ''}{message}") from None
     return tuple(sorted(found, key=lambda profile: (profile.parameters, profile.name)))
+
+
+_SIZES = (
+    "model_type", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size",
+)  # fmt: skip
+
+
+def profile_of(config: Any) -> Profile | None:
+    """Return the profile of a model by its sizes, whatever its name; None if there is none.
+
+    Args:
+        config: the configuration of its language model, as transformers reads it.
+    """
+    sizes = {name: getattr(config, name, None) for name in _SIZES}
+    return next(
+        (each for each in profiles() if {name: each.config.get(name) for name in _SIZES} == sizes), None
+    )
 
 
 def find_profile(name: str) -> Profile | None:

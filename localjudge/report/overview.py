@@ -16,13 +16,15 @@ from localjudge.analysis.interval import Estimate
 from localjudge.analysis.ranking import Ranking
 from localjudge.analysis.scores import Scores, run_names
 from localjudge.report import charts, confidence_charts
-from localjudge.report.judgements import FAILED, Judgements
+from localjudge.report.judgements import FAILED, Columns, Judgements
 from localjudge.report.report_tables import agreement_tables, audit_tables, systems_table
 from localjudge.report.shown_values import kind, legend, mean_is_share, value_colours, value_texts
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import RunManifest
+from localjudge.runs.warning_signs import read_warning_signs
+from localjudge.system.quantities import counted
 
 
 def by_series(scores: Scores, judgements: Judgements) -> Scores:
@@ -121,15 +123,35 @@ def foot(manifests: Sequence[RunManifest]) -> str:
 
 def _notices(judgements: Judgements, rankings: Sequence[Ranking]) -> list[str]:
     folders = judgements.folders
-    of_runs = together(run_names(folders), [read_notices(folder) for folder in folders])
+    of_runs = together(run_names(folders), [notices_and_signs(folder) for folder in folders])
     calibrated = (notice for ranking in rankings if ranking.of == "calibrated" for notice in ranking.notices)
     notices = list(dict.fromkeys([*of_runs, *calibrated]))
+    if empty := _empty_responses(judgements.columns):
+        notices.append(empty)
     if missing := len(judgements) - judgements.found:
         reasons = f" ({'; '.join(judgements.problems)})" if judgements.problems else ""
         notices.append(f"{counted(missing, 'judgement')} without text: the input row was not found{reasons}.")
     if failed := int((judgements.columns.flags & FAILED).sum()):
         notices.append(f"{counted(failed, 'row')} failed; the means and charts exclude failed rows.")
     return notices
+
+
+def notices_and_signs(folder: Path) -> tuple[str, ...]:
+    """Return the notices of a run, and the warning signs in its outcomes."""
+    return *read_notices(folder), *read_warning_signs(folder)
+
+
+def _empty_responses(columns: Columns) -> str | None:
+    """Return a warning if empty responses have a higher mean score than the others; None otherwise."""
+    judged = ~np.isnan(columns.overall)
+    empty = columns.overall[judged & (columns.length == 0)]
+    others = columns.overall[judged & (columns.length > 0)]
+    if not len(empty) or not len(others) or empty.mean() <= others.mean():
+        return None
+    return (
+        f"empty responses: {counted(len(empty), 'response')} without text, with a mean score of "
+        f"{empty.mean():.2f}; the others have {others.mean():.2f}; read some"
+    )
 
 
 def _length_lead(rankings: Sequence[Ranking]) -> str:
@@ -217,7 +239,3 @@ def _figures(
 
 def figure(title: str | None, spec: charts.Spec, legend: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
     return {"title": title, "legend": legend, "spec": spec}
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from localjudge.errors import UsageError
 from localjudge.runs.reread_texts import Text
 from localjudge.system.durable import replacing
-from localjudge.system.steps import Report, counted, unreported
+from localjudge.system.steps import Report, reported, unreported
 
 CHUNK = 200_000
 """Characters of text at which a chunk of rows is complete."""
@@ -153,7 +153,7 @@ class _Chunks:
         instructions: list[Any] = []
         rows: list[Any] = []
         size = 0
-        page_rows = counted(self._content.page_rows(), self._report, len(self._content.ids))
+        page_rows = reported(self._content.page_rows(), self._report, len(self._content.ids))
         for _, together in groupby(page_rows, key=lambda row: row.instruction):
             if size >= CHUNK:
                 yield self._close(instructions, rows)

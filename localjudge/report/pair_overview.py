@@ -18,12 +18,12 @@ from localjudge.analysis.system_order import differences_in_words
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED
 from localjudge.report.listed_pairs import UNNAMED, WINNERS, ListedPairs
-from localjudge.report.overview import counted, figure, foot, origin
+from localjudge.report.overview import figure, foot, notices_and_signs, origin
 from localjudge.report.pair_agreement_section import pair_agreement_section
 from localjudge.report.report_tables import audit_tables, estimate_value, table
 from localjudge.report.shown_values import ORDERED_COLOURS, share_colour
 from localjudge.runs.notices import together
-from localjudge.runs.reader import read_notices
+from localjudge.system.quantities import counted
 
 _MOST_POINTS = 1500
 
@@ -105,7 +105,7 @@ _LENGTH = (
 
 
 def _notices(pairs: ListedPairs) -> list[str]:
-    notices = list(together(run_names(pairs.folders), [read_notices(folder) for folder in pairs.folders]))
+    notices = list(together(run_names(pairs.folders), [notices_and_signs(folder) for folder in pairs.folders]))
     if missing := len(pairs) - pairs.found:
         reasons = f" ({'; '.join(pairs.problems)})" if pairs.problems else ""
         notices.append(f"{counted(missing, 'pair')} without text: the input row was not found{reasons}.")

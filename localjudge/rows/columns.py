@@ -157,7 +157,9 @@ def as_row(
     fields = {name: _field_text(record, (columns or {}).get(name, name)) for name in others_used}
     for name, text in fields.items():
         if problem is None and text is None:
-            problem = f"no {name}; its columns are {_known(record)}; name one with --column {name}=COLUMN"
+            problem = (
+                f"no {name}; its columns are {known_columns(record)}; name one with --column {name}=COLUMN"
+            )
         elif problem is None and (bad := _lone_surrogate(text or "")):
             problem = f"the {name} has {bad}"
     identity = texts.get("id") or None
@@ -206,8 +208,9 @@ def _field_text(record: Mapping[str, Any], column: str) -> str | None:
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, default=str)
 
 
-def _known(record: Mapping[str, Any]) -> str:
-    return ", ".join(map(str, list(record)[:12]))
+def known_columns(record: Mapping[str, Any]) -> str:
+    """Return the names of a record's first columns, for a message."""
+    return ", ".join(map(str, list(record)[:12])) or "none"
 
 
 def _is_deeper(record: Any, most: int) -> bool:
@@ -234,7 +237,7 @@ def _invalid_text(
     required = ("instruction", *judged)
     for field in required:
         if field not in texts or (taken[field] and taken[field] not in record):
-            return f"no {field}; its columns are {_known(record)}; name one with --column {field}=COLUMN"
+            return f"no {field}; its columns are {known_columns(record)}; name one with --column {field}=COLUMN"
     for field, text in texts.items():
         if text is None and field not in required:
             continue

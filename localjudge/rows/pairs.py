@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Row
-from localjudge.rows.columns import Columns, unreadable
+from localjudge.rows.columns import Columns, known_columns, unreadable
 from localjudge.rows.inputs import find_inputs, read_records, read_rows
 from localjudge.rows.pair_columns import PAIR, SYSTEMS, compares_responses
 from localjudge.rows.row_store import RowStore
@@ -97,14 +97,14 @@ class Pairing(BaseModel):
         )
 
     def used(self, used: Sequence[str]) -> list[str]:
-        """Return the fields that each row of the input needs.
+        """Return the fields that each row of the input needs, among them those by which pairs are formed.
 
         Args:
             used: the fields that the rubric's template uses.
         """
         if not self.forms:
             return list(used)
-        return ["candidate", *(field for field in used if field not in PAIR)]
+        return ["candidate", "system", *(field for field in used if field not in PAIR)]
 
     def rows(self, rows: Iterable[Row | Failure], limit: int | None = None) -> PairedRows:
         """Return the rows to judge; the orders of a pair follow each other.
@@ -167,7 +167,9 @@ class PairedRows:
                 if isinstance(row, Row) and row.system is None:
                     row = unreadable(
                         row.source,
-                        "no system, by which pairs are formed; name its column with --column system=COLUMN",
+                        "no system, by which pairs are formed; its other columns are "
+                        f"{known_columns(row.columns)}; name the one of the systems with --column "
+                        "system=COLUMN",
                         dict(row.columns),
                         row.id,
                     )
@@ -204,10 +206,13 @@ class PairedRows:
         for name in (each for pair in self._pairing.systems or () for each in pair):
             if name not in names:
                 raise UsageError(f"--pairs: no row is of the system {name!r}; there are {there}")
-        if len(names) < 2:
+        if not names:
             raise UsageError(
-                f"--pairs: the rows are of {len(names)} systems ({there}); give rows of two or more"
+                "--pairs: no row has a system; name its column with --column system=COLUMN, or give a file for "
+                "each system with --system-from filename"
             )
+        if len(names) < 2:
+            raise UsageError(f"--pairs: all rows are of one system ({there}); give rows of two or more")
 
 
 class _PairChoice:

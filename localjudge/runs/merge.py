@@ -17,7 +17,7 @@ from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_manifest import MANIFEST, ModelRecord, RunManifest, StartRecord, changes, read_manifest
 from localjudge.runs.shard import Shard
 from localjudge.runs.summary import Summary
-from localjudge.system.steps import Report, counted, unreported
+from localjudge.system.steps import Report, reported, unreported
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def merge(folders: Sequence[Path], out: Path, report: Report = unreported) -> Su
             raise RunMismatchError(f"--out {out}: holds a run already; choose another folder")
         summary = Summary(first.manifest.rubric, first.manifest.orders)
         with run.writing(JUDGEMENTS) as scratch, scratch.open("xb") as stream:
-            stream.writelines(counted(_in_order(parts, summary), report, first.start.input_rows))
+            stream.writelines(reported(_in_order(parts, summary), report, first.start.input_rows))
         starts = sorted((start for part in parts for start in part.manifest.starts), key=attrgetter("started"))
         whole = {"model": _model(parts), "shard": None, "starts": starts}
         manifest = first.manifest.model_copy(update=whole)

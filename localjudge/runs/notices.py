@@ -12,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from localjudge.errors import UsageError
+from localjudge.models.model_location import BUNDLED
 from localjudge.models.model_manifest import in_words
 from localjudge.outcome_columns import NOTICE
 from localjudge.runs.run_manifest import RunManifest
@@ -19,8 +20,8 @@ from localjudge.runs.run_manifest import RunManifest
 DRY_RUN, IMPORTED, SERVER = "dry-run", "elsewhere", "server"
 """Names of engines: of a dry run, of scores that were imported (both are none), and of a server."""
 KINDS = (
-    "dry run", "bundled model", "unverified", "served model", "changed model", "prompt", "incomplete", "part",
-    "one order", "missing responses", "guarded", "truncated", "calibrated",
+    "dry run", "bundled model", "small model", "unverified", "served model", "changed model", "prompt",
+    "incomplete", "part", "one order", "missing responses", "guarded", "truncated", "calibrated",
 )  # fmt: skip
 """The kinds of notices."""
 
@@ -37,6 +38,8 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
     found = []
     if manifest.settings.engine == DRY_RUN:
         found.append("dry run: no model was asked, and the scores mean nothing")
+    elif manifest.notice and manifest.model.name != BUNDLED:
+        found.append(manifest.notice)
     elif manifest.notice:
         found.append(
             "bundled model: it only compares words with the reference; use its scores to try the program, not "

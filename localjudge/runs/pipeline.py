@@ -34,6 +34,7 @@ from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
 from localjudge.runs.workload import RunSpeed
+from localjudge.system.quantities import counted
 
 ENGINE_LOG = "engine.log"
 """The file of a run with the output of the engine's libraries."""
@@ -211,7 +212,7 @@ def score_run(
             plan = stack.enter_context(RunPlan(judge, source.rows, folder, shard, read, source.count()))
             if source.pairing is not None:
                 orders = source.pairing.orders
-                told.say(f"{plan.rows} rows ({pairs_in_words(plan.rows // orders, orders)})")
+                told.say(f"{counted(plan.rows, 'row')} ({pairs_in_words(plan.rows // orders, orders)})")
             _warn_of(plan, source, told)
             judge.configure_engine(plan.longest(), folder / ENGINE_LOG)
         with told.step("loading the engine"):
@@ -232,7 +233,8 @@ def score_run(
             aside = folder / SET_ASIDE
             told.say(f"{run.set_aside} earlier lines are of no row of this input; {aside} keeps them")
         if done:
-            told.say(f"continuing: {done} rows are done already, {plan.rows - done} are to do")
+            are = "is" if done == 1 else "are"
+            told.say(f"continuing: {counted(done, 'row')} {are} done already, {plan.rows - done} are to do")
         tasks = run.tasks
         what = "fail" if judge.config.on_overflow == "fail" else "lose the end of their candidate"
         if tasks.first_too_long is not None:
@@ -288,6 +290,9 @@ def _introduce(judge: Judge, source: RowSource, folder: Path, told: RunObserver)
 def _warn_of(plan: RunPlan, source: RowSource, told: RunObserver) -> None:
     if not plan.input_rows:
         raise UsageError(f"{', '.join(source.inputs) or 'rows'}: holds no rows")
+    if not plan.rows:
+        others = f"{counted(plan.input_rows, 'row')} of the input are in the others; merge needs this run, too"
+        told.warn(f"shard {plan.shard} has no rows: a shard has whole instructions, and the {others}")
     if source.missing:
         systems = ", ".join(f"{name} to {count}" for name, count in source.missing.items())
         told.warn(

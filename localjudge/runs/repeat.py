@@ -25,7 +25,7 @@ from localjudge.rows.pairs import paired_rows
 from localjudge.runs.notices import SERVER, headed
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
-from localjudge.system.steps import Report, Step, counted, unseen
+from localjudge.system.steps import Report, Step, reported, unseen
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ def _compare(
 ) -> Repetition:
     changed = Counter(dict.fromkeys(judge.rubric.aspects, 0))
     judged = changed_rows = changed_rationales = 0
-    for outcome in counted(judge.score(rows), report, len(rows)):
+    for outcome in reported(judge.score(rows), report, len(rows)):
         before = recorded[outcome.key]
         judged += 1
         after = outcome.scores if isinstance(outcome, Judgement) else {}

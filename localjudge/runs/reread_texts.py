@@ -10,9 +10,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Protocol
 
 from localjudge.errors import UsageError
-from localjudge.records import Outcome, Row
+from localjudge.records import Row
 from localjudge.rows.inputs import STDIN, can_be_read_twice, find_inputs
 from localjudge.rows.pairs import paired_rows
 from localjudge.runs.run_manifest import RunManifest, StartRecord
@@ -41,6 +42,13 @@ class Text:
         return (self.opponent or "", self.candidate) if swapped else (self.candidate, self.opponent)
 
 
+class HasDigest(Protocol):
+    """An outcome, or what is known of one: the digest of its row's texts; None if the row was not readable."""
+
+    @property
+    def digest(self) -> str | None: ...
+
+
 class Texts(AbstractContextManager["Texts"]):
     """The texts of a run's rows, in a scratch file; memory grows by a few numbers for each row.
 
@@ -53,10 +61,9 @@ class Texts(AbstractContextManager["Texts"]):
         problems: a message for each input that could not be read.
     """
 
-    def __init__(self, manifest: RunManifest, outcomes: Iterable[Outcome], moved: Iterable[str] = ()) -> None:
-        wanted = {outcome.digest for outcome in outcomes} - {
-            None
-        }  # a damaged line ends it before a file is open
+    def __init__(self, manifest: RunManifest, outcomes: Iterable[HasDigest], moved: Iterable[str] = ()) -> None:
+        # A damaged line ends it before a file is open.
+        wanted = {outcome.digest for outcome in outcomes} - {None}
         self._stored = LineStore.scratch()
         self._places: dict[str, int] = {}
         self.problems: list[str] = []
@@ -74,7 +81,7 @@ class Texts(AbstractContextManager["Texts"]):
     def __exit__(self, *exception: object) -> None:
         self._stored.__exit__(*exception)
 
-    def get(self, outcome: Outcome) -> Text | None:
+    def get(self, outcome: HasDigest) -> Text | None:
         """Return the texts of an outcome's row; None if they were not found."""
         place = None if outcome.digest is None else self._places.get(outcome.digest)
         return None if place is None else Text(*json.loads(self._stored[place]))

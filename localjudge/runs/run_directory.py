@@ -48,7 +48,7 @@ from localjudge.runs.run_manifest import (
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
-from localjudge.system.steps import Report, Step, counted, unseen
+from localjudge.system.steps import Report, Step, reported, unseen
 
 
 class RunDirectory(AbstractContextManager["RunDirectory"]):
@@ -280,7 +280,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         summary = Summary(self._judge.rubric, self._manifest.orders)
 
         def in_order() -> Iterator[bytes]:
-            for place, row in enumerate(counted(self._plan.in_order(), report, self._plan.rows)):
+            for place, row in enumerate(reported(self._plan.in_order(), report, self._plan.rows)):
                 line = index.get(self._key(place))
                 if line is None:
                     raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is missing")

@@ -235,7 +235,14 @@ def read_manifest(folder: Path) -> RunManifest:
     try:
         document: Any = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise RunMismatchError(f"{folder}: not a run directory: it has no {MANIFEST}") from None
+        # A start that was killed early has made the folder, and nothing that a later start could continue.
+        anew = "; if a start was stopped before it wrote one, the same score command begins it anew"
+        said = f"{folder}: not a run directory: it has no {MANIFEST}"
+        raise RunMismatchError(said + anew * folder.is_dir()) from None
+    except NotADirectoryError:
+        raise RunMismatchError(
+            f"{folder}: is a file; give the run directory, such as {folder.parent}"
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise RunMismatchError(f"{file}: cannot be read: {error}") from None
     found = document.get("format") if isinstance(document, dict) else None

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rich import box
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from localjudge.records import Failure, Outcome
 from localjudge.rubrics.rubric import Rubric
-from localjudge.rubrics.score_column import heading
+from localjudge.rubrics.score_column import heading, is_share
 from localjudge.runs.notices import notices
 from localjudge.runs.pair_summary import PairSummary
 from localjudge.runs.run_manifest import RunManifest
+from localjudge.runs.warning_signs import WarningSigns
 from localjudge.system.quantities import bars
 
 _MOST_BARS = 10
@@ -43,6 +45,7 @@ class Summary:
 
     Attributes:
         pairs: the counts and win rates of the pairs; None if the rubric judges one response.
+        signs: the signs that the judge does not work on these rows.
     """
 
     def __init__(self, rubric: Rubric, orders: int = 1) -> None:
@@ -50,8 +53,10 @@ class Summary:
         self._systems: dict[str | None, _System] = {}
         self._reasons: Counter[str] = Counter()
         self.pairs = PairSummary(rubric.aspects, orders) if rubric.compares else None
+        self.signs = WarningSigns(rubric, orders)
 
     def add(self, outcome: Outcome) -> None:
+        self.signs.add(outcome)
         if self.pairs:
             self.pairs.add(outcome)
         system = self._systems.setdefault(outcome.system, _System())
@@ -108,6 +113,7 @@ class Summary:
         counts = {
             "complete": complete,
             "notices": notices(manifest, complete, self.rows, self.truncated),
+            "warning_signs": self.signs.lines,
             "planned": planned,
             "rows": self.rows,
             "judged": self.judged,
@@ -138,7 +144,10 @@ class Summary:
         }
 
     def table(self) -> RenderableType:
-        """Return the means or win rates as a terminal table, one system in each row."""
+        """Return the means or win rates as a terminal table, one system in each row.
+
+        The mean of a column is that of the expected scores if all judged rows have them, as in `rank`.
+        """
         if self.pairs:
             return self.pairs.table()
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
@@ -146,12 +155,33 @@ class Summary:
         counts = ("n", "failed") if self.failed else ("n",)
         for text in (*(heading(column.name) for column in self._columns), *counts):
             table.add_column(text, justify="right", no_wrap=True)
+        measured = {
+            column.name
+            for column in self._columns
+            if all(system.expected[column.name] == system.judged for system in self._systems.values())
+        }
         for name, system in self._sorted():
-            means = [_mean(system.sums[column.name], system.judged) for column in self._columns]
+            means = [
+                _mean(
+                    (system.expected_sums if column.name in measured else system.sums)[column.name],
+                    system.judged,
+                )
+                for column in self._columns
+            ]
             cells = ["–" if mean is None else f"{mean:.2f}" for mean in means]  # noqa: RUF001
             rows = (system.judged, system.failed) if self.failed else (system.judged,)
             table.add_row(name or "(none)", *cells, *map(str, rows))
-        return table
+        return Group(Text(self._title(measured), style="bold"), table)
+
+    def _title(self, measured: set[str]) -> str:
+        """Return the title of the table of means: of which scores they are."""
+        what = "Shares of labels" if all(is_share(column.name) for column in self._columns) else "Mean scores"
+        integers = [column.name for column in self._columns if column.name not in measured]
+        if not integers:
+            return what.replace("scores", "expected scores") + " of the systems"
+        if not measured:
+            return what.replace("scores", "integer scores") + " of the systems"
+        return f"Mean expected scores of the systems (integer scores of {', '.join(integers)})"
 
     def chart(self) -> Table:
         """Return a terminal table of the frequencies of the scores, lowest first, one system in each row.

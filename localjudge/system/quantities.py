@@ -1,10 +1,21 @@
-"""Sizes, times and shares as people read them."""
+"""Counts, sizes, times and shares as people read them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 GIB = 2**30
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun: 1 row, 1,200 rows.
+
+    Args:
+        number: the number.
+        one: the noun for one.
+        many: the noun for several; None appends an s.
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def file_size(count: float) -> str:

@@ -35,7 +35,11 @@ def require(purpose: str, *extras: str) -> None:
         return  # the failing import is reported instead
     if names := list(dict.fromkeys(each.name for each in needed if installed(each.name) is None)):
         verb = "is" if len(names) == 1 else "are"
-        raise UsageError(f"{purpose}: {', '.join(names)} {verb} not installed: {install_command(*extras)}")
+        pack = " ".join(f"--extra {extra}" for extra in extras)
+        raise UsageError(
+            f"{purpose}: {', '.join(names)} {verb} not installed: {install_command(*extras)} "
+            f"(without a network: localjudge pack {pack}, where there is one)"
+        )
 
 
 def install_command(*extras: str) -> str:

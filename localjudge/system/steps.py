@@ -41,7 +41,7 @@ def unseen(text: str, unit: str = "rows", /) -> Iterator[Report]:
     yield unreported
 
 
-def counted(items: Iterable[Item], report: Report, total: int | None = None) -> Iterator[Item]:
+def reported(items: Iterable[Item], report: Report, total: int | None = None) -> Iterator[Item]:
     """Yield the items, and report after each how many there were so far."""
     for number, item in enumerate(items, 1):
         yield item

@@ -1,0 +1,141 @@
+"""Tests of warning signs: a judge that does not work on the rows of a run does not look healthy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Cli, write_rows
+
+from localjudge import Rubric
+from localjudge.records import Judgement
+from localjudge.runs.warning_signs import WarningSigns
+
+SIX = Rubric.load("six-aspects")
+PAIRWISE = Rubric.load("pairwise")
+
+
+def signs(
+    count: int,
+    *,
+    rationales: tuple[str, ...] = ("It is right.",),
+    cut: int = 0,
+    scores: tuple[int, ...] = (1, 2),
+) -> tuple[str, ...]:
+    """Return the signs of a run whose rows take turns with these rationales and scores."""
+    found = WarningSigns(SIX)
+    for n in range(count):
+        found.add(
+            Judgement(
+                id=f"r{n}", key=str(n), texts={"rationale": rationales[n % len(rationales)]},
+                scores=dict.fromkeys(SIX.aspects, scores[n % len(scores)]), rationale_cut=n < cut,
+                prompt_tokens=1, output_tokens=1,
+            )
+        )  # fmt: skip
+    return found.lines
+
+
+def order_signs(verdicts: list[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the signs of pairs with these verdicts: on the input's order, and on the reverse."""
+    found = WarningSigns(PAIRWISE, orders=2)
+    for n, pair in enumerate(verdicts):
+        for place, label in enumerate(pair):
+            found.add(
+                Judgement(
+                    id=f"p{n}", key=f"{n}{place}", row=2 * n + place + 1, swapped=bool(place),
+                    texts={"rationale": "Seen."}, scores={"better": label}, rationale_cut=False,
+                    prompt_tokens=1, output_tokens=1,
+                )
+            )  # fmt: skip
+    return tuple(line for line in found.lines if line.startswith("order: "))
+
+
+def test_a_judge_that_tells_responses_apart_and_gives_reasons_has_no_sign() -> None:
+    assert signs(40, cut=9) == ()
+    assert order_signs([("A", "B"), ("B", "A")] * 10) == ()
+
+
+def test_a_few_rows_are_no_sign() -> None:
+    assert signs(9, rationales=("[your rationale]",), cut=9, scores=(5,)) == ()
+    assert order_signs([("A", "A")] * 9) == ()
+
+
+def test_equal_scores_of_all_rows_are_named() -> None:
+    (line,) = signs(12, scores=(4,))
+    assert line.startswith("equal scores: safety 4, engagement 4, clarity 4, factuality 4, depth 4, help")
+    assert line.endswith(" in all 12 judged rows; these aspects do not tell responses apart")
+
+
+@pytest.mark.parametrize("copy", ["[your rationale]", "Your rationale", 'Say "[your rationale]".'])
+def test_rationales_that_repeat_the_placeholder_of_the_prompt_are_counted(copy: str) -> None:
+    (line,) = signs(12, rationales=(copy, "It is right."))
+    assert line.startswith("copied rationales: 6 of 12 judged rows repeat the prompt's placeholder")
+    assert signs(22, rationales=(copy, *["It is right."] * 10)) == (), "2 of 22"
+
+
+def test_rationales_that_ran_into_their_limit_are_counted() -> None:
+    (line,) = signs(12, cut=5)
+    assert line.startswith("cut rationales: 5 of 12 judged rows ran into the limit; raise")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "agreed"),
+    [
+        ([("A", "A")] * 12, "0 times, no more often than by chance (0.0)"),
+        ([("A", "A"), ("B", "B"), ("A", "B"), ("B", "A")] * 3, "6 times, no more often than by chance (6.0)"),
+        ([("tie", "tie")] * 12, "12 times, no more often than by chance (12.0)"),
+    ],
+)
+def test_orders_that_agree_no_more_often_than_by_chance_are_a_sign(
+    verdicts: list[tuple[str, str]], agreed: str
+) -> None:
+    (line,) = order_signs(verdicts)
+    assert (
+        line == f"order: both orders of 12 pairs name the same winner in better {agreed}; do not rely on them"
+    )
+
+
+def imported(cli: Cli, run: Path, candidates: list[str], scores: list[int]) -> Path:
+    """Write a run of imported scores of one aspect."""
+    rows = run.with_suffix(".jsonl")
+    written = [
+        {"id": f"q{n}", "instruction": f"Question {n}?", "candidate": candidate, "scores": {"wit": score}}
+        for n, (candidate, score) in enumerate(zip(candidates, scores, strict=True))
+    ]
+    rows.write_text("".join(json.dumps(row) + "\n" for row in written))
+    assert cli("import", rows, "--out", run, "--aspect", "wit").code == 0
+    return run
+
+
+def test_the_signs_of_a_run_are_in_its_summary_and_in_what_show_and_report_print(
+    cli: Cli, tmp_path: Path
+) -> None:
+    run = imported(cli, tmp_path / "run", ["word"] * 12, [4] * 12)
+    line = "equal scores: wit 4 in all 12 judged rows; this aspect does not tell responses apart"
+    assert json.loads((run / "summary.json").read_text())["warning_signs"] == [line]
+    assert cli("show", run).out.splitlines()[-1] == line
+    assert line in cli("report", run, "--out", tmp_path / "page.html").err
+    exported = cli("export", run, "--to", "csv", "--out", tmp_path / "run.csv")
+    assert exported.code == 0
+    assert line not in exported.err, "it is no notice"
+
+
+def test_score_ends_with_the_signs(cli: Cli, tmp_path: Path, model: Path, short_rubric: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 12)
+    end = cli(
+        "score", rows, "--out", tmp_path / "run", "--model", model, "--rubric", short_rubric,
+        "--max-rationale-tokens", 1,
+    )  # fmt: skip
+    assert end.code == 0
+    assert "cut rationales: 12 of 12 judged rows ran into the limit" in end.err
+
+
+def test_a_report_names_empty_responses_that_score_higher_than_the_others(cli: Cli, tmp_path: Path) -> None:
+    run = imported(cli, tmp_path / "run", ["", "", *["word"] * 4], [5, 4, 2, 3, 2, 1])
+    said = (
+        "empty responses: 2 responses without text, with a mean score of 4.50; the others have 2.00; read some"
+    )
+    assert said in cli("report", run, "--out", tmp_path / "page.html").err
+    run = imported(cli, tmp_path / "other", ["", "", *["word"] * 4], [1, 2, 2, 3, 2, 1])
+    assert "empty responses" not in cli("report", run, "--out", tmp_path / "other.html").err
