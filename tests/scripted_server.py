@@ -12,6 +12,10 @@ from pathlib import Path
 from socketserver import TCPServer
 from typing import Any
 
+from localjudge import Judge
+from localjudge.records import Outcome
+from localjudge.rubrics.rubric import Rubric
+
 Body = dict[str, Any]
 Reply = tuple[int, Any]
 """A status, and a JSON document, bytes, or headers and bytes."""
@@ -20,6 +24,10 @@ Script = Callable[[str, int], Reply | None]
 
 WHOLE = '{"rationale":"Seen.","scores":{"tact":"2","wit":"3"}}'
 TRIAL = "Answer in the form that is asked for."
+ROWS = [{"id": f"r{n}", "instruction": f"Q{n}?", "candidate": f"C{n}", "reference": "R"} for n in range(6)]
+"""Rows for `short_rubric`."""
+FAST = {"retry_wait": "0.01", "request_timeout": "20", "patience": "20"}
+"""Options of the engine that suit a test."""
 
 
 def chat(text: str, **others: Any) -> Reply:
@@ -128,3 +136,26 @@ def serving(script: Script, place: int | Path = 0) -> Iterator[ScriptedServer]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def always(reply: Reply) -> Script:
+    return lambda text, before: reply
+
+
+def number_of(text: str) -> int:
+    """Return the number of the row whose text a server got."""
+    return int(text.partition("Q: Q")[2].partition("?")[0])
+
+
+def judge_on(server: ScriptedServer, rubric: Path | Rubric, **settings: Any) -> Judge:
+    given = settings.pop("engine_args", {})
+    return Judge(
+        rubric=rubric, engine="server", engine_args={"server": server.url, **FAST, **given}, **settings
+    )
+
+
+def judged(script: Script, rubric: Path, rows: Any = ROWS, **settings: Any) -> dict[str, Outcome]:
+    with serving(script) as server, judge_on(server, rubric, **settings) as judge:
+        found = {outcome.id: outcome for outcome in judge.score(rows)}
+    assert len(found) == len(rows)
+    return found

@@ -5,10 +5,11 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-from localjudge.prompts.prompt import Prompt, StopSubmitting, until_stopped
+from localjudge.prompts.prompt import Prompt, StopSubmitting
 
 # The upper ends of the intervals of lengths. They grow by 2^(1/8): a full batch has at most 9 % padding.
 _INTERVALS = [int(32 * 2 ** (step / 8)) for step in range(120)]
@@ -20,15 +21,16 @@ _BATCH_ROPE_TYPES = {"dynamic", "longrope"}
 
 
 def chunks(prompts: Iterable[Prompt | None], size: int) -> Iterator[list[Prompt]]:
-    """Yield lists of `size` prompts in input order, and the rest at the end or at `StopSubmitting`."""
+    """Yield lists of `size` prompts in input order, and the rest at the end, at None or at `StopSubmitting`."""
     chunk: list[Prompt] = []
-    for prompt in until_stopped(prompts):
-        if prompt is None:
-            break
-        chunk.append(prompt)
-        if len(chunk) == size:
-            yield chunk
-            chunk = []
+    with suppress(StopSubmitting):
+        for prompt in prompts:
+            if prompt is None:
+                break
+            chunk.append(prompt)
+            if len(chunk) == size:
+                yield chunk
+                chunk = []
     if chunk:
         yield chunk
 

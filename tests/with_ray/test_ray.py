@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from localjudge import Judge, Judgement, ModelError, Rubric, UsageError
 from localjudge.engines.cluster import Cluster
 from localjudge.outcome_columns import from_line
 from localjudge.pair_outcome import PairOutcome
-from localjudge.records import Outcome
+from localjudge.prompts.prompt import Prompt
+from localjudge.records import Outcome, Row
+from localjudge.serve.judge_service import JudgeService
 
 pytest.importorskip("ray")
 
@@ -276,3 +279,30 @@ def described_version() -> str:
     import ray
 
     return str(ray.__version__)
+
+
+def test_prompts_that_come_while_others_are_answered_are_answered_too(judge_on: JudgeOn, nodes: Any) -> None:
+    judge = judge_on(Cluster(nodes.address, workers=(2, 2)))
+    tokens = [judge.task_builder.task(Row.of(**row(n))).tokens for n in range(3)]
+
+    def arriving() -> Iterator[Prompt | None]:
+        for n in range(3):
+            yield Prompt(n, tokens[n], seed=0)
+            yield None
+
+    found = [each.tag for answers in judge.engine.complete(arriving()) for each in answers]
+    assert sorted(found) == [0, 1, 2]
+
+
+def test_an_endpoint_judges_on_the_workers_of_a_cluster(judge_on: JudgeOn, nodes: Any) -> None:
+    judge, alone = judge_on(Cluster(nodes.address, workers=(2, 2))), judge_on(None)
+    with JudgeService(judge) as service, ThreadPoolExecutor(2) as clients:
+        parts = [[Row.of(**each) for each in rows(24)[place::2]] for place in range(2)]
+        found = clients.map(lambda part: [future.result() for future in service.submit(part)], parts)
+        served = [outcome for part in found for outcome in part]
+    own = {"row", "source"}  # numbers of the service
+    expected = {outcome.id: outcome for outcome in alone.score(rows(24))}
+    assert_alike(
+        [outcome.model_copy(update=dict.fromkeys(own)) for outcome in served],
+        [expected[outcome.id].model_copy(update=dict.fromkeys(own)) for outcome in served],
+    )

@@ -83,11 +83,12 @@ class RayEngine:
     ) -> None:
         self._log_to(log)
         self._was_connected = ray.is_initialized()
-        with output_to(log or Path(os.devnull)):
-            self._address = connect(cluster.address)
         try:
+            with output_to(log or Path(os.devnull)):
+                self._address = connect(cluster.address)
             self._place = WorkerPlacement(cluster, options, self._address)
         except UsageError:
+            self._close_log()
             self._leave()
             raise
         self._pool = WorkerPool(self._place.workers[0], log)
@@ -161,24 +162,31 @@ class RayEngine:
         finally:  # the caller may have stopped early: chunks in flight must not return in the next run
             self._pool.abandon_chunks()
 
-    def _chunks(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Prompt]]:
-        """Yield the prompts of each chunk.
+    def _chunks(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Prompt] | None]:
+        """Yield the prompts of each chunk, and None whenever no further prompt is ready, also at the end.
 
         A chunk is a batch of the workers' engine, or an eighth of the prompts that the engine has in flight, so
         that it stays full while the last prompts of some chunks finish."""
-        if size := self.info.batch_size:
-            yield from batches(prompts, size, mixed=self._mixed)
-        else:
-            yield from chunks(prompts, -(-(self.info.max_num_seqs or 256) // 8))
+        ready = iter(prompts)
+        while True:
+            found = None
+            if size := self.info.batch_size:
+                made = batches(ready, size, mixed=self._mixed)
+            else:
+                made = chunks(ready, -(-(self.info.max_num_seqs or 256) // 8))
+            for found in made:
+                yield found
+            if found is None:
+                yield None
 
-    def _fill(self, waiting: Iterator[list[Prompt]]) -> bool:
+    def _fill(self, waiting: Iterator[list[Prompt] | None]) -> bool:
         """Give the workers as many chunks as they can hold. Return whether any chunk is unanswered.
 
         If more chunks are left, start one more worker.
         """
         capacity = BATCHES if self.info.batch_size else CHUNKS
         while True:
-            if not self._pool.has_waiting and (chunk := next(waiting, None)):
+            if not self._pool.has_waiting and (chunk := next(waiting)):
                 self._pool.put(chunk)
             if not self._pool.has_waiting:
                 return not self._pool.is_idle
@@ -276,12 +284,15 @@ class RayEngine:
             logger.setLevel(logging.INFO if logger is _log else logging.WARNING)
         warnings.filterwarnings("ignore", module=r"ray\.")
 
-    def close(self) -> None:
-        """Leave the cluster, and stop it if it was started here. Workers end at once."""
-        atexit.unregister(self.close)
+    def _close_log(self) -> None:
         for name in _LOGGERS:
             logging.getLogger(name).handlers = [logging.NullHandler()]
         self._handler.close()
+
+    def close(self) -> None:
+        """Leave the cluster, and stop it if it was started here. Workers end at once."""
+        atexit.unregister(self.close)
+        self._close_log()
         if not ray.is_initialized():
             return
         for worker in self._pool.workers:

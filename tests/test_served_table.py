@@ -1,0 +1,171 @@
+"""Tests of a server with our token table, whose answers are whole by construction."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli
+from scripted_server import (
+    FAST,
+    ROWS,
+    WHOLE,
+    Reply,
+    ScriptedServer,
+    chat,
+    serving,
+)
+
+from localjudge import Judge, UsageError
+from localjudge.engines.vllm.score_collector import TableSettings
+from localjudge.records import Judgement, Row
+from localjudge.runs.pipeline import RowSource, score_run
+from localjudge.runs.reader import read_notices
+
+
+def tokens_of(judge: Judge) -> list[int]:
+    """Return the tokens of a whole answer: in each state the first that is allowed near the end."""
+    table, tokens = judge.decoding.table, list[int]()
+    state, left = table.entry, judge.decoding.table.smallest_limit
+    while not table.is_complete(state):
+        tokens.append(int(table.allowed(state, left).argmax()))
+        state, left = int(table.next_state[state, tokens[-1]]), left - 1
+    return tokens
+
+
+@contextmanager
+def table_serving(
+    tokens: Callable[[], list[int]], table: Callable[[], object] = lambda: None
+) -> Iterator[ScriptedServer]:
+    """Serve completions of token ids, as a vLLM with this table does, or with none."""
+    with serving(lambda text, before: None) as server:
+        get = server.reply
+
+        def reply(path: str, body: Any) -> Reply | None:
+            if body is None:
+                return get(path, body)
+            server.bodies.append(body)
+            if body["vllm_xargs"]["localjudge"] == "0" * 32 and table():
+                return 400, {"error": {"message": f"localjudge: this server has the table {table()}; judge …"}}
+            listed = [
+                {f"token_id:{each}": -1.0 - rank for rank, each in enumerate(body.get("logprob_token_ids", []))}
+                for _ in tokens()
+            ]
+            choice = {"token_ids": tokens(), "logprobs": {"top_logprobs": listed}}
+            return 200, {"choices": [choice], "usage": {"prompt_tokens": len(body["prompt"])}}
+
+        server.reply = reply  # type: ignore[method-assign]
+        yield server
+
+
+def table_judge(server: ScriptedServer, model: Path, rubric: Path) -> Judge:
+    given = {"server": server.url, "server_kind": "table", **FAST}
+    return Judge(model, rubric=rubric, engine="server", engine_args=given, max_rationale_tokens=4)
+
+
+def rows_of(rows: list[dict[str, str]]) -> list[Row]:
+    return [Row.of(**{name: row[name] for name in ("instruction", "candidate", "reference")}) for row in rows]
+
+
+def digest_of(judge: Judge) -> str:
+    return TableSettings.served(judge.decoding, Path()).digest(judge.decoding.table)
+
+
+def test_doctor_says_whether_a_server_answers_what_it_serves_and_its_kind(cli: Cli) -> None:
+    with serving(lambda text, before: chat(WHOLE)) as server:
+        server.version = "0.32.0"
+        ended = cli("doctor", "--engine", "server", "--server", server.url)
+        assert ended.code == 0
+        assert f"{server.url}/v1: answers; vllm 0.32.0; serves tiny" in ended.out
+        assert "unverified: it applies no token table" in ended.out
+        assert server.asked == []
+    with table_serving(list, lambda: "1" * 32) as server:
+        server.version = "0.32.0"
+        ended = cli("doctor", "--engine", "server", "--server", server.url)
+        assert ended.code == 0
+        assert f"by construction, with --server-kind table: it has the token table {'1' * 32}" in ended.out
+    ended = cli("doctor", "--engine", "server", "--server", server.url)
+    assert ended.code == 1
+    assert "the server cannot be reached" in ended.out
+    assert "start the server, or correct the URL" in ended.out
+
+
+def test_a_server_with_the_table_gives_tokens_and_normalized_probabilities(
+    model: Path, short_rubric: Path
+) -> None:
+    with (
+        table_serving(lambda: tokens_of(judge), lambda: digest_of(judge)) as server,
+        table_judge(server, model, short_rubric) as judge,
+    ):
+        outcomes = list(judge.score(ROWS))
+        assert judge.engine.info.details["kind"] == "by construction"
+        assert judge.engine.info.applies_table
+        assert "whole by construction" in judge.engine.info.headline
+        prompts = {tuple(body["prompt"]) for body in server.bodies[2:]}
+        assert prompts == {tuple(task.tokens) for task in map(judge.task_builder.task, rows_of(ROWS))}
+    shares = [math.exp(-rank) for rank in range(3)]
+    for outcome in outcomes:
+        assert isinstance(outcome, Judgement)
+        for aspect in ("tact", "wit"):
+            assert outcome.probabilities[aspect] == pytest.approx(
+                [each / sum(shares) for each in shares], abs=1e-6
+            )
+
+
+def test_a_run_by_construction_says_that_the_weights_are_the_servers(
+    model: Path, short_rubric: Path, tmp_path: Path
+) -> None:
+    with (
+        table_serving(lambda: tokens_of(judge), lambda: digest_of(judge)) as server,
+        table_judge(server, model, short_rubric) as judge,
+    ):
+        score_run(judge, RowSource.of_rows(ROWS), tmp_path)
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert run["settings"]["model"] == f"on a server {judge.model.digest}"
+    assert run["starts"][0]["engine"]["details"]["model"]["digests"] == "unknown"
+    assert any(notice.startswith("served model: its weights") for notice in read_notices(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (lambda judge: None, "has no token table; start it with the flags"),
+        (lambda judge: "1" * 32, "has the table 1{32}, and the judge's is"),
+        (digest_of, "breaks the token table"),
+    ],
+)
+def test_a_server_without_the_judges_table_is_refused_before_the_first_row(
+    table: Callable[[Judge], object], said: str, model: Path, short_rubric: Path
+) -> None:
+    with (
+        table_serving(lambda: [5, 6, 7], lambda: table(judge)) as server,
+        table_judge(server, model, short_rubric) as judge,
+        pytest.raises(UsageError, match=said),
+    ):
+        list(judge.score(ROWS))
+    assert all(len(body["prompt"]) < 20 for body in server.bodies)
+
+
+def test_serve_flags_name_a_table_by_its_content_and_limits(
+    model: Path, short_rubric: Path, tmp_path: Path, cli: Cli
+) -> None:
+    def named(*flags: object) -> str:
+        ended = cli("serve-flags", model, "--rubric", short_rubric, "--table", tmp_path / "t.npz", *flags)
+        assert ended.code == 0, ended.err
+        command = shlex.split(ended.out)
+        assert command[:3] == ["vllm", "serve", str(model)]
+        return command[command.index("--logits-processors") + 1]
+
+    flags = ["--runner", "V1", "--max-rationale-tokens", 9]
+    first = named(*flags)
+    assert first.startswith("localjudge.engines.vllm.served_table:V1_")
+    assert named(*flags) == first
+    assert named("--runner", "V2", *flags[2:]) == first.replace("V1_", "V2_")
+    assert named("--runner", "V1", "--max-rationale-tokens", 10) != first
+    assert named(*flags, "--answer-spelling", "spaced") != first

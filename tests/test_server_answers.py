@@ -1,0 +1,265 @@
+"""Tests of what a server is asked for, and of how its answers become judgements."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Cli, read_lines, write_rows
+from scripted_server import (
+    ROWS,
+    WHOLE,
+    Reply,
+    always,
+    chat,
+    judge_on,
+    judged,
+    number_of,
+    serving,
+)
+
+from localjudge import UsageError
+from localjudge.records import Failure, Judgement
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.written_values import answer_pattern, value_places
+
+FORM = """
+name = "form"
+aspects = ["score"]
+scale = { lowest = 1, highest = 5 }
+[answer]
+form = "Feedback: {rationale} [RESULT] {score}"
+[prompt]
+template = "Q: {$instruction} A: {$candidate} score 1-5 {$answer_format}"
+"""
+
+
+def test_whole_answers_become_judgements(short_rubric: Path) -> None:
+    for outcome in judged(lambda text, before: chat(WHOLE), short_rubric).values():
+        assert isinstance(outcome, Judgement)
+        assert outcome.scores == {"tact": 2, "wit": 3}
+        assert outcome.rationale == "Seen."
+        assert (outcome.prompt_tokens, outcome.output_tokens) == (11, 7)
+        assert outcome.probabilities == {}
+        assert outcome.expected == {}
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (chat('{"rationale":"See'), "the engine's answer is not whole: not an answer to the rubric short"),
+        (chat(WHOLE, finish_reason="length"), "the engine's answer is not whole: it is cut off at the limit"),
+        (chat('{"verdict":5}'), "not an object of 'rationale', 'scores'"),
+        (chat(WHOLE.replace('"3"', '"9"')), "wit is not one of its values"),
+        (chat(WHOLE.replace('"3"', "3")), "wit is not one of its values"),
+        (chat(""), "the engine's answer is not whole"),
+        (chat("[" * 100_000), "the engine's answer is not whole"),
+        ((200, {"choices": []}), "the server's reply has no answer in it"),
+        ((400, {"error": {"message": "too many\ntokens"}}), "the server answered 400: too many tokens"),
+        ((413, b"<html>large</html>"), "the server answered 413: <html>large</html>"),
+        pytest.param(
+            (200, b" " * 40_000_000),
+            "the server's reply has more than 32,000,000 bytes and was cut off",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_what_is_no_answer_is_a_failure_of_its_row_in_one_line_and_is_asked_for_once(
+    reply: Reply, reason: str, short_rubric: Path
+) -> None:
+    asked: list[str] = []
+
+    def script(text: str, before: int) -> Reply:
+        asked.append(text)
+        return reply if number_of(text) == 3 else chat(WHOLE)
+
+    found = judged(script, short_rubric)
+    assert [row for row, outcome in found.items() if isinstance(outcome, Failure)] == ["r3"]
+    failure = found["r3"]
+    assert isinstance(failure, Failure)
+    assert reason in failure.error
+    assert "\n" not in failure.error
+    assert len(asked) == len(ROWS)
+    content = reply[1]["choices"] if isinstance(reply[1], dict) and "choices" in reply[1] else None
+    said = content[0]["message"]["content"] if content else None
+    assert failure.failed_answer == said
+
+
+def test_an_answer_that_is_not_whole_is_asked_for_again_only_on_request(short_rubric: Path) -> None:
+    def script(text: str, before: int) -> Reply:
+        return chat(WHOLE if before == 2 else "{")
+
+    for again, kind in ((1, Failure), (2, Judgement)):
+        found = judged(script, short_rubric, ROWS[:2], engine_args={"ask_again": str(again)})
+        assert all(isinstance(outcome, kind) for outcome in found.values())
+
+
+def test_a_failed_answer_stands_in_the_line_of_its_row(short_rubric: Path, tmp_path: Path, cli: Cli) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 2)
+    with serving(lambda text, before: chat("I would say 4.")) as server:
+        flags = [
+            "--engine",
+            "server",
+            "--server",
+            server.url,
+            "--rubric",
+            short_rubric,
+            "--out",
+            tmp_path / "run",
+        ]
+        assert cli("score", rows, *flags).code == 3
+    assert [line["failed_answer"] for line in read_lines(tmp_path / "run")] == ["I would say 4."] * 2
+    assert "failed answer\n  I would say 4." in cli("show", tmp_path / "run", "--id", "r1").out
+
+
+def test_rows_of_a_server_are_not_cut_because_their_tokens_are_not_known(short_rubric: Path) -> None:
+    with (
+        serving(lambda text, before: chat(WHOLE)) as server,
+        pytest.raises(UsageError, match="only the server"),
+    ):
+        judge_on(server, short_rubric, on_overflow="truncate-candidate")
+
+
+def test_the_server_is_asked_for_the_rubrics_schema_with_bounded_texts(short_rubric: Path) -> None:
+    with serving(lambda text, before: chat(WHOLE)) as server:
+        with judge_on(server, short_rubric, max_rationale_tokens=10) as judge:
+            list(judge.score(ROWS[:1]))
+        body = server.bodies[-1]
+    schema = body["response_format"]["json_schema"]["schema"]
+    assert schema["properties"]["rationale"] == {"type": "string", "minLength": 1, "maxLength": 40}
+    assert schema["properties"]["scores"]["properties"]["wit"] == {"enum": ["1", "2", "3"]}
+    longest = WHOLE.replace("Seen.", "x" * 40)
+    assert len(longest) < body["max_tokens"] < 4 * len(longest)
+    assert not body.keys() & {"seed", "chat_template_kwargs", "structured_outputs"}
+
+
+def test_vllm_is_asked_not_to_think(short_rubric: Path) -> None:
+    with serving(always(chat(WHOLE))) as server:
+        server.version = "0.32.0"
+        with judge_on(server, short_rubric) as judge:
+            list(judge.score(ROWS[:1]))
+        body = server.bodies[-1]
+    assert body["chat_template_kwargs"]["enable_thinking"] is False
+
+
+def test_vllm_is_asked_for_the_form_of_a_rubric_by_a_pattern(tmp_path: Path) -> None:
+    rubric = tmp_path / "form.toml"
+    rubric.write_text(FORM)
+    with serving(always(chat("Feedback: Fine. [RESULT] 4"))) as server:
+        server.version = "0.32.0"
+        with judge_on(server, rubric) as judge:
+            (outcome,) = judge.score(ROWS[:1])
+        pattern = server.bodies[-1]["structured_outputs"]["regex"]
+    assert isinstance(outcome, Judgement)
+    assert outcome.scores == {"score": 4}
+    assert re.fullmatch(pattern, "Feedback: Good. [RESULT] 5")
+    assert not re.fullmatch(pattern, "Feedback: Good. [RESULT] 6")
+
+
+def test_a_rationale_as_long_as_its_bound_was_cut(short_rubric: Path) -> None:
+    found = judged(
+        lambda text, before: chat(WHOLE.replace("Seen.", "x" * 40)), short_rubric, max_rationale_tokens=10
+    )
+    assert all(isinstance(outcome, Judgement) and outcome.rationale_cut for outcome in found.values())
+
+
+def test_thoughts_before_an_answer_are_split_off(short_rubric: Path) -> None:
+    for reply in (
+        chat(f"<think>Hm, {{}}.</think>\n```json\n{WHOLE}\n```"),
+        chat("", message={"content": WHOLE, "reasoning_content": "Hm, {}."}),
+    ):
+        found = judged(always(reply), short_rubric, keep_thoughts=True)
+        assert {getattr(outcome, "thoughts", None) for outcome in found.values()} == {"Hm, {}."}
+
+
+def choices_of(pieces: list[str | dict[str, float]]) -> dict[str, Any]:
+    """Return the log-probabilities of a reply from its tokens; a dict lists the tokens of a place."""
+    content = []
+    for piece in pieces:
+        listed = {piece: 0.9} if isinstance(piece, str) else piece
+        top = [{"token": token, "logprob": math.log(share)} for token, share in listed.items()]
+        content.append({"token": next(iter(listed)), "logprob": top[0]["logprob"], "top_logprobs": top})
+    return {"logprobs": {"content": content}}
+
+
+def test_probabilities_come_from_the_tokens_that_tell_the_values_apart(short_rubric: Path) -> None:
+    tokens = choices_of(
+        [
+            '{"rationale', '":"Se', "en.", '","scores":{"tact":',
+            {'"2': 0.6, '"1': 0.2, '"3': 0.1, "x": 0.0001}, '","wit":"',
+            {"3": 0.5, "1": 0.25, "2": 0.2, "0": 0.00001}, '"}}', {"<|end|>": 1.0},
+        ]
+    )  # fmt: skip
+    for outcome in judged(lambda text, before: chat(WHOLE, **tokens), short_rubric).values():
+        assert isinstance(outcome, Judgement)
+        assert outcome.probabilities["tact"] == pytest.approx([2 / 9, 6 / 9, 1 / 9], abs=1e-6)
+        assert outcome.probabilities["wit"] == pytest.approx([0.25 / 0.95, 0.2 / 0.95, 0.5 / 0.95], abs=1e-6)
+        assert outcome.expected["tact"] == pytest.approx(17 / 9, abs=1e-4)
+
+
+def test_probabilities_are_missing_where_the_list_of_tokens_leaves_a_value_open(short_rubric: Path) -> None:
+    tokens = choices_of(
+        ['{"rationale":"Seen.","scores":{"tact":"', {"2": 0.6, "1": 0.2}, '","wit":"', "3", '"}}']
+    )
+    for outcome in judged(lambda text, before: chat(WHOLE, **tokens), short_rubric).values():
+        assert isinstance(outcome, Judgement)
+        assert outcome.probabilities == {}
+
+
+def test_a_server_that_knows_no_log_probabilities_is_asked_without(short_rubric: Path) -> None:
+    with serving(lambda text, before: chat(WHOLE)) as server:
+        reply = server.reply
+
+        def refusing(path: str, body: Any) -> Reply | None:
+            return (400, {"error": "unknown field"}) if body and "logprobs" in body else reply(path, body)
+
+        server.reply = refusing  # type: ignore[method-assign]
+        with judge_on(server, short_rubric) as judge:
+            assert all(isinstance(outcome, Judgement) for outcome in judge.score(ROWS))
+            assert judge.engine.info.details["top_logprobs"] == 0
+
+
+def test_the_values_of_an_answer_are_found_in_any_white_space(short_rubric: Path) -> None:
+    layout = Rubric.load(short_rubric).answer_layout
+    spaced = json.dumps({"rationale": 'a "tact":"1" b', "scores": {"tact": "3", "wit": "1"}}, indent=4)
+    found = {name: spaced[begin:end] for name, (begin, end) in value_places(layout, spaced).items()}
+    assert found == {"tact": "3", "wit": "1"}
+    other = json.dumps({"scores": {"tact": "3", "wit": "1"}, "rationale": "a"})
+    assert value_places(layout, other) == {}
+    assert answer_pattern(layout)
+
+
+@pytest.mark.slow
+def test_a_server_needs_neither_torch_nor_transformers_on_this_machine() -> None:
+    with serving(always(chat("no answer"))) as server:
+        code = f"""
+import sys
+sys.modules |= dict.fromkeys(["torch", "transformers", "tokenizers", "huggingface_hub"])
+from localjudge import Judge
+with Judge(engine="server", engine_args={{"server": {server.url!r}}}) as judge:
+    print([outcome.status for outcome in judge.score({ROWS[:1]!r})])
+"""
+        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ended.stdout == "['failed']\n", ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "given", "seeded"),
+    [(None, {}, True), ("0.32.0", {}, False), ("0.32.0", {"seeded": "true"}, True)],
+)
+def test_samples_have_a_seed_but_on_a_vllm_that_may_run_on_a_cpu(
+    version: str | None, given: dict[str, str], seeded: bool, short_rubric: Path
+) -> None:
+    with serving(always(chat(WHOLE))) as server:
+        server.version = version
+        with judge_on(server, short_rubric, temperature=0.7, engine_args=given) as judge:
+            list(judge.score(ROWS))
+            assert judge.engine.info.details["seeded"] is seeded
+        seeds = {body.get("seed") for body in server.bodies if body["max_tokens"] > 1}
+    assert len(seeds) == (len(ROWS) if seeded else 1)
