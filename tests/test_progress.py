@@ -17,6 +17,7 @@ from conftest import Cli, write_rows
 
 from localjudge import JudgeConfig, RowSource, RunObserver, score_run
 from localjudge.airgap.pack_files import write_parts
+from localjudge.analysis.scores import read_scores
 from localjudge.cli.messages import Messages
 from localjudge.cli.progress import Progress
 from localjudge.cli.step_progress import JudgingProgress, StepProgress
@@ -387,6 +388,9 @@ def test_a_run_its_merge_its_export_and_its_repetition_tell_how_far_they_are(
         export(tmp_path / "whole", "csv", tmp_path / "whole.csv", True, None, report)
     repeat(tmp_path / "whole", 3, step=watcher.step)
     assert watcher.last("merging") == watcher.last("exporting") == (8, 8)
+    with watcher.step("reading scores") as report:
+        read_scores(parts, report=report)
+    assert watcher.last("reading scores") == (8, 8)
     assert watcher.last("judging again") == (3, 3)
     with watcher.step("packing") as report:
         write_parts({"rows/rows.jsonl": rows}, tmp_path / "pack", 2000, report)

@@ -17,8 +17,9 @@ from localjudge.rubrics.answer import Value
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn, is_share
 from localjudge.runs.notices import together
-from localjudge.runs.reader import read_notices, read_outcomes
+from localjudge.runs.reader import count_lines, read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.system.steps import Report, counted, unreported
 
 Integers = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
@@ -148,12 +149,13 @@ class Scores:
         )
 
 
-def read_scores(folders: Sequence[Path], by_run: bool = True) -> Scores:
+def read_scores(folders: Sequence[Path], by_run: bool = True, report: Report = unreported) -> Scores:
     """Return the scores of these runs in one `Scores`.
 
     Args:
         folders: run directories with the same aspects and scale.
         by_run: with several runs, use the name of the run as the system of rows without one.
+        report: receives the number of rows that were read, and of all.
 
     Raises:
         UsageError: a folder is not a run, compares responses or has no judgement, or the runs' aspects or
@@ -164,9 +166,9 @@ def read_scores(folders: Sequence[Path], by_run: bool = True) -> Scores:
     rubric = common_rubric(folders, manifests)
     reading = _Reading(rubric.score_columns)
     names = run_names(folders)
-    for number, (folder, name) in enumerate(zip(folders, names, strict=True)):
-        for outcome in read_outcomes(folder):
-            reading.add(outcome, number, name if by_run and len(folders) > 1 else UNNAMED)
+    outcomes = ((run, outcome) for run, folder in enumerate(folders) for outcome in read_outcomes(folder))
+    for run, outcome in counted(outcomes, report, sum(map(count_lines, folders))):
+        reading.add(outcome, run, names[run] if by_run and len(folders) > 1 else UNNAMED)
     if not reading.ids:
         raise UsageError(f"{', '.join(map(str, folders))}: no row was judged")
     found = together(names, [read_notices(folder) for folder in folders])

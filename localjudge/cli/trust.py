@@ -76,8 +76,8 @@ def agree(
     from localjudge.cli.progress import Progress
 
     progress = Progress()
-    with progress.step(_READING):
-        scores = read_scores([run])
+    with progress.step(_READING) as report:
+        scores = read_scores([run], report=report)
         known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
         applied = _calibrated(scores, calibration, allow_no_gain, known.digests, progress)
         measures = measure(scores, inputs or ())
@@ -158,8 +158,8 @@ def rank(
             "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
         )
     progress, known = Progress(), None
-    with progress.step(_READING):
-        judged = read_scores(runs)
+    with progress.step(_READING) as report:
+        judged = read_scores(runs, report=report)
         if labels:
             known = read_labels(labels, judged, parse_mapping(mapping or (), judged.targets), inputs or ())
         measures = measure(judged, inputs or ())
@@ -258,8 +258,8 @@ def calibrate(
 
     statistics.check([run])
     progress = Progress()
-    with progress.step(_READING):
-        scores = read_scores([run])
+    with progress.step(_READING) as report:
+        scores = read_scores([run], report=report)
         known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
     with progress.step(statistics.computing):
         found = fit(scores, known, statistics.resamples, statistics.seed)
