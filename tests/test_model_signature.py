@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,8 +73,8 @@ def test_another_key_no_key_and_no_signature_are_each_one_line(
     _, stranger = key_pair(tmp_path, "stranger")
     for key, said in (
         (stranger, "does not fit"),
-        (signed / "config.json", "not a public key of an elliptic curve"),
-        (keys[0], "not a public key of an elliptic curve"),
+        (signed / "config.json", "give a public key of an elliptic curve"),
+        (keys[0], "give a public key of an elliptic curve"),
         (tmp_path / "none.pem", "none.pem: no such file"),
     ):
         end = verified(cli, signed, key)
@@ -88,11 +91,23 @@ def test_a_key_that_cannot_sign_is_said_and_writes_nothing(
     cli: Cli, tmp_path: Path, judge: Path, keys: tuple[Path, Path]
 ) -> None:
     for key, said in (
-        (keys[1], "not a private key of an elliptic curve"),
+        (keys[1], "give a private key"),
         (tmp_path / "none.pem", "No such file"),
     ):
         end = cli("models", "sign", judge, "--key", key)
         assert (end.code, said in end.err, len(end.err.splitlines())) == (2, True, 1), end.err
+    assert not Path(f"{judge}.sig").exists()
+
+
+def test_an_openssl_that_may_not_sign_is_said_in_one_line(
+    tmp_path: Path, judge: Path, keys: tuple[Path, Path]
+) -> None:
+    conf = tmp_path / "fips.cnf"  # asks for a FIPS module, of which there is none
+    conf.write_text("openssl_conf = a\n[a]\nalg_section = b\n[b]\ndefault_properties = fips=yes\n")
+    command = [sys.executable, "-m", "localjudge", "models", "sign", str(judge), "--key", str(keys[0])]
+    end = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OPENSSL_CONF": str(conf)})
+    assert (end.returncode, "Traceback" in end.stderr) == (2, False), end.stderr
+    assert end.stderr.startswith("localjudge: ")
     assert not Path(f"{judge}.sig").exists()
 
 

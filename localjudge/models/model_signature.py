@@ -16,6 +16,9 @@ from localjudge.models.digests import MANIFEST
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require
 
+_LONGEST = 500
+"""Characters of a library's message that a line shows."""
+
 
 def signature_file(path: Path) -> Path:
     """Return the usual place of a signature: beside the model, because it is not one of the model's files."""
@@ -38,18 +41,20 @@ def sign_model(path: Path, key: Path, signature: Path, pass_phrase: bytes | None
     require("models sign", "signing")
     from model_signing import hashing, signing
 
-    # A model in the cache of a hub consists of links.
-    files = hashing.Config().use_file_serialization(allow_symlinks=True, ignore_paths=[path / MANIFEST])
-    files.set_allow_symlinks(True)
     password: Any = pass_phrase  # bytes, whatever the library's annotation says
     try:
         signer = signing.Config().use_elliptic_key_signer(private_key=key, password=password)
     except Exception as error:  # any key file of a user
-        raise ModelError(f"--key {key}: not a private key of an elliptic curve: {_one_line(error)}") from None
+        raise ModelError(
+            f"--key {key}: cannot be used: {_one_line(error)}; give a private key of an elliptic curve (PEM)"
+        ) from None
     try:
+        # A model in the cache of a hub consists of links.
+        files = hashing.Config().use_file_serialization(allow_symlinks=True, ignore_paths=[path / MANIFEST])
+        files.set_allow_symlinks(True)
         with replacing(signature) as scratch:
             signer.set_hashing_config(files).sign(path, scratch)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # the library brings an OpenSSL of its own, which may lack a FIPS module
         raise ModelError(f"model {path}: cannot be signed: {_one_line(error)}") from None
 
 
@@ -74,7 +79,9 @@ def check_model_signature(path: Path, signature: Path, key: Path) -> None:
     try:
         verifier = verifying.Config().use_elliptic_key_verifier(public_key=key)
     except Exception as error:  # any key file of a user
-        raise ModelError(f"--key {key}: not a public key of an elliptic curve: {_one_line(error)}") from None
+        raise ModelError(
+            f"--key {key}: cannot be used: {_one_line(error)}; give a public key of an elliptic curve (PEM)"
+        ) from None
     try:
         verifier.verify(path, signature)
     except Exception as error:  # a file from strangers can make the library raise anything
@@ -85,4 +92,4 @@ def check_model_signature(path: Path, signature: Path, key: Path) -> None:
 
 
 def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return " ".join(str(error).split())[:_LONGEST] or type(error).__name__
