@@ -370,6 +370,27 @@ def test_the_help_lists_the_commands_in_groups_with_whole_descriptions(
     )
 
 
+def test_the_options_of_commands_that_judge_stand_under_headings(cli: Cli) -> None:
+    sections = {}
+    for command in ("score", "audit", "serve"):
+        heading = ""
+        for line in cli(command, "--help").out.splitlines():
+            heading = line.rstrip(":") if line[:1].strip() else heading
+            if found := re.match(r"  (?:-h, )?(--[a-z-]+)", line):
+                sections[command, found[1]] = heading
+    assert {
+        name
+        for (command, name), heading in sections.items()
+        if (command, heading) == ("score", "Other options")
+    } == {"--help"}
+    for name, heading in {
+        "--model": "Model", "--rubric": "Rubric and prompt", "--column": "Rows", "--temperature": "Answers",
+        "--engine-arg": "Engine", "--server": "Model server", "--ray": "Ray cluster", "--out": "Run",
+    }.items():  # fmt: skip
+        assert {sections.get((command, name), heading) for command in ("score", "audit", "serve")} == {heading}
+    assert "\nOptions:\n" in cli("show", "--help").out
+
+
 def test_a_shell_can_complete_commands(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_LOCALJUDGE_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "localjudge ru")

@@ -14,6 +14,25 @@ from typer.core import TyperCommand, TyperGroup
 from localjudge.cli.options import AsJson
 from localjudge.errors import UsageError
 
+_GROUPS = {
+    "Run": ("out", "shard", "retry_failed"),
+    "Model": ("model", "adapter", "allow_download", "allow_changed_model"),
+    "Rubric and prompt": ("rubric", "rationale", "guard", "answer_spelling", "on_overflow"),
+    "Rows": ("column", "system_from", "limit", "sample", "max_row_bytes"),
+    "Pairs": ("pairs", "baseline", "pairs_per_instruction", "orders"),
+    "Answers": ("max_rationale_tokens", "temperature", "top_p", "seed", "thinking_budget", "keep_thoughts"),
+    "Engine": (
+        "engine", "deterministic", "tensor_parallel_size", "max_model_len", "gpu_memory_utilization", "dtype",
+        "quantization", "engine_arg",
+    ),
+    "Model server": ("server", "server_kind", "allow_host"),
+    "Ray cluster": ("ray", "num_workers", "gpus_per_worker"),
+}  # fmt: skip
+"""The options of the commands that judge, by the headings of their help."""
+_HEADINGS = {name: heading for heading, names in _GROUPS.items() for name in names}
+_UNGROUPED = 20
+"""Largest number of parameters of a command whose help lists its options under one heading."""
+
 
 class _WithExample:
     """A mixin that prints the epilog as an example, without wrapping its lines."""
@@ -37,14 +56,21 @@ class ExplainedCommand(_WithExample, TyperCommand):
         ]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
-        for parameter in self.get_params(ctx):
+        parameters = self.get_params(ctx)
+        headings = _HEADINGS if len(parameters) > _UNGROUPED else {}
+        rest = "Other options" if headings else "Options"
+        sections: dict[str, list[tuple[str, str]]] = {
+            "Arguments": [],
+            **{each: [] for each in _GROUPS},
+            rest: [],
+        }
+        for parameter in parameters:
             if (record := parameter.get_help_record(ctx)) is None:
                 continue
             if _is_argument(parameter):
                 sections["Arguments"].append((_name(parameter), record[1]))
             else:
-                sections["Options"].append(record)
+                sections[headings.get(parameter.name, rest)].append(record)
         for heading, records in sections.items():
             if records:
                 with formatter.section(heading):
