@@ -19,7 +19,7 @@ from localjudge.rubrics.score_column import ScoreColumn, is_share
 from localjudge.runs.notices import together
 from localjudge.runs.reader import count_lines, read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
-from localjudge.system.steps import Report, counted, unreported
+from localjudge.system.steps import Report, reported, unreported
 
 Integers = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
@@ -167,7 +167,7 @@ def read_scores(folders: Sequence[Path], by_run: bool = True, report: Report = u
     reading = _Reading(rubric.score_columns)
     names = run_names(folders)
     outcomes = ((run, outcome) for run, folder in enumerate(folders) for outcome in read_outcomes(folder))
-    for run, outcome in counted(outcomes, report, sum(map(count_lines, folders))):
+    for run, outcome in reported(outcomes, report, sum(map(count_lines, folders))):
         reading.add(outcome, run, names[run] if by_run and len(folders) > 1 else UNNAMED)
     if not reading.ids:
         raise UsageError(f"{', '.join(map(str, folders))}: no row was judged")
