@@ -53,6 +53,15 @@ def test_parquet_has_every_row_with_typed_columns(cli: Cli, run: Path, model: Pa
     assert (last["tact"], last["candidate"], last["status"]) == (None, None, "failed")
 
 
+def test_the_suffix_names_the_format_of_a_table(cli: Cli, run: Path, tmp_path: Path) -> None:
+    for suffix in ("jsonl", "csv", "parquet"):
+        assert cli("export", run, "--out", tmp_path / f"named.{suffix}").code == 0
+        assert cli("export", run, "--to", suffix, "--out", tmp_path / "other").code == 0
+        assert (tmp_path / f"named.{suffix}").read_bytes() == (tmp_path / "other").read_bytes()
+    end = cli("export", run, "--out", tmp_path / "t.xlsx")
+    assert (end.code, "its suffix names no table; end it with .jsonl, .csv, .parquet" in end.err) == (2, True)
+
+
 def test_csv_holds_the_same_and_no_cell_is_a_formula(cli: Cli, run: Path, tmp_path: Path) -> None:
     assert cli("export", run, "--to", "csv", "--out", tmp_path / "t.csv").code == 0
     with (tmp_path / "t.csv").open(newline="") as stream:

@@ -229,7 +229,12 @@ def test_a_failure_keeps_the_id_and_the_system_that_its_row_has() -> None:
 
 @pytest.mark.parametrize(
     ("record", "expected"),
-    [(b"\xff", "a byte that is not UTF-8 (0xFF)"), (b'x"y"', None), (b"a,b", "3 fields"), (b'"a"b', "not CSV")],
+    [
+        (b"\xff", "a byte that is not UTF-8 (0xFF) at character 1; save the file as UTF-8"),
+        (b'x"y"', None),
+        (b"a,b", "3 fields"),
+        (b'"a"b', "not CSV"),
+    ],
 )
 def test_a_bad_line_of_csv_is_a_failure_and_the_next_line_is_read(
     tmp_path: Path, record: bytes, expected: str | None

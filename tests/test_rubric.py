@@ -269,3 +269,27 @@ def test_the_list_has_two_lines_for_each_rubric(cli: Cli) -> None:
         assert rubric.description in second
         assert ("Needs a reference." in second) == rubric.needs_reference
     assert max(map(len, lines[::2])) <= 80
+
+
+def test_all_problems_of_a_rubric_are_named_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "r.toml"
+    file.write_text(
+        'nome = "r"\n[aspects.wit]\nscale = { lowest = 1, highest = 3 }\n[prompt]\ntemplat = "{$candidate}"\n'
+    )
+    with pytest.raises(RubricError) as caught:
+        Rubric.load(str(file))
+    said = str(caught.value)
+    assert all(
+        each in said for each in ("nome: unknown key", "name: is missing", "prompt.templat: unknown key")
+    )
+    assert "\n" not in said
+
+
+def test_a_placeholder_with_a_space_says_how_to_name_its_column(tmp_path: Path) -> None:
+    file = tmp_path / "r.toml"
+    file.write_text(
+        'name = "r"\n[aspects.wit]\nscale = { lowest = 1, highest = 3 }\n'
+        '[prompt]\ntemplate = "{$gold answer} {$candidate} {$aspects} {$answer_format}"\n'
+    )
+    with pytest.raises(RubricError, match=r"write {.gold_answer}, and give --column .gold_answer=gold answer"):
+        Rubric.load(str(file))

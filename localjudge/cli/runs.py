@@ -156,18 +156,18 @@ def _first(found: Outcome | PairOutcome) -> Outcome:
 
 def export(
     run: RunFolder,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="jsonl|csv|parquet|alpaca-eval|inspect",
-            help="The format of the file.",
-        ),
-    ],
     out: Annotated[
         Path,
         typer.Option("--out", metavar="FILE", help="The file to write; a folder for inspect."),
     ],
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="jsonl|csv|parquet|alpaca-eval|inspect",
+            help="The format of the file.  [default: by the suffix of --out]",
+        ),
+    ] = None,
     with_texts: Annotated[
         bool, typer.Option("--with-texts", help="Include the instruction, the reference and each candidate.")
     ] = False,
@@ -178,10 +178,17 @@ def export(
 ) -> None:
     """Write a run, or its pairs, for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
     from localjudge.cli.progress import Progress
+    from localjudge.export.run_export import TABLES
     from localjudge.export.run_export import export as write
     from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
 
+    if to is None:
+        to = out.suffix.removeprefix(".")
+        if to not in TABLES:
+            raise UsageError(
+                f"--out {out}: its suffix names no table; end it with .{', .'.join(TABLES)}, or give --to"
+            )
     if to != "inspect":
         check_out_file(out)
     what = "pair" if read_manifest(run).rubric.compares else "row"

@@ -267,7 +267,8 @@ def _lone_surrogate(text: str) -> str | None:
         code = ord(text[error.start])
         # The CSV decoder turns a byte that is not UTF-8 into U+DC80 to U+DCFF.
         if 0xDC80 <= code <= 0xDCFF:
-            return f"a byte that is not UTF-8 (0x{code - 0xDC00:02X}) at character {error.start + 1}"
+            byte = f"(0x{code - 0xDC00:02X}) at character {error.start + 1}"
+            return f"a byte that is not UTF-8 {byte}; save the file as UTF-8"
         return f"a lone surrogate (U+{code:04X}) at character {error.start + 1}"
     return None
 

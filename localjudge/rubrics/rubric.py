@@ -63,6 +63,8 @@ from localjudge.rubrics.template import BARE, PLACEHOLDER, Template
 DEFAULT_RUBRIC = "just-eval"
 
 _ASPECT = re.compile(r"[a-z][a-z0-9_]*")
+_MOST_PROBLEMS = 5
+"""Largest number of problems of a rubric that a message names."""
 
 
 class Rubric(RubricPart):
@@ -129,14 +131,9 @@ class Rubric(RubricPart):
                 )
             return found
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            known = {
-                "extra_forbidden": "unknown key; remove it or correct its name",
-                "missing": "is missing; add it",
-            }
-            message = known.get(first["type"], first["msg"].removeprefix("Value error, "))
-            raise RubricError(f"rubric {where}: {place + ': ' if place else ''}{message}") from None
+            problems = list(dict.fromkeys(map(_problem, error.errors())))
+            more = f"; and {len(problems) - _MOST_PROBLEMS} more" * (len(problems) > _MOST_PROBLEMS)
+            raise RubricError(f"rubric {where}: {'; '.join(problems[:_MOST_PROBLEMS])}{more}") from None
 
     @model_validator(mode="before")
     @classmethod
@@ -336,6 +333,14 @@ class Rubric(RubricPart):
             return self.answer_layout.parse(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"not an answer to the rubric {self.name}: {error}") from None
+
+
+def _problem(error: Any) -> str:
+    """Return the place and the message of an error of pydantic."""
+    place = ".".join(str(part) for part in error["loc"])
+    known = {"extra_forbidden": "unknown key; remove it or correct its name", "missing": "is missing; add it"}
+    message = known.get(error["type"], error["msg"].removeprefix("Value error, "))
+    return f"{place + ': ' if place else ''}{message}"
 
 
 def shipped_rubrics() -> list[str]:

@@ -41,7 +41,11 @@ class Template(RubricPart):
         used = PLACEHOLDER.findall(self.template)
         for field in used:
             if not _FIELD.fullmatch(field):
-                raise ValueError(f"template: {{${field}}} is no placeholder; use {{$column}}")
+                name = re.sub(r"\W+", "_", field).strip("_").lower()
+                advice = f'; write {{${name}}}, and give --column "{name}={field}"' * bool(
+                    _FIELD.fullmatch(name)
+                )
+                raise ValueError(f"template: {{${field}}} is no placeholder; use {{$column}}{advice}")
         if missing := [name for name in PAIR if name not in used]:
             if len(missing) < len(PAIR):
                 raise ValueError(

@@ -13,12 +13,12 @@ import time
 from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
-from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
+from localjudge import __version__
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.outcome_columns import AnswerColumns, UnknownColumnsError, from_bytes
 from localjudge.records import Outcome
@@ -181,7 +181,7 @@ def journal_lines(stream: IO[bytes], columns: AnswerColumns) -> Iterator[tuple[b
             try:
                 outcome = from_bytes(piece, columns)
             except ValueError as error:
-                line, here = f"{stream.name}:{number}", version("localjudge")
+                line, here = f"{stream.name}:{number}", __version__
                 is_json = not isinstance(error, (json.JSONDecodeError, UnicodeDecodeError))
                 if is_json and (writer := other_writer(Path(stream.name).parent)):
                     what = f"columns: {error}" if isinstance(error, UnknownColumnsError) else "content"

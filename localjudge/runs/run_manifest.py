@@ -12,7 +12,6 @@ import platform
 import re
 import time
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -248,7 +247,7 @@ def read_manifest(folder: Path) -> RunManifest:
     found = document.get("format") if isinstance(document, dict) else None
     if isinstance(found, int) and found != FORMAT:
         raise RunMismatchError(
-            f"{file}: has run format {found}, and localjudge {version('localjudge')} reads format {FORMAT}; "
+            f"{file}: has run format {found}, and localjudge {__version__} reads format {FORMAT}; "
             f"read it with {_writer(document) or 'the version that wrote it'}, or start a new run in another "
             "directory"
         )
@@ -259,7 +258,7 @@ def read_manifest(folder: Path) -> RunManifest:
             first = error.errors(include_url=False)[0]
             unknown = ".".join(map(str, first["loc"])) or first["msg"].removeprefix("Value error, ")[:200]
             raise RunMismatchError(
-                f"{file}: has a field that localjudge {version('localjudge')} cannot read: {unknown}; "
+                f"{file}: has a field that localjudge {__version__} cannot read: {unknown}; "
                 f"read it with {writer}, or start a new run in another directory"
             ) from None
         raise RunMismatchError(
@@ -284,7 +283,7 @@ def other_writer(folder: Path) -> str | None:
 def _writer(document: Any) -> str | None:
     try:
         found = document["starts"][-1]["localjudge"]
-        readable = re.fullmatch(r"[\w.+!-]{1,40}", found) and found != version("localjudge")
+        readable = re.fullmatch(r"[\w.+!-]{1,40}", found) and found != __version__
     except (KeyError, IndexError, TypeError):
         return None
     return f"localjudge {found}, which wrote it" if readable else None
