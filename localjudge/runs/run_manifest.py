@@ -12,6 +12,7 @@ import platform
 import re
 import time
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Self
 
