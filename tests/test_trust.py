@@ -466,6 +466,18 @@ def test_length_is_held_equal_by_the_regression_with_a_dummy_for_each_instructio
     assert found.length_explains["wit"] == pytest.approx(np.corrcoef(*inner)[0, 1] ** 2, **EXACT)
 
 
+def test_a_mean_at_equal_length_stays_within_the_scale(tmp_path: Path) -> None:
+    both = [
+        {"system": name, "instruction": f"Question {n}?", "candidate": "x" * length, "wit": wit}
+        for n in range(20)
+        for name, length, wit in (("short", 10, 3), ("long", 100 * (1 + n), 1 + (n > 9)))
+    ]
+    import_scores([str(write(tmp_path / "both.jsonl", both))], tmp_path / "run", ["wit"], (1, 3))
+    (short,) = [each for each in ranked(read_scores([tmp_path / "run"])).systems if each.name == "short"]
+    assert short.length_held is not None
+    assert short.length_held["wit"].value == short.length_held["wit"].high == 3
+
+
 def test_systems_are_told_apart_where_they_differ_and_only_there(
     judged: Callable[..., tuple[Path, Path]],
 ) -> None:

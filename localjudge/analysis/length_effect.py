@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from localjudge.analysis.interval import UNDEFINED, Estimate
@@ -29,7 +31,7 @@ def means_at_equal_length(
     Args:
         scores: the scores of all systems.
         values: the score of each row, [rows].
-        ends: the lowest and the highest score; no interval reaches beyond them.
+        ends: the lowest and the highest score; no estimate and no interval reaches beyond them.
         measures: the lengths of the rows; rows of unknown length are left out.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
@@ -75,7 +77,12 @@ def means_at_equal_length(
         shares.append(own_shares + slope * all_shares - distance * slope_shares)
         units.append(float(len(np.unique(group[rows]))))
     estimates = Contributions(np.array(value), np.column_stack(shares), np.array(units))
-    return studentise(estimates, *ends, resamples=resamples, seed=seed).estimates(), explained
+    found = studentise(estimates, *ends, resamples=resamples, seed=seed).estimates()
+    # A straight line may lead beyond the scale.
+    return [
+        each if each.value is None else replace(each, value=min(max(each.value, ends[0]), ends[1]))
+        for each in found
+    ], explained
 
 
 def _within(columns: Floats, group: Integers, groups: int) -> Floats:
