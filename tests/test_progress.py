@@ -186,7 +186,8 @@ def test_a_log_learns_of_a_step_while_libraries_write_to_theirs(tmp_path: Path) 
 
 
 WAITING = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts in the background ignore it
 from localjudge.cli import main
 from localjudge.cli import runs
 from localjudge.cli.progress import Progress
