@@ -187,7 +187,7 @@ def test_a_log_learns_of_a_step_while_libraries_write_to_theirs(tmp_path: Path) 
 
 WAITING = """
 import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has what it starts in the background ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored in the background of a shell
 from localjudge.cli import main
 from localjudge.cli import runs
 from localjudge.cli.progress import Progress
