@@ -42,6 +42,15 @@ def test_a_signed_model_is_verified_again_and_again(cli: Cli, signed: Path, keys
         assert (signed / "localjudge-manifest.json").is_file()
 
 
+def test_a_model_that_was_verified_before_it_was_signed_is_verified_elsewhere(
+    cli: Cli, tmp_path: Path, judge: Path, keys: tuple[Path, Path]
+) -> None:
+    assert cli("models", "verify", judge).code == 0  # writes the manifest
+    assert cli("models", "sign", judge, "--key", keys[0], "--out", tmp_path / "elsewhere.sig").code == 0
+    end = verified(cli, judge.rename(tmp_path / "elsewhere"), keys[1])
+    assert end.code == 0, end.err
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

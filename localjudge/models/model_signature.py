@@ -50,8 +50,8 @@ def sign_model(path: Path, key: Path, signature: Path, pass_phrase: bytes | None
         ) from None
     try:
         # A model in the cache of a hub consists of links.
-        files = hashing.Config().use_file_serialization(allow_symlinks=True, ignore_paths=[path / MANIFEST])
-        files.set_allow_symlinks(True)
+        files = hashing.Config().use_file_serialization(allow_symlinks=True)
+        files.set_allow_symlinks(True).set_ignored_paths(paths=[MANIFEST])
         with replacing(signature) as scratch:
             signer.set_hashing_config(files).sign(path, scratch)
     except Exception as error:  # the library brings an OpenSSL of its own, which may lack a FIPS module
