@@ -429,7 +429,7 @@ def test_rank_shows_strengths_and_what_explains_them(judged: Callable[..., Path]
     assert "the system of the row against that of the column" in shown
     assert "At equal length, better" in shown
     assert "a response twice as long has its odds of winning multiplied by 1.68" in shown
-    assert "No significant difference in strength (better): none" in shown
+    assert "All systems differ significantly in strength (better)" in shown
     found = json.loads(cli("rank", run, "--json").out)
     better = found["aspects"][found["by"]]
     assert [system["name"] for system in better["systems"]] == ["wordy", "plain", "brief"]

@@ -52,8 +52,10 @@ def test_a_task_of_a_slurm_array_is_a_shard_counted_from_one() -> None:
 def test_a_part_of_an_array_does_not_say_of_how_many_shards_it_is(changed: dict[str, str]) -> None:
     with pytest.raises(UsageError, match=r"say of how many: --shard \$SLURM_ARRAY_TASK_ID/"):
         Shard.parse("slurm", ARRAY | changed)
-    with pytest.raises(UsageError, match="no task of a Slurm array"):
-        Shard.parse("slurm", {})
+    with pytest.raises(
+        UsageError, match="no task of a Slurm array; SLURM_ARRAY_TASK_COUNT, SLURM_ARRAY_TASK_MIN"
+    ):
+        Shard.parse("slurm", {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_MAX": "4"})
 
 
 def test_merged_shards_equal_the_run_of_one_machine(cli: Cli, tmp_path: Path, flags: list[str]) -> None:

@@ -155,12 +155,12 @@ def _sentence(ranking: Ranking, pair: Pair) -> str:
 
 
 def _p(value: float | None) -> str:
-    """Return a p-value without its leading zero: .17, .003, < .001."""
+    """Return a p-value without its leading zero: .17, .047, .003, < .001."""
     if value is None:
         return UNDEFINED_SIGN
     if value < 0.001:
         return "< .001"
-    return f"{value:.{2 if value >= 0.01 else 3}f}".removeprefix("0")
+    return f"{value:.{2 if value >= 0.1 else 3}f}".removeprefix("0")
 
 
 def _named(system: SystemRank, means: Mapping[str, Estimate] | None) -> list[Text | str]:

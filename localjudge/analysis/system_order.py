@@ -82,8 +82,10 @@ def differences_in_words(
         untested: the pairs of systems with a difference that is not tested.
     """
     together = [", ".join(group) for group in groups if len(group) > 1]
-    if together or not untested:
-        yield f"No significant difference {where}: {'; '.join(together) or 'none'}"
+    if together:
+        yield f"No significant difference {where}: {'; '.join(together)}"
+    elif not untested:
+        yield f"All systems differ significantly {where}"
     if untested:
         named = [f"{first} and {second}" for first, second in untested[:_MOST_NAMED]]
         named += [f"{len(untested) - _MOST_NAMED} more pairs"] * (len(untested) > _MOST_NAMED)

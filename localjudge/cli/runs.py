@@ -203,7 +203,11 @@ def merge(
     shards: Annotated[list[Path], typer.Argument(metavar="DIR...", help="The shards' run directories.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory to write.")],
 ) -> None:
-    """Merge the shards of a run into the run that one machine would have written."""
+    """Merge the shards of a run into one run, in the order of the input.
+
+    The judgements are those of one machine: byte for byte with --engine-arg batch_size=1 or --deterministic.
+    Elsewhere shards fill other batches, and where two tokens are almost equally probable, a score may differ.
+    """
     from localjudge.cli.progress import Progress
     from localjudge.runs.merge import merge as put_together
     from localjudge.runs.notices import headed

@@ -1,4 +1,4 @@
-"""Merge shards into the run that one machine would have written."""
+"""Merge shards into one run: that of one machine, as far as other batches give the same judgements."""
 
 from __future__ import annotations
 

@@ -63,10 +63,11 @@ WHOLE = Shard(1, 1)
 
 def _from_slurm(environment: Mapping[str, str]) -> Shard:
     names = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "COUNT", "MIN", "MAX")]
-    try:
-        task, count, lowest, highest = (int(environment[name]) for name in names)
-    except (KeyError, ValueError):
-        raise UsageError(f"--shard {SLURM}: this is no task of a Slurm array; {names[0]} is not set") from None
+    if lacking := [name for name in names if not environment.get(name, "").isdecimal()]:
+        raise UsageError(
+            f"--shard {SLURM}: this is no task of a Slurm array; {', '.join(lacking)}: not set, or no number"
+        )
+    task, count, lowest, highest = (int(environment[name]) for name in names)
     # If only a part of an array is submitted again, Slurm gives the size of that part.
     if lowest not in (0, 1) or highest - lowest + 1 != count:
         raise UsageError(
