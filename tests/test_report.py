@@ -150,6 +150,14 @@ def test_every_chart_is_one_that_the_library_draws(run: Path) -> None:
         assert "<path" in vl_convert.vegalite_to_svg({**spec, "width": 300})
 
 
+def test_a_few_judgements_have_a_line_by_length_too(run: Path) -> None:
+    with Judgements([run]) as judgements:
+        spec = charts.length_against_score(judgements)
+    points, line = (layer["data"]["values"] for layer in spec["layer"])
+    assert len(points) < 20
+    assert [each["n"] for each in line] == [len(points) - len(points) // 2, len(points) // 2]
+
+
 def test_the_means_of_an_aspect_are_drawn_with_their_intervals_on_a_part_of_the_scale(run: Path) -> None:
     with Judgements([run]) as judgements:
         first, second, last = (series.label for series in judgements.series)

@@ -140,7 +140,7 @@ def distribution(judgements: Judgements, name: str) -> Spec:
 def length_against_score(judgements: Judgements) -> Spec:
     """Return the chart of the mean over the ordered aspects against the length of the candidate.
 
-    The points are a sample of the judgements. The line is the mean of all judgements, in up to twelve groups by
+    The points are a sample of the judgements. The line is the mean of all judgements, in two to twelve groups by
     length.
     """
     columns, ends = judgements.columns, overall_ends(judgements.rubric)
@@ -160,7 +160,7 @@ def length_against_score(judgements: Judgements) -> Spec:
         for row in chosen
     ]
     by_length = known[np.argsort(columns.length[known], kind="stable")]
-    bins = np.array_split(by_length, max(1, min(12, len(by_length) // 10))) if len(by_length) else []
+    bins = np.array_split(by_length, min(12, max(2, len(by_length) // 10)))
     trend = [
         {
             "length": max(1, round(float(np.median(columns.length[part])))),
@@ -168,6 +168,7 @@ def length_against_score(judgements: Judgements) -> Spec:
             "n": len(part),
         }
         for part in bins
+        if len(part)
     ]
     x = {
         "field": "length",

@@ -249,7 +249,8 @@ def _length_chart(pairs: ListedPairs) -> charts.Spec:
             "ratio": round(float(np.median(ratio[part])), 4),
             "preference": round(float(columns.overall[part].mean()), 3),
         }
-        for part in np.array_split(by_ratio, max(1, min(12, len(by_ratio) // 10)))
+        for part in np.array_split(by_ratio, min(12, max(2, len(by_ratio) // 10)))
+        if len(part)
     ]
     x: Mapping[str, Any] = {
         "field": "ratio",
