@@ -80,19 +80,24 @@ def test_rationales_that_ran_into_their_limit_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "agreed"),
+    ("verdicts", "agreed", "first"),
     [
-        ([("A", "A")] * 12, "0 times, no more often than by chance (0.0)"),
-        ([("A", "A"), ("B", "B"), ("A", "B"), ("B", "A")] * 3, "6 times, no more often than by chance (6.0)"),
-        ([("tie", "tie")] * 12, "12 times, no more often than by chance (12.0)"),
+        ([("A", "A")] * 12, "0 times, no more often than by chance (0.0)", "100%"),
+        (
+            [("A", "A"), ("B", "B"), ("A", "B"), ("B", "A")] * 3,
+            "6 times, no more often than by chance (6.0)",
+            "50%",
+        ),
+        ([("tie", "tie")] * 12, "12 times, no more often than by chance (12.0)", "0%"),
     ],
 )
 def test_orders_that_agree_no_more_often_than_by_chance_are_a_sign(
-    verdicts: list[tuple[str, str]], agreed: str
+    verdicts: list[tuple[str, str]], agreed: str, first: str
 ) -> None:
     (line,) = order_signs(verdicts)
-    assert (
-        line == f"order: both orders of 12 pairs name the same winner in better {agreed}; do not rely on them"
+    assert line == (
+        f"order: both orders of 12 pairs name the same winner in better {agreed}; "
+        f"the response shown first wins {first} of the comparisons; do not rely on them"
     )
 
 

@@ -140,8 +140,8 @@ def distribution(judgements: Judgements, name: str) -> Spec:
 def length_against_score(judgements: Judgements) -> Spec:
     """Return the chart of the mean over the ordered aspects against the length of the candidate.
 
-    The points are a sample of the judgements. The line is the mean of all judgements, in two to twelve groups by
-    length.
+    The points are a sample of the judgements. The line is the mean of all judgements, in two to twelve groups
+    by length.
     """
     columns, ends = judgements.columns, overall_ends(judgements.rubric)
     ordered = [column for column in judgements.rubric.score_columns if column.weight]

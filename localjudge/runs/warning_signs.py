@@ -113,7 +113,8 @@ class WarningSigns:
             return None
         return (
             f"order: both orders of {self._pairs} pairs name the same winner in {aspect} {self._agree[aspect]} "
-            f"times, no more often than by chance ({chance * self._pairs:.1f}); do not rely on them"
+            f"times, no more often than by chance ({chance * self._pairs:.1f}); the response shown first wins "
+            f"{shares.get(1, 0):.0%} of the comparisons; do not rely on them"
         )
 
 
