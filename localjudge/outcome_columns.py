@@ -21,6 +21,8 @@ PAIR_TEXTS = ("instruction", "reference", "candidate_a", "candidate_b")
 """Columns that an export of pairs adds on request: the texts of the pair."""
 PAIR_SYSTEMS = ("system_a", "system_b")
 """The columns of the systems in a line of `pairs.jsonl`."""
+PAIR_DIGESTS = ("response_digest_a", "response_digest_b")
+"""The columns of the digests of both responses there."""
 PREFERENCE, AGREE, ORDERS = "_preference", "_orders_agree", ("_ab", "_ba")
 """Suffixes of an aspect's columns in a line of `pairs.jsonl`."""
 RATIONALE = "rationale"
@@ -86,6 +88,9 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
     line["key"] = outcome.key
     line["group"] = outcome.group
     line["digest"] = outcome.digest
+    line["response_digest"] = outcome.response_digest
+    if columns.pairs:
+        line["opponent_digest"] = outcome.opponent_digest
     line["row"] = outcome.row
     line["source"] = outcome.source
     line["columns"] = outcome.columns
@@ -107,15 +112,16 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         "key": line["key"],
         "group": line["group"],
         "digest": line["digest"],
+        "response_digest": line.get("response_digest"),
         "row": line["row"],
         "source": line["source"],
         "columns": line["columns"],
         "prompt_tokens": line["prompt_tokens"],
     }
     if columns.pairs:
-        if not line.keys() >= PAIR_COLUMNS:
+        if not line.keys() >= PAIR_COLUMNS - _ADDED:
             raise ValueError("columns are missing")
-        common |= {name: line[name] for name in PAIR_COLUMNS}
+        common |= {name: line.get(name) for name in PAIR_COLUMNS}
     if unknown := line.keys() - _known(columns):
         raise UnknownColumnsError(", ".join(sorted(unknown)))
     if line["status"] == "failed":
@@ -182,10 +188,10 @@ def from_bytes(piece: bytes, columns: AnswerColumns) -> Outcome:
 
 COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), AnswerColumns({}, ())))
 """Columns that every line has, for any rubric."""
-_ADDED = frozenset({"failed_answer"})
-"""Those of them that lines of earlier versions do not have."""
-PAIR_COLUMNS = frozenset({"opponent", "swapped"})
+PAIR_COLUMNS = frozenset({"opponent", "swapped", "opponent_digest"})
 """Columns that every line of a comparison has besides."""
+_ADDED = frozenset({"failed_answer", "response_digest", "opponent_digest"})
+"""Those of both that lines of earlier versions do not have."""
 
 
 def is_reserved(name: str, pairs: bool = False) -> bool:
@@ -195,7 +201,9 @@ def is_reserved(name: str, pairs: bool = False) -> bool:
         name: the name of the aspect.
         pairs: whether two responses are compared.
     """
-    if pairs and (name in (*PAIR_SYSTEMS, *PAIR_TEXTS) or name.endswith((PREFERENCE, AGREE, *ORDERS))):
+    if pairs and (
+        name in (*PAIR_SYSTEMS, *PAIR_DIGESTS, *PAIR_TEXTS) or name.endswith((PREFERENCE, AGREE, *ORDERS))
+    ):
         return True
     taken = COMMON_COLUMNS | PAIR_COLUMNS | {RATIONALE, MODEL, NOTICE, *TEXTS}
     return name in taken or name.endswith((_EXPECTED, _PROBABILITIES, _RATIONALE))

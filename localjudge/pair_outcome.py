@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from localjudge.outcome_columns import AGREE, ORDERS, PAIR_SYSTEMS, PREFERENCE, AnswerColumns
+from localjudge.outcome_columns import AGREE, ORDERS, PAIR_DIGESTS, PAIR_SYSTEMS, PREFERENCE, AnswerColumns
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.aspect import Aspect
 
@@ -109,6 +109,13 @@ class PairOutcome:
         return (first.opponent, first.system) if first.swapped else (first.system, first.opponent)
 
     @property
+    def response_digests(self) -> tuple[str | None, str | None]:
+        """The digests of the instruction with the input's first response, and with its second."""
+        first = self.orders[0]
+        digests = first.response_digest, first.opponent_digest
+        return digests[::-1] if first.swapped else digests
+
+    @property
     def error(self) -> str | None:
         """Why the pair could not be judged; None if it was."""
         errors = [each.error for each in self.orders if isinstance(each, Failure)]
@@ -141,7 +148,8 @@ class PairOutcome:
             line |= {aspect + suffix: judged and judged.scores[aspect] for aspect in columns.aspects}
             line |= {text + suffix: judged and judged.texts[text] for text in columns.texts}
             line["key" + suffix] = own and own.key
-        return line | {"group": first.group, "source": first.source, "columns": first.columns}
+        line |= {"group": first.group, **dict(zip(PAIR_DIGESTS, self.response_digests, strict=True))}
+        return line | {"source": first.source, "columns": first.columns}
 
 
 def pair_column_names(columns: AnswerColumns) -> list[str]:

@@ -37,7 +37,8 @@ class Row:
     `swapped` is True if the two responses stand in the reverse of their order in the input. `fields` has the
     texts of further columns that the rubric's template uses, by their names in the template. `source` is the
     row's place in the input ("answers.jsonl:17"); `columns` holds the other columns of the input. `number`
-    counts the rows of the whole input from 1; None if it is not known.
+    counts the rows of the whole input from 1; None if it is not known. `reads_reference` is False if the
+    rubric's template does not use the reference, which then does not tell instructions apart.
     """
 
     instruction: str
@@ -49,6 +50,7 @@ class Row:
     source: str = ""
     columns: Mapping[str, Any] = field(default_factory=dict)
     number: int | None = None
+    reads_reference: bool = True
 
     @classmethod
     def of(cls, *, instruction: str, candidate: str, system: str | None = None, **others: Any) -> Self:
@@ -105,6 +107,7 @@ class Row:
             "swapped": self.swapped,
             "group": self.group,
             "digest": self.digest.hex(),
+            **dict(zip(RESPONSE_DIGESTS, self.response_digests, strict=False)),
             "row": self.number,
             "source": self.source,
             "columns": dict(self.columns),
@@ -122,8 +125,15 @@ class Row:
 
     @property
     def group(self) -> str:
-        """Digest of all texts but the responses, 16 hex digits; rows of one instruction share it."""
-        return _text_digest([self.instruction, self.reference, *sorted(self.fields.items())], 8).hex()
+        """Digest of the texts that the rubric reads, but the responses, 16 hex digits; rows of one instruction
+        share it."""
+        reference = [self.reference] * self.reads_reference
+        return _text_digest([self.instruction, *reference, *sorted(self.fields.items())], 8).hex()
+
+    @property
+    def response_digests(self) -> tuple[str, ...]:
+        """Digest of the instruction and each response, 32 hex digits each: equal under every rubric."""
+        return tuple(response_digest(self.instruction, text) for text in self.texts)
 
     @property
     def _texts(self) -> list[str | None]:
@@ -147,6 +157,15 @@ def row_key(settings: bytes, row: bytes) -> str:
     return hashlib.sha256(settings + row).hexdigest()[:32]
 
 
+RESPONSE_DIGESTS = ("response_digest", "opponent_digest")
+"""The fields of an outcome with the digest of the response that the judge reads first, and of the other one."""
+
+
+def response_digest(instruction: str, response: str) -> str:
+    """Return the digest of an instruction and a response to it, 32 hex digits."""
+    return _text_digest([instruction, response], 16).hex()
+
+
 def _text_digest(texts: list[str | tuple[str, str] | None], size: int) -> bytes:
     return hashlib.sha256(json.dumps(texts).encode()).digest()[:size]
 
@@ -156,8 +175,10 @@ class _Outcome(BaseModel):
 
     Of a pair, `system` wrote the response that the judge reads first and `opponent` the other one; `swapped` is
     True if they stand in the reverse of their order in the input.
-    An unreadable row has no `group` and no `digest`. `row` is the row's number in the whole input, from 1; None
-    if it is not known.
+    An unreadable row has no `group` and no digests. `response_digest` is the digest of the instruction and the
+    response that the judge reads first, and `opponent_digest` that of the instruction and the other one; lines
+    of earlier versions have neither. `row` is the row's number in the whole input, from 1; None if it is not
+    known.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -169,6 +190,8 @@ class _Outcome(BaseModel):
     key: str
     group: str | None = None
     digest: str | None = None
+    response_digest: str | None = None
+    opponent_digest: str | None = None
     row: int | None = None
     source: str = ""
     columns: dict[str, Any] = Field(default_factory=dict)
@@ -183,22 +206,19 @@ class _Outcome(BaseModel):
             "swapped": self.swapped,
             "group": self.group,
             "digest": self.digest,
+            "response_digest": self.response_digest,
+            "opponent_digest": self.opponent_digest,
             "row": self.row,
             "source": self.source,
             "columns": self.columns,
         }
 
     def given_to(self, row: Row | Failure) -> Self:
-        """Return this outcome for a duplicate row; the outcome itself if it already belongs to the row."""
-        own: dict[str, Any] = {
-            "id": row.id,
-            "system": row.system,
-            "opponent": row.opponent,
-            "swapped": row.swapped,
-            "row": row.number if isinstance(row, Row) else row.row,
-            "source": row.source,
-            "columns": dict(row.columns),
-        }
+        """Return this outcome for a row of the same content; itself if it belongs to the row already.
+
+        A line of an earlier version gets the columns that it lacks.
+        """
+        own = row.identity
         if all(getattr(self, name) == value for name, value in own.items()):
             return self
         if isinstance(self, Failure):

@@ -104,7 +104,7 @@ def _outcomes(
     judged = 0
     for name in names:
         for number, record in read_records(name):
-            row = as_row(record, f"{name}:{number}", columns)
+            row = as_row(record, f"{name}:{number}", columns, rubric.fields)
             if isinstance(row, Failure) or isinstance(record, str):
                 assert isinstance(row, Failure)
                 yield row

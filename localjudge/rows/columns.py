@@ -182,6 +182,7 @@ def as_row(
         id=identity or source,
         source=source,
         columns=rest,
+        reads_reference="reference" in used,
     )
 
 

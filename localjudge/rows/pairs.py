@@ -194,7 +194,7 @@ class PairedRows:
             if not formed:
                 raise UsageError(
                     "--pairs: no two of these systems answer the same instruction; rows belong together if the "
-                    "instruction, the reference and each other field of the prompt but the responses are equal"
+                    "instruction and each field that the prompt uses, but the responses, are equal"
                 )
 
     def _check(self, names: Mapping[str, int]) -> None:
@@ -293,6 +293,7 @@ def _pair(first: Row | Failure, second: Row | Failure) -> Row:
         id=f"{first.id} vs {second.id}",
         source=f"{first.source} and {second.source}",
         columns={name: one if one == other else [one, other] for name, (one, other) in both.items()},
+        reads_reference=first.reads_reference,
     )
 
 
