@@ -12,9 +12,11 @@ from random import Random
 
 import pytest
 from conftest import Cli, read_lines, write_rows
+from scipy.stats import binomtest
 from scripted import Opinion, scripted_judge
 
 from localjudge import Row, Rubric, UsageError, read_rows
+from localjudge.analysis.interval import UNDEFINED
 from localjudge.audit import Audit, read_audit, run_audit, sample_rows
 from localjudge.audit.perturbations import PERTURBATIONS, reordered
 from localjudge.audit.row_changes import DoesNotApply, Setting
@@ -30,6 +32,12 @@ def recalled(reference: str, candidate: str, aspect: str, place: int, met: int) 
     wanted, given = reference.split(), candidate.split()
     blocks = SequenceMatcher(None, wanted, given, autojunk=False).get_matching_blocks()
     return 1 + 4 * sum(block.size for block in blocks) / max(1, len(wanted))
+
+
+def knows_facts(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
+    """The opinion of a judge that compares places and numbers alone; no filler has them."""
+    wanted, given = (" ".join(re.findall(r"\d+|" + "|".join(PLACES), text)) for text in (reference, candidate))
+    return recalled(wanted, given, aspect, place, met)
 
 
 def likes_length(reference: str, candidate: str, aspect: str, place: int, met: int) -> float:
@@ -103,10 +111,27 @@ def put_on_trial(tmp_path_factory: pytest.TempPathFactory, model: Path) -> Try:
     return audited
 
 
-def test_a_judge_that_is_perfect_is_cleared(put_on_trial: Try) -> None:
-    audit = put_on_trial(recalled)
+def test_a_judge_that_is_perfect_is_cleared(tmp_path: Path, model: Path) -> None:
+    audit = audit_of(knows_facts, make_rows(tmp_path / "rows.jsonl", 20), model, tmp_path / "audit", size=20)
     assert {trial.name: trial.verdict for trial in audit.checks} == dict.fromkeys(NAMES, "sound")
-    assert all(trial.rows == 8 for trial in audit.checks)
+    assert all(trial.rows == 20 for trial in audit.checks)
+
+
+def test_few_rows_do_not_show_that_a_perfect_judge_is_sound(put_on_trial: Try) -> None:
+    trials = {trial.name: trial for trial in put_on_trial(recalled).checks}
+    padded = trials["padded"]
+    assert (padded.share.value, padded.verdict) == (1, "at chance")
+    assert padded.share.low is not None
+    assert padded.chance is not None
+    assert padded.share.low < padded.chance < 1
+    assert "sound" in {trial.verdict for trial in trials.values()}
+    assert padded.share.low == pytest.approx(binomtest(8, 8).proportion_ci().low, abs=0.1)
+
+
+def test_a_constant_judge_passes_no_check_although_its_scores_never_rise(put_on_trial: Try) -> None:
+    trials = put_on_trial(is_content).checks
+    assert {trial.verdict for trial in trials} == {"unsound", "at chance", "untested"}
+    assert {(trial.share.value, trial.chance) for trial in trials if trial.verdict == "at chance"} == {(1, 1)}
 
 
 @pytest.mark.slow
@@ -117,7 +142,7 @@ def test_a_judge_that_is_perfect_is_cleared(put_on_trial: Try) -> None:
         (obeys_pleas, {"plea"}),
         (copies_answers, {"planted"}),
         (tires, {"reordered", "reference"}),
-        (drifts, {"again", "empty", "labelled", "opener"}),
+        (drifts, {"again", "constant", "empty", "labelled", "opener", "other"}),
         (is_content, {"empty", "other", "half", "shuffled", "wrong-fact", "colon", "opener", "constant"}),
     ],
 )
@@ -295,7 +320,7 @@ def test_an_audit_of_a_single_row_leaves_undefined_what_one_row_cannot_tell(
     trials = {trial.name: trial for trial in audit.checks}
     assert trials["other"].skipped == {"no other instruction in the sample": 1}
     assert (trials["other"].share, trials["other"].shift.value, trials["other"].verdict) == (
-        None,
+        UNDEFINED,
         None,
         "untested",
     )
@@ -359,7 +384,10 @@ def test_an_audit_knows_the_best_label_of_a_rubric(rows: Path, tmp_path: Path, c
     }  # fmt: skip
     others = {each["grade=incorrect"] for each in directions.values()}
     assert others == {"any", "same"}
-    assert {check["name"] for check in audit["checks"] if check["share"] is None} == {"swapped", "reordered"}
+    assert {check["name"] for check in audit["checks"] if check["share"]["value"] is None} == {
+        "swapped",
+        "reordered",
+    }
     assert audit["halo"][0][1:] == [None, None]
     planted = map(json.loads, (tmp_path / "correctness" / "rows.jsonl").read_text().splitlines())
     assert all('"grade": "A"' in row["candidate"] for row in planted if row["system"] == "planted")

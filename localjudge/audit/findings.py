@@ -22,6 +22,12 @@ SOUND, DOUBTFUL = 0.8, 0.5
 """Minimum shares for these verdicts of a check without a threshold."""
 
 
+_CHANCE = (
+    '"Chance" is the share that would hold if a judge ignored the text and gave the same scores. A check whose '
+    "interval is not above it is at chance: these rows do not show that the judge reads the text."
+)
+
+
 class _AuditRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,7 +55,9 @@ class AspectReading(_AuditRecord):
 class AuditCheck(_AuditRecord):
     """The result of one perturbation.
 
-    `share` and `shift` are averages over the `decisive` aspects, which decide the check. `skipped` has the
+    `share` and `shift` are averages over the `decisive` aspects, which decide the check. `chance` is the share
+    that would hold if the judge ignored the text: if each of its scores of a row could belong to any text of
+    the row, and each answer about a pair to any pair; None if all its scores are of one text. `skipped` has the
     number of rows for each reason why the perturbation did not apply; `failed` is the number of perturbed rows
     that could not be judged.
     """
@@ -61,7 +69,8 @@ class AuditCheck(_AuditRecord):
     skipped: dict[str, int]
     aspects: dict[str, AspectReading]
     decisive: list[str]
-    share: float | None
+    share: Estimate
+    chance: float | None
     shift: Estimate
     threshold: float | None
 
@@ -80,20 +89,35 @@ class AuditCheck(_AuditRecord):
         """True if the share is defined and reaches the threshold; None if there is no threshold."""
         if self.threshold is None:
             return None
-        return self.share is not None and self.share >= self.threshold
+        return self.share.value is not None and self.share.value >= self.threshold
 
     @property
     def verdict(self) -> str:
-        """The result in one word; the limits are `SOUND` and `DOUBTFUL` if there is no threshold."""
-        if self.share is None:
+        """The result in one word or two; the limits are `SOUND` and `DOUBTFUL` if there is no threshold.
+
+        A check is at chance unless the whole interval of its share is above the level of chance.
+        """
+        share, low = self.share.value, self.share.low
+        if share is None:
             return "untested"
         if self.threshold is not None:
             return "passed" if self.passed else "below"
-        return "sound" if self.share >= SOUND else "doubtful" if self.share >= DOUBTFUL else "unsound"
+        if share < DOUBTFUL:
+            return "unsound"
+        if low is None or self.chance is None or low <= self.chance:
+            return "at chance"
+        return "sound" if share >= SOUND else "doubtful"
 
     @property
     def held_text(self) -> str:
-        return "–" if self.share is None else f"{self.share:.0%}"  # noqa: RUF001
+        if self.share.value is None:
+            return "–"  # noqa: RUF001
+        interval = "" if self.share.low is None else f" ({self.share.low:.0%} to {self.share.high:.0%})"
+        return f"{self.share.value:.0%}{interval}"
+
+    @property
+    def chance_text(self) -> str:
+        return "–" if self.share.value is None or self.chance is None else f"{self.chance:.0%}"  # noqa: RUF001
 
     @property
     def not_tested(self) -> str:
@@ -117,7 +141,7 @@ class Audit(_AuditRecord):
     "preference": the judge's probability, over both orders, that the changed response is better.
     """
 
-    format: Literal[3] = 3
+    format: Literal[4] = 4
     model: str
     rubric: str
     rows: int
@@ -152,6 +176,7 @@ class Audit(_AuditRecord):
             'them. "Held" is the share of scores that changed as expected of a sound judge; "shift" is the '
             f"mean change of the scores, with its 95 % interval. A change of {smallest} or less counts as "
             "no change.",
+            _CHANCE,
         ]
         if len(ranges) > 1:
             paragraphs.append(
@@ -172,6 +197,7 @@ class Audit(_AuditRecord):
                 "In these pairs as they are, the response shown first wins with a mean probability of "
                 f"{100 * (_EVEN + first):.0f} %; without a preference for a place, it is 50 %."
             )
+        yield _CHANCE
         yield (
             "The shift of position and identical is this probability minus one half, and that of planted the "
             "change of this probability."
@@ -187,12 +213,12 @@ class Audit(_AuditRecord):
     def tables(self) -> Iterator[RenderableType]:
         """Yield the tables for a terminal: the checks, and the halo."""
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        right = {"held", "shift", "rows"}
-        for name in ("check", "a sound judge", "held", "verdict", "shift", "rows", "not tested"):
+        right = {"held", "chance", "shift", "rows"}
+        for name in ("check", "a sound judge", "held", "chance", "verdict", "shift", "rows", "not tested"):
             table.add_column(name, justify="right" if name in right else "left", overflow="fold")
         for check in self.checks:
-            cells = (check.held_text, check.verdict, _shift(check.shift), str(check.rows), check.not_tested)
-            table.add_row(check.name, check.expected, *cells)
+            cells = (check.held_text, check.chance_text, check.verdict, _shift(check.shift), str(check.rows))
+            table.add_row(check.name, check.expected, *cells, check.not_tested)
         yield headed(self.notices, table)
         if self.mean_halo is not None:
             halo = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))

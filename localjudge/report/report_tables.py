@@ -212,13 +212,14 @@ def audit_tables(file: Path | None) -> dict[str, Any] | None:
         raise UsageError(f"--audit {file}: {error.strerror}") from None
     except ValueError:
         raise UsageError(f"--audit {file}: not the output of `localjudge audit --json`") from None
-    columns = [("check", "text"), ("a sound judge", "word"), ("held", "number"), ("verdict", "word")]
-    columns += [("shift", "estimate"), ("rows", "number"), ("not tested", "word")]
+    columns = [("check", "text"), ("a sound judge", "word"), ("held", "number"), ("chance", "number")]
+    columns += [("verdict", "word"), ("shift", "estimate"), ("rows", "number"), ("not tested", "word")]
     rows: list[list[Any]] = [
         [
             f"{check.name}: {check.does}",
             check.expected,
             check.held_text,
+            check.chance_text,
             check.verdict,
             estimate_value(check.shift),
             check.rows,

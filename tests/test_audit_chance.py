@@ -1,0 +1,131 @@
+"""Tests of the level of chance of an audit, on simulated scores of the default number of rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from numpy.random import Generator
+
+from localjudge.analysis.scores import Floats
+from localjudge.audit.audit_results import _AuditReader, _tested
+from localjudge.audit.audited_scores import AuditedRuns, AuditedScores
+from localjudge.audit.perturbations import PAIR_PERTURBATIONS, PERTURBATIONS, Perturbation
+from localjudge.rubrics.aspect import Aspect, Scale
+from localjudge.rubrics.score_column import ScoreColumn, score_columns
+
+ROWS, REPEATS = 100, 20
+DEPTH = score_columns({"depth": Aspect(scale=Scale(lowest=1, highest=5))})
+BETTER = (ScoreColumn("better", "better", {False: 0, True: 1}, 1.0),)
+IGNORES_THE_TEXT: dict[str, Callable[[Generator], float]] = {
+    "random integers": lambda random: float(random.integers(1, 6)),
+    "random expected scores": lambda random: float(np.clip(random.normal(3.5, 0.7), 1, 5)),
+    "expected scores close together": lambda random: float(random.normal(4, 0.15)),
+    "always 4": lambda random: 4.0,
+    "nearly always 4": lambda random: float(random.normal(4, 0.02)),
+}
+IGNORES_THE_PAIR: dict[str, Callable[[Generator], Floats]] = {
+    "random answers": lambda random: random.choice([0.0, 0.5, 1.0], 2),
+    "random probabilities": lambda random: random.random(2),
+    "mostly the first": lambda random: (random.random(2) < 0.8).astype(float),
+    "always a tie": lambda random: np.full(2, 0.5),
+}
+NO_RESPONSE = ("empty", "other", "colon", "opener", "constant")
+
+
+def sound(
+    perturbations: Sequence[Perturbation],
+    columns: tuple[ScoreColumn, ...],
+    judged: Callable[[str, int], AuditedScores],
+    seed: int = 0,
+) -> set[str]:
+    """Return the checks that a judge passes; `judged` has its scores of a perturbation of a row."""
+    scores = {
+        name: {row: judged(name, row) for row in range(ROWS)}
+        for name in ("original", *(each.name for each in perturbations if each.name != "position"))
+    }
+    runs = AuditedRuns(columns, "expected", scores, {})
+    places = runs.dealt_places(seed) if perturbations is PAIR_PERTURBATIONS else None
+    reader = _AuditReader(runs, np.arange(ROWS, dtype=np.int32), seed, runs.dealt_texts(), places)
+    checks = [reader.check(each, Counter(), None) for each in perturbations]
+    return {check.name for check in checks if check.verdict == "sound"}
+
+
+def pair(shown_first: Floats) -> AuditedScores:
+    place = np.sign(np.round(shown_first - 0.5, 2)).astype(np.int32)
+    preference = (shown_first[0] + 1 - shown_first[1]) / 2
+    return AuditedScores(np.array([preference]), shown_first[:, None], place[:, None])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("judge", IGNORES_THE_TEXT.values(), ids=list(IGNORES_THE_TEXT))
+def test_a_judge_that_ignores_the_text_passes_no_check(judge: Callable[[Generator], float]) -> None:
+    passed: Counter[str] = Counter()
+    for seed in range(REPEATS):
+        random = np.random.default_rng(seed)
+        passed.update(
+            sound(PERTURBATIONS, DEPTH, lambda name, row, r=random: AuditedScores(np.array([judge(r)])))  # type: ignore[misc]
+        )
+    assert max(passed.values(), default=0) <= 0.2 * REPEATS, "5 % and three standard errors"
+    assert passed.total() <= 0.05 * REPEATS * len(PERTURBATIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("judge", IGNORES_THE_PAIR.values(), ids=list(IGNORES_THE_PAIR))
+def test_a_judge_that_ignores_the_responses_of_a_pair_passes_no_check(
+    judge: Callable[[Generator], Floats],
+) -> None:
+    passed: Counter[str] = Counter()
+    for seed in range(REPEATS):
+        random = np.random.default_rng(seed)
+        passed.update(sound(PAIR_PERTURBATIONS, BETTER, lambda name, row, r=random: pair(judge(r)), seed))  # type: ignore[misc]
+    assert max(passed.values(), default=0) <= 0.2 * REPEATS, "5 % and three standard errors"
+    assert passed.total() <= 0.05 * REPEATS * len(PAIR_PERTURBATIONS)
+
+
+def test_a_judge_that_knows_only_the_instruction_passes_no_check() -> None:
+    assert not sound(PERTURBATIONS, DEPTH, lambda name, row: AuditedScores(np.array([2.0 + row % 4])))
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_judge_that_reacts_with_a_little_noise_passes_every_check_with_the_default_rows(
+    rounded: bool,
+) -> None:
+    random = np.random.default_rng(0)
+
+    def judged(name: str, row: int) -> AuditedScores:
+        own = 2.0 + row % 4
+        score = {"reference": 4.9, "swapped": max(4.9 - 0.1 * own, own), "half": own - 1.2} | dict.fromkeys(
+            NO_RESPONSE, 1.2
+        )
+        lapse = random.random() < 0.02
+        value = random.uniform(1, 5) if lapse else score.get(name, own) + random.normal(0, 0.08)
+        value = np.clip(value, 1, 5)
+        return AuditedScores(np.array([np.round(value) if rounded else value]))
+
+    assert sound(PERTURBATIONS, DEPTH, judged) == {each.name for each in PERTURBATIONS}
+
+
+def test_a_comparing_judge_with_a_little_noise_passes_every_check_with_the_default_rows() -> None:
+    random = np.random.default_rng(0)
+
+    def judged(name: str, row: int) -> AuditedScores:
+        wins = row % 2 == 0 and name not in (*NO_RESPONSE, "half")
+        first = np.full(2, 0.5) if name == "identical" else np.array([0.1, 0.9])[:: -1 if wins else 1]
+        lapse = random.random(2) < 0.02
+        return pair(np.where(lapse, random.random(2), first + random.normal(0, 0.004, 2)))
+
+    assert sound(PAIR_PERTURBATIONS, BETTER, judged) == {each.name for each in PAIR_PERTURBATIONS}
+
+
+@pytest.mark.parametrize("direction", ["lower", "higher"])
+def test_noise_does_not_move_more_often_as_expected_than_the_other_way(direction: str) -> None:
+    random = np.random.default_rng(0)
+    before, after = np.clip(random.normal(3.5, 0.7, (2, 20_000)), 1, 5)
+    room, held = _tested(direction, DEPTH[0], before, after)  # type: ignore[arg-type]
+    assert held[room].mean() == pytest.approx(0.48, abs=0.02)
+    other_room, other_held = _tested(direction, DEPTH[0], after, before)  # type: ignore[arg-type]
+    assert (room == other_room).all()
+    assert other_held[room].mean() == pytest.approx(held[room].mean(), abs=0.03)
