@@ -122,11 +122,29 @@ def test_every_damaged_missing_short_long_and_foreign_part_is_named(tmp_path: Pa
     ]
 
 
-def test_a_foreign_file_beside_a_whole_pack_is_named_and_no_hindrance(tmp_path: Path, pack: Path) -> None:
+def test_a_foreign_file_is_refused_in_the_folder_of_the_pack_and_ignored_in_another(
+    tmp_path: Path, pack: Path
+) -> None:
     (pack / "notes.txt").write_text("from the gateway")
-    done = unpacker(pack / "unpack.py", "--no-install", "--to", "out")
+    assert refused(unpacker(pack / "unpack.py", "--no-install", "--to", "out"), tmp_path) == [
+        "pack/notes.txt: is not part of this pack, or is damaged",
+        "the folder of a pack must have no other file: remove it; nothing was unpacked",
+    ]
+    (tmp_path / "medium").mkdir()
+    (pack / "notes.txt").rename(tmp_path / "medium" / "notes.txt")
+    done = unpacker(pack / "unpack.py", pack, "medium", "--no-install", "--to", "out")
     assert done.returncode == 0
     assert "notes.txt: is not part of this pack, or is damaged; ignored" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["argparse.py", "__future__.py", "json/__init__.py", "encodings/idna.py"])
+def test_a_module_beside_the_unpacker_never_runs(tmp_path: Path, pack: Path, name: str) -> None:
+    (pack / name).parent.mkdir(exist_ok=True)
+    (pack / name).write_text("import os; os._exit(77)")
+    for folder, script in ((tmp_path, "pack/unpack.py"), (pack, "unpack.py")):
+        command = [sys.executable, script, "--no-install", "--to", str(tmp_path / "out")]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+        assert done.returncode == (2 if "/" not in name else 0), done.stderr
 
 
 def test_a_damaged_copy_is_no_hindrance_where_a_whole_one_is_found(tmp_path: Path, pack: Path) -> None:

@@ -6,17 +6,20 @@
 With --key, the public key of the pack's signer, nothing is unpacked unless the signature is right; the program
 openssl checks it.
 The parts may have any names and be in any of the folders (default: the folder of this file). They are
-identified by their digests in `manifest.json`. Together they are one plain tar file. Exit codes: 0 done, 1 the
-disk failed, 2 something is damaged, missing or wrong, 130 or 143 stopped by a signal.
+identified by their digests in `manifest.json`. Together they are one plain tar file. The folder of a pack must
+have no other files. Exit codes: 0 done, 1 the disk failed, 2 something is damaged, missing or wrong, 130 or 143
+stopped by a signal.
 """
-
-from __future__ import annotations
 
 import sys
 
 if sys.version_info < (3, 11):  # noqa: UP036 -- the offline machine may have any Python
     sys.stderr.write("unpack.py: needs Python 3.11 or later; this is %d.%d\n" % sys.version_info[:2])  # noqa: UP031
     sys.exit(2)
+if __name__ == "__main__" and not sys.flags.safe_path:
+    # In the folder of this file, a module would run before the signature is checked. For the same reason,
+    # nothing is imported above, not even __future__.
+    del sys.path[0]
 
 import argparse
 import hashlib
@@ -31,7 +34,7 @@ import time
 import zipfile
 from contextlib import closing
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Self
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -76,7 +79,7 @@ class _ByteCount:
         sys.stderr.write(f"\r{shown:<60}" if self._live else f"{shown}\n")
         sys.stderr.flush()
 
-    def __enter__(self) -> _ByteCount:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -193,7 +196,8 @@ def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
     """Return the file of each part, in the order of the parts.
 
     Raises:
-        PackError: parts are damaged or missing. The message has one line for each.
+        PackError: parts are damaged or missing, or the folder of the manifest has other files. The message has
+            one line for each.
     """
     parts = manifest["parts"]
     sizes, digests = ({part[key] for part in parts} for key in ("size", "sha256"))
@@ -220,6 +224,10 @@ def find_parts(manifest: dict[str, Any], folders: list[Path]) -> list[Path]:
     lines += [f"{file}: is not part of this pack, or is damaged" for file in others]
     if lacking:
         end = f"{len(lacking)} of {len(parts)} parts cannot be used: copy them again; nothing was unpacked"
+        raise PackError("\n".join([*lines, end]))
+    names = {part["name"] for part in parts}  # a damaged copy does no harm
+    if any(file.name not in names and (file.parent / MANIFEST).is_file() for file in others):
+        end = "the folder of a pack must have no other file: remove it; nothing was unpacked"
         raise PackError("\n".join([*lines, end]))
     for line in lines:
         say(f"{line}; ignored")
