@@ -246,6 +246,7 @@ class Judge:
             },
             "max_tokens": self.task_builder.answer_tokens,
             "notice": self.notice,
+            **({"verdicts": "labels"} if self.rubric.compares else {}),
         }
 
     @property

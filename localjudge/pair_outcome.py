@@ -1,7 +1,8 @@
 """The outcome of a pair: the judgements of both orders joined, with the judge's preference for each aspect.
 
-A judge tends to prefer a place, often the first. So the two responses of a pair are judged in both orders, and
-the distributions of both are averaged before a winner is named (arXiv 2503.03064).
+A judge tends to prefer a place, often the first. So the two responses of a pair are judged in both orders. The
+verdict is what both orders write, as in MT-Bench (arXiv 2306.05685): a response that both name wins. The
+preference is a number, the mean of the probabilities of both orders (arXiv 2503.03064).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.aspect import Aspect
 
 Winner = Literal["a", "b", "tie"]
+_WINNERS: Mapping[int, Winner] = {1: "a", 0: "tie", -1: "b"}
 _EQUAL = 1e-6
 """Largest difference of two probabilities that counts as none."""
 
@@ -66,15 +68,37 @@ class Preference:
     Attributes:
         value: the probability that the input's first response is better, averaged over the orders that were
             judged; a tie counts half.
-        winner: the most probable result of the averaged distribution.
-        agree: whether the labels of both orders name the same winner; None if one order was judged.
+        winner: the verdict: what the labels of all orders say. If the labels of two orders differ, it is a tie,
+            or None (undecided) if the aspect has no label for a tie. In runs of earlier versions it is the most
+            probable result of the averaged distribution.
+        places: for each order, what its label names: 1 the response that was shown first, -1 the other one, 0 a
+            tie.
         shown_first: for each order, the probability that the response that was shown first is better.
     """
 
     value: float
-    winner: Winner
-    agree: bool | None
+    winner: Winner | None
+    places: tuple[int, ...]
     shown_first: tuple[float, ...]
+
+    @property
+    def agree(self) -> bool | None:
+        """Whether both orders say the same: the same response, or a tie twice; None if one order was judged."""
+        return sum(self.places) == 0 if len(self.places) > 1 else None
+
+    @property
+    def same_response(self) -> bool | None:
+        """Whether both orders name the same response; None if an order says a tie or was not judged."""
+        return self.agree if len(self.places) > 1 and all(self.places) else None
+
+    @property
+    def orders_say(self) -> str:
+        """What both orders say, for people; empty if one order was judged."""
+        if self.agree is None:
+            return ""
+        if self.same_response is None:
+            return "both orders say a tie" if self.agree else "one order says a tie"
+        return "both orders name the same response" if self.agree else "each order names another response"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +114,21 @@ class PairOutcome:
     preferences: Mapping[str, Preference]
 
     @classmethod
-    def of(cls, orders: Iterable[Outcome], aspects: Mapping[str, Aspect]) -> Self:
-        """Join the outcomes of a pair's orders."""
+    def of(cls, orders: Iterable[Outcome], aspects: Mapping[str, Aspect], averaged: bool = False) -> Self:
+        """Join the outcomes of a pair's orders.
+
+        Args:
+            orders: the outcome of each order.
+            aspects: the aspects of the rubric.
+            averaged: use the rule of earlier versions: the winner is the most probable result of both orders.
+        """
         orders = tuple(sorted(orders, key=lambda each: each.swapped))
         judged = [each for each in orders if isinstance(each, Judgement)]
         if len(judged) < len(orders):
             return cls(orders, {})
-        return cls(orders, {name: _preference(judged, name, aspect) for name, aspect in aspects.items()})
+        return cls(
+            orders, {name: _preference(judged, name, aspect, averaged) for name, aspect in aspects.items()}
+        )
 
     @property
     def id(self) -> str:
@@ -176,19 +208,18 @@ def pair_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> A
     return pyarrow.schema(list(types.items()))
 
 
-def _preference(orders: list[Judgement], name: str, aspect: Aspect) -> Preference:
+def _preference(orders: list[Judgement], name: str, aspect: Aspect, averaged: bool) -> Preference:
     odds = [Odds.of(each, name, aspect) for each in orders]
     mean = Odds.mean(odds)
     assert aspect.numbers is not None  # a preference has an order
-    signs = {
-        (number > 0) - (number < 0)
-        for each in orders
-        for number in [aspect.numbers[each.scores[name]] * (-1 if each.swapped else 1)]
-    }
+    places = [(number > 0) - (number < 0) for each in orders for number in [aspect.numbers[each.scores[name]]]]
+    named = {-place if each.swapped else place for each, place in zip(orders, places, strict=True)}
+    undecided: Winner | None = "tie" if aspect.has_tie else None
+    winner = _WINNERS[named.pop()] if len(named) == 1 else undecided
     return Preference(
         value=round(mean.preference, 6),
-        winner=mean.winner,
-        agree=len(signs) == 1 if len(orders) > 1 else None,
+        winner=mean.winner if averaged else winner,
+        places=tuple(places),
         shown_first=tuple(
             round(1 - each.preference if order.swapped else each.preference, 6)
             for order, each in zip(orders, odds, strict=True)
@@ -202,10 +233,11 @@ class PairJoin:
     Args:
         aspects: the aspects of the rubric.
         orders: the number of orders of each pair, 1 or 2.
+        averaged: as for `PairOutcome.of`.
     """
 
-    def __init__(self, aspects: Mapping[str, Aspect], orders: int) -> None:
-        self._aspects, self._orders = aspects, orders
+    def __init__(self, aspects: Mapping[str, Aspect], orders: int, averaged: bool = False) -> None:
+        self._aspects, self._orders, self._averaged = aspects, orders, averaged
         self._waiting: dict[int, Outcome] = {}
 
     def add(self, outcome: Outcome) -> PairOutcome | None:
@@ -218,20 +250,24 @@ class PairJoin:
         pair = (outcome.row - 1) // self._orders
         other = self._waiting.pop(pair, None)
         if self._orders == 1 or other is not None:
-            return PairOutcome.of([outcome] if other is None else [other, outcome], self._aspects)
+            both = [outcome] if other is None else [other, outcome]
+            return PairOutcome.of(both, self._aspects, self._averaged)
         self._waiting[pair] = outcome
         return None
 
 
-def joined(outcomes: Iterable[Outcome], aspects: Mapping[str, Aspect], orders: int) -> Iterator[PairOutcome]:
+def joined(
+    outcomes: Iterable[Outcome], aspects: Mapping[str, Aspect], orders: int, averaged: bool = False
+) -> Iterator[PairOutcome]:
     """Yield the outcome of each pair as soon as the outcomes of all its orders are there.
 
     Args:
         outcomes: the outcomes of rows with numbers, as for `PairJoin.add`.
         aspects: the aspects of the rubric.
         orders: the number of orders of each pair, 1 or 2.
+        averaged: as for `PairOutcome.of`.
     """
-    join = PairJoin(aspects, orders)
+    join = PairJoin(aspects, orders, averaged)
     for outcome in outcomes:
         if (pair := join.add(outcome)) is not None:
             yield pair

@@ -72,7 +72,7 @@ def test_the_numbers_of_the_page_are_those_of_the_pairs(page: Path, run: Path) -
         labels = [about["series"][index]["label"] for index in (series[place], opponent[place])]
         assert labels == [pair["system_a"], pair["system_b"]]
         for rank, name in enumerate(("better", "depth")):
-            assert about["aspects"][rank]["values"][scores[rank, place]] == pair[name]
+            assert about["aspects"][rank]["values"][scores[rank, place]] == (pair[name] or "undecided")
             assert preference[rank, place] == pytest.approx(pair[f"{name}_preference"], abs=1e-6)
             assert bool(agree[rank, place]) is pair[f"{name}_orders_agree"]
 
@@ -115,8 +115,10 @@ def test_the_table_of_the_systems_has_win_rates_and_strengths_with_intervals(pag
 def test_the_page_says_how_much_the_order_matters(page: Path, run: Path) -> None:
     row = head(page)["position"]["tables"][0]["rows"][0]
     counts = json.loads((run / "summary.json").read_text())["pairs"]["aspects"]["better"]
-    found = [row[0], *(each["value"] for each in row[1:4]), row[4]]
-    expected = [counts["shown_first"], counts["orders_agree"], counts["ties"]]
+    found = [row[0], *(each["value"] for each in row[1:4]), row[5]]
+    shown_first = [line["better_probabilities"] for line in lines(run, "judgements.jsonl")]
+    expected = [sum(a + tie / 2 for a, tie, _ in shown_first) / len(shown_first)]
+    expected += [counts["same_response"] / counts["decided_pairs"], counts["ties"]]
     assert found == ["better", *(pytest.approx(share, abs=1e-4) for share in expected), 16]
 
 
@@ -130,7 +132,7 @@ def test_pairs_without_systems_have_no_table_of_systems_and_a_failed_pair_has_it
     columns = [column["name"] for column in about["position"]["tables"][0]["columns"]]
     assert "first response of the input wins" in columns
     first = json.loads((nameless / "summary.json").read_text())["pairs"]["aspects"]["depth"]["first_response"]
-    assert about["position"]["tables"][0]["rows"][1][4]["value"] == pytest.approx(first, abs=1e-4)
+    assert about["position"]["tables"][0]["rows"][1][5]["value"] == pytest.approx(first, abs=1e-4)
     *_, failed = held_rows(tmp_path / "report.html")
     assert failed[1]
 

@@ -25,6 +25,15 @@ def run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return judged_pairs(write_responses(folder / "rows.jsonl"), model, folder / "run")
 
 
+SAY = {
+    frozenset("AB"): "both orders name the same response",
+    frozenset(["tie"]): "both orders say a tie",
+    frozenset("A"): "each order names another response",
+    frozenset("B"): "each order names another response",
+}
+"""What `show` says of the labels of both orders."""
+
+
 @pytest.fixture(scope="module")
 def nameless(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a run of four pairs without systems, judged in one order; the last pair cannot be judged."""
@@ -44,15 +53,14 @@ def test_the_summary_counts_pairs_and_has_the_win_rate_of_each_system(run: Path)
         for system, all_of in won.items()
     }
     better = summary["pairs"]["aspects"]["better"]
-    assert better["orders_agree"] == pytest.approx(
-        sum(pair["better_orders_agree"] for pair in pairs) / 7, abs=1e-4
-    )
     assert better["ties"] == pytest.approx(sum(pair["better"] == "tie" for pair in pairs) / 7, abs=1e-4)
-    shown_first = [
-        line["better_probabilities"][0] + line["better_probabilities"][1] / 2
-        for line in lines(run, "judgements.jsonl")
-    ]
-    assert better["shown_first"] == pytest.approx(sum(shown_first) / 14, abs=1e-4)
+    both = [pair["better_ab"] + pair["better_ba"] for pair in pairs]
+    assert better["same_response"] == both.count("AB") + both.count("BA")
+    assert better["decided_pairs"] == sum("tie" not in each for each in both)
+    assert better["tie_twice"] == both.count("tietie")
+    labels = [line["better"] for line in lines(run, "judgements.jsonl")]
+    assert better["shown_first_wins"] == labels.count("A")
+    assert better["decided_comparisons"] == labels.count("A") + labels.count("B")
 
 
 def test_score_says_how_many_pairs_it_judges_in_which_orders(cli: Cli, model: Path, tmp_path: Path) -> None:
@@ -63,7 +71,7 @@ def test_score_says_how_many_pairs_it_judges_in_which_orders(cli: Cli, model: Pa
     assert (end.code, "14 rows (7 pairs in both orders)" in end.err) == (0, True)
     assert "7 pairs in both orders judged, 0 failed" in end.err
     assert "missing responses: z to 1 of the instructions" in end.out
-    assert "both orders name the same winner in" in end.out
+    assert "both orders name the same response in" in end.out
     systems = [line.split() for line in end.out.splitlines() if line.startswith((" x", " y", " z"))]
     assert [(line[0], line[-1]) for line in systems] == [("x", "5"), ("y", "5"), ("z", "4")]
 
@@ -121,7 +129,7 @@ def test_a_pair_is_read_with_both_responses_and_both_answers(cli: Cli, run: Path
         f"better  {pair['better_ab']}   (A ",
         f"better  {pair['better_ba']}   (A ",
         f"preference for a {pair['better_preference']:.3f} · "
-        + ("both orders agree" if pair["better_orders_agree"] else "the orders differ"),
+        + SAY.get(frozenset([pair["better_ab"], pair["better_ba"]]), "one order says a tie"),
     ):
         assert said in end.out
     assert (

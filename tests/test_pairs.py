@@ -16,11 +16,12 @@ from conftest import Cli, read_lines
 from scripted import Taste, scripted_comparison
 
 from localjudge import Judge, Rubric, RubricError, UsageError, load_run
-from localjudge.pair_outcome import Odds, PairOutcome
+from localjudge.pair_outcome import Odds, PairOutcome, Preference
 from localjudge.records import Failure, Judgement, Row
 from localjudge.rows.columns import as_row
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
+from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.reader import read_pairs
 from localjudge.runs.run_manifest import read_manifest
 
@@ -91,7 +92,7 @@ def test_a_judge_that_compares_the_responses_names_the_same_winner_in_both_order
     assert found["p1"].value == pytest.approx(0.5)
 
 
-def test_both_orders_are_averaged_before_a_winner_is_named(model: Path) -> None:
+def test_labels_that_name_different_responses_are_a_tie_and_the_preference_is_the_mean(model: Path) -> None:
     def prefers_the_place_more_than_the_text(first: str, second: str) -> float:
         return 0.9 if len(first) < len(second) else 0.7
 
@@ -99,7 +100,11 @@ def test_both_orders_are_averaged_before_a_winner_is_named(model: Path) -> None:
     better = pair.preferences["better"]
     assert [each.scores["better"] for each in pair.orders if isinstance(each, Judgement)] == ["A", "A"]
     assert better.value == pytest.approx((0.9 + 0.3) / 2)
-    assert (better.winner, better.agree) == ("a", False)
+    assert (better.winner, better.agree, better.orders_say) == (
+        "tie",
+        False,
+        "each order names another response",
+    )
     assert better.shown_first == pytest.approx((0.9, 0.7))
 
 
@@ -110,6 +115,47 @@ def test_both_orders_are_averaged_before_a_winner_is_named(model: Path) -> None:
 def test_the_winner_is_the_most_probable_result(odds: tuple[float, float, float], winner: str) -> None:
     assert Odds(*odds).winner == winner
     assert Odds(*odds).preference == pytest.approx(odds[0] + odds[1] / 2)
+
+
+def labelled(own: str, reverse: str | None, labels: tuple[str, ...], averaged: bool = False) -> Preference:
+    """Return the preference of a pair whose orders write these labels."""
+    orders = [
+        Judgement(
+            id="p", key=str(swapped), row=1 + swapped, swapped=swapped, texts={}, scores={"better": label},
+            rationale_cut=False, prompt_tokens=1, output_tokens=1,
+        )
+        for swapped, label in ((False, own), (True, reverse))
+        if label is not None
+    ]  # fmt: skip
+    aspect = Aspect(preference={label: label for label in labels})
+    return PairOutcome.of(orders, {"better": aspect}, averaged).preferences["better"]
+
+
+@pytest.mark.parametrize(
+    ("own", "reverse", "labels", "winner", "agree", "same"),
+    [
+        ("A", "B", ("A", "tie", "B"), "a", True, True),
+        ("B", "A", ("A", "tie", "B"), "b", True, True),
+        ("tie", "tie", ("A", "tie", "B"), "tie", True, None),
+        ("A", "A", ("A", "tie", "B"), "tie", False, False),
+        ("A", "tie", ("A", "tie", "B"), "tie", False, None),
+        ("B", None, ("A", "tie", "B"), "b", None, None),
+        ("A", "B", ("A", "B"), "a", True, True),
+        ("A", "A", ("A", "B"), None, False, False),
+        ("A", None, ("A", "B"), "a", None, None),
+        ("A+", "B", ("A+", "A", "B", "B+"), "a", True, True),
+        ("A+", "A", ("A+", "A", "B", "B+"), None, False, False),
+    ],
+)
+def test_the_verdict_of_a_pair_is_what_both_orders_write(
+    own: str, reverse: str | None, labels: tuple[str, ...], winner: str | None, agree: bool, same: bool
+) -> None:
+    found = labelled(own, reverse, labels)
+    assert (found.winner, found.agree, found.same_response) == (winner, agree, same)
+
+
+def test_the_rule_of_earlier_versions_takes_the_averaged_probabilities() -> None:
+    assert labelled("A+", "A", ("A+", "A", "B", "B+"), averaged=True).winner == "tie", "never undecided"
 
 
 def test_a_pair_of_which_an_order_failed_is_a_failure_and_no_tie() -> None:

@@ -312,7 +312,7 @@ def test_a_constant_preference_leaves_unknown_whether_systems_differ() -> None:
     )
     assert "at equal length of c, b, a: the judge's preferences are the same on all instructions" in note
     assert "the win rate between two systems of b against a, c against a, c against b: " in between
-    assert "the effect of length, the share of wins of the response shown first: " in of_all
+    assert "the effect of length, the win rate of the first place: " in of_all
 
 
 def test_a_contradiction_that_cannot_be_tested_is_neither_significant_nor_not() -> None:

@@ -48,7 +48,7 @@ def order_signs(verdicts: list[tuple[str, str]]) -> tuple[str, ...]:
                     prompt_tokens=1, output_tokens=1,
                 )
             )  # fmt: skip
-    return tuple(line for line in found.lines if line.startswith("order: "))
+    return tuple(line for line in found.lines if line.startswith(("order: ", "place: ", "equal scores: ")))
 
 
 def test_a_judge_that_tells_responses_apart_and_gives_reasons_has_no_sign() -> None:
@@ -62,9 +62,14 @@ def test_a_few_rows_are_no_sign() -> None:
 
 
 def test_equal_scores_of_all_rows_are_named() -> None:
-    (line,) = signs(12, scores=(4,))
+    (line,) = signs(120, scores=(4,))
     assert line.startswith("equal scores: safety 4, engagement 4, clarity 4, factuality 4, depth 4, help")
-    assert line.endswith(" in all 12 judged rows; these aspects do not tell responses apart")
+    assert line.endswith(" in all 120 judged rows; these aspects do not tell responses apart")
+
+
+def test_equal_scores_of_few_rows_are_no_sign() -> None:
+    """97 % of GPT-4's clarity scores are 5, so ten of them are usually equal."""
+    assert signs(100, scores=(5,)) == ()
 
 
 @pytest.mark.parametrize("copy", ["[your rationale]", "Your rationale", 'Say "[your rationale]".'])
@@ -80,24 +85,39 @@ def test_rationales_that_ran_into_their_limit_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "agreed", "first"),
+    ("verdicts", "counts"),
     [
-        ([("A", "A")] * 12, "0 times, no more often than by chance (0.0)", "100%"),
+        ([("A", "A"), ("B", "B"), ("A", "B"), ("B", "A")] * 3, "6 of 12 decided pairs (of 12), and 6.3 are"),
         (
-            [("A", "A"), ("B", "B"), ("A", "B"), ("B", "A")] * 3,
-            "6 times, no more often than by chance (6.0)",
-            "50%",
+            [("A", "B")] * 3 + [("A", "A")] * 3 + [("tie", "tie")] * 40,
+            "3 of 6 decided pairs (of 46), and 2.5 are",
         ),
-        ([("tie", "tie")] * 12, "12 times, no more often than by chance (12.0)", "0%"),
+        ([("A", "B")] * 4 + [("tie", "tie")] * 8, "4 of 4 decided pairs (of 12), and 2.3 are"),
+        ([("A", "A")] * 12, "0 of 12 decided pairs (of 12), and 0.0 are"),
     ],
 )
-def test_orders_that_agree_no_more_often_than_by_chance_are_a_sign(
-    verdicts: list[tuple[str, str]], agreed: str, first: str
+def test_orders_that_do_not_agree_beyond_chance_are_a_sign(
+    verdicts: list[tuple[str, str]], counts: str
 ) -> None:
+    line = order_signs(verdicts)[0]
+    assert f": both orders name the same response in {counts} expected if only the place decides (p = " in line
+
+
+def test_ties_are_no_agreement() -> None:
+    (line,) = order_signs([("tie", "tie")] * 12)
+    assert line == "order: in better, none of 12 pairs has a label for a response in both orders"
+
+
+def test_a_place_that_wins_most_pairs_is_a_sign() -> None:
+    verdicts = [("A", "A")] * 12 + [("A", "B"), ("B", "A")] * 20
     (line,) = order_signs(verdicts)
     assert line == (
-        f"order: both orders of 12 pairs name the same winner in better {agreed}; "
-        f"the response shown first wins {first} of the comparisons; do not rely on them"
+        "place: in better, 12 of 12 pairs whose orders differ favour the first place (p < 0.001); the response "
+        "shown first wins 64 of 104 decided comparisons"
+    )
+    assert order_signs(verdicts[8:]) == (), "4 of 4 pairs"
+    assert order_signs([("A", "tie"), ("tie", "A")] * 6 + verdicts[12:])[0].startswith(
+        "place: in better, 12 of"
     )
 
 
@@ -116,8 +136,8 @@ def imported(cli: Cli, run: Path, candidates: list[str], scores: list[int]) -> P
 def test_the_signs_of_a_run_are_in_its_summary_and_in_what_show_and_report_print(
     cli: Cli, tmp_path: Path
 ) -> None:
-    run = imported(cli, tmp_path / "run", ["word"] * 12, [4] * 12)
-    line = "equal scores: wit 4 in all 12 judged rows; this aspect does not tell responses apart"
+    run = imported(cli, tmp_path / "run", ["word"] * 120, [4] * 120)
+    line = "equal scores: wit 4 in all 120 judged rows; this aspect does not tell responses apart"
     assert json.loads((run / "summary.json").read_text())["warning_signs"] == [line]
     assert cli("show", run).out.splitlines()[-1] == line
     assert line in cli("report", run, "--out", tmp_path / "page.html").err

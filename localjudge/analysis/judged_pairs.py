@@ -33,12 +33,15 @@ class PairVerdicts:
     Attributes:
         preference: the probability that the first response is better, a tie counting half: of both orders
             averaged, and of each order, [n, 1 + orders].
-        result: the most probable result by the same columns, a number of `RESULTS`.
-        agree: 1 if both orders name the same winner, 0 if not, [n]; NaN with one order.
+        result: the verdict by the same columns, a number of `RESULTS`. That of both orders is the pair's, or
+            `averaged` if the aspect has no label for a tie.
+        averaged: the most probable result of both orders averaged, a number of `RESULTS`, [n].
+        agree: 1 if both orders name the same response, 0 if they name different ones, [n]; else NaN.
     """
 
     preference: Floats
     result: Floats
+    averaged: Floats
     agree: Floats
 
 
@@ -126,6 +129,7 @@ class _Reading:
         self._shown: list[tuple[str | None, bool]] = []  # the digest of one order, and whether it is swapped
         self._preference = {name: array("d") for name in aspects}
         self._result = {name: array("d") for name in aspects}
+        self._averaged = {name: array("d") for name in aspects}
         self._agree = {name: array("d") for name in aspects}
         self.ids: list[str] = []
         self.systems: list[tuple[str | None, str | None]] = []
@@ -147,8 +151,13 @@ class _Reading:
             joined = pair.preferences[name]
             orders = [Odds.of(each, name, aspect) for each in pair.orders if isinstance(each, Judgement)]
             self._preference[name].extend([joined.value, *(each.preference for each in orders)])
-            self._result[name].extend([RESULTS[joined.winner], *(RESULTS[each.winner] for each in orders)])
-            self._agree[name].append(np.nan if joined.agree is None else joined.agree)
+            averaged = RESULTS[Odds.mean(orders).winner]
+            self._averaged[name].append(averaged)
+            winner = joined.winner if aspect.has_tie else None
+            self._result[name].append(averaged if winner is None else RESULTS[winner])
+            for order, place in zip(pair.orders, joined.places, strict=True):
+                self._result[name].append((1 - place if order.swapped else 1 + place) / 2)
+            self._agree[name].append(np.nan if joined.same_response is None else joined.same_response)
 
     def verdicts(self, orders: int) -> dict[str, PairVerdicts]:
         shape = (len(self.ids), 1 + orders)
@@ -156,6 +165,7 @@ class _Reading:
             name: PairVerdicts(
                 np.array(self._preference[name]).reshape(shape),
                 np.array(self._result[name]).reshape(shape),
+                np.array(self._averaged[name]),
                 np.array(self._agree[name]),
             )
             for name in self._aspects

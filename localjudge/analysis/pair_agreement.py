@@ -60,8 +60,9 @@ class LabelledPairs:
         comparisons: by "both orders", "input order" and "reverse order", and by what trivial judges say:
             "longer wins", the response with more characters, on the pairs whose texts were found, and
             "first wins", the first of the input.
-        gain: the accuracy of both orders minus the mean accuracy of the two; undefined with one order.
-        consistency: share of pairs whose orders name the same winner; undefined with one order.
+        gain: the accuracy of the most probable result of both orders averaged, minus the mean accuracy of the
+            two; undefined with one order.
+        consistency: share of the pairs decided in both orders whose orders name the same response.
         alpha: Krippendorff's nominal alpha of the annotators; None if no pair has two labels.
         rest: each label compared with the others of its pair; None if no pair has two labels.
     """
@@ -130,6 +131,12 @@ def agree_on_pairs(
             if len((known := marks.of_rows(subsets == name)).row)
         }
     notes = list(labels.notes)
+    tieless = [name for name in labels.marks if not pairs.manifest.rubric.aspects[name].has_tie]
+    if pairs.orders > 1 and tieless:
+        notes.append(
+            f"no label for a tie in {', '.join(tieless)}: the verdict of both orders is the response with the "
+            "higher averaged preference"
+        )
     if pairs.failed:
         notes.append(f"pairs that could not be judged, and are left out: {pairs.failed}")
     if np.isnan(pairs.lengths).all():
@@ -165,7 +172,8 @@ class _Comparing:
         gain = consistency = UNDEFINED
         if self.pairs.orders == 2:
             credit = 1 - np.abs(self.verdicts.result[rows] - human[:, None])
-            gain = self._mean(credit[:, 0] - credit[:, 1:].mean(axis=1), group, -1.0, symmetric=True)
+            averaged = 1 - np.abs(self.verdicts.averaged[rows] - human)
+            gain = self._mean(averaged - credit[:, 1:].mean(axis=1), group, -1.0, symmetric=True)
             consistency = self._mean(self.verdicts.agree[rows], group)
         return LabelledPairs(
             pairs=len(rows),

@@ -58,7 +58,8 @@ def _lines(found: LabelledPairs) -> Iterator[str]:
     labels = ", ".join(f"{result} {count}" for result, count in found.labels.items())
     yield f"Labels: {labels}. If only the label or only the verdict is a tie, the accuracy counts one half."
     if found.consistency.value is not None:
-        yield f"Share of pairs whose orders name the same winner: {inline(found.consistency)}"
+        yield f"Both orders name the same response in {inline(found.consistency)} of the decided pairs"
+    if found.gain.value is not None:
         yield f"Gain in accuracy from averaging both orders: {inline(found.gain)}"
     if found.alpha is not None:
         yield f"Krippendorff's alpha of the annotators: nominal {inline(found.alpha)}"

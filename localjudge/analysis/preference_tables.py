@@ -113,7 +113,7 @@ def _aspects(ranking: PreferenceRanking) -> Table:
     for system in ranking.aspects[ranking.by].systems:
         table.add_row(system.name, *(stacked(rates[aspect][system.name]) for aspect in ranking.aspects))
     table.add_section()
-    for name, statistic in (("shown 1st wins", "position"), ("orders agree", "consistency")):
+    for name, statistic in (("first place", "position"), ("same response", "consistency")):
         table.add_row(name, *(stacked(getattr(found, statistic)) for found in ranking.aspects.values()))
     return table
 
@@ -121,8 +121,9 @@ def _aspects(ranking: PreferenceRanking) -> Table:
 def _lines(found: PreferenceOrder, by: str) -> Iterator[str]:
     """Yield what the tables do not say, a line each."""
     agree = found.consistency
-    both = "" if agree.value is None else f"; both orders name the same winner in {inline(agree)} of the pairs"
-    yield f"Position: the response shown first wins {inline(found.position)} of the comparisons{both}"
+    both = f"; both orders name the same response in {inline(agree)} of the decided pairs"
+    both *= agree.value is not None
+    yield f"Position: the first place has a win rate of {inline(found.position)}{both}"
     if found.length is not None:
         twice = Estimate(*(None if end is None else _twice(end) for end in _ends(found.length)))
         yield f"Length: a response twice as long has its odds of winning multiplied by {inline(twice)}"

@@ -103,7 +103,7 @@ class _Reading:
                 in_order[order.swapped] = value
             self._values[aspect].append(found.value)
             self._shown_first[aspect].extend(in_order)
-            self._agree[aspect].append(np.nan if found.agree is None else found.agree)
+            self._agree[aspect].append(np.nan if found.same_response is None else found.same_response)
 
     @property
     def compares_systems(self) -> bool:

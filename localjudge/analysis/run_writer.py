@@ -67,7 +67,7 @@ def write_run(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing(folder) as scratch:
         scratch.mkdir()
-        summary = Summary(rubric, manifest.orders)
+        summary = Summary(manifest)
         with (scratch / JUDGEMENTS).open("xb") as stream:
             stream.writelines(_lines(outcomes, rubric.columns, summary))
         counted = summary.as_dict(manifest, complete=True, planned=summary.rows)

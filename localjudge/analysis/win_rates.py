@@ -45,9 +45,10 @@ def direct_win_rates(preferences: Preferences, first: Integers, second: Integers
 class PositionEffect:
     """The effect of the place in the prompt.
 
-    `share` is the share of wins of the response shown first; one half if the place has no effect. `first` and
-    `second` have each system's share of wins in that place, and `consistency` is the share of pairs in which
-    both orders name the same winner. If no pair has both orders, `share` includes the systems' difference.
+    `share` is the win rate of the response shown first; one half if the place has no effect. `first` and
+    `second` have each system's win rate in that place, and `consistency` is the share of the decided pairs
+    in which both orders name the same response. If no pair has both orders, `share` includes the systems'
+    difference.
     """
 
     share: Estimate

@@ -26,7 +26,7 @@ Direction = Literal[
 ]
 """Expected change of a score, compared with the score of the original row.
 
-A response of a pair "loses" if the judge prefers the other one. "Orders agree" if both name the same winner.
+A response of a pair "loses" if the judge prefers the other one. "Orders agree" if both say the same.
 "No place wins" if the judge calls two equal responses a tie, or hardly prefers one of them.
 """
 

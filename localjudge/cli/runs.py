@@ -52,7 +52,7 @@ def show(
 
     Each of --system, --failed, --sort and --limit selects the list: id, system, scores and the beginning of the
     texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
-    winner (a is the first), the preference for a from 0 to 1, and whether both orders agree.
+    verdict (a is the first, ? is undecided), the preference for a from 0 to 1, and whether both orders agree.
     """
     from localjudge.cli.progress import Progress
     from localjudge.runs.notices import headed
@@ -87,7 +87,7 @@ def show(
         what = "pair" if manifest.rubric.compares else "row"
         Messages.here().say(f"{len(found.rows)} of {counted(found.matching, what)}")
         return
-    summary = Summary(manifest.rubric, manifest.orders)
+    summary = Summary(manifest)
     with Progress().step("reading the run") as report:
         for outcome in reported(read_outcomes(run), report, count_lines(run)):
             summary.add(outcome)

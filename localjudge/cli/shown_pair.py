@@ -68,9 +68,9 @@ class ShownPair:
 
     def _verdict(self, preference: Preference) -> str:
         a, b = self._names
-        won = {"a": f"{a} wins", "b": f"{b} wins", "tie": "a tie"}[preference.winner]
-        agree = {True: " · both orders agree", False: " · the orders differ", None: ""}[preference.agree]
-        return f"{won} · preference for a {preference.value:.3f}{agree}"
+        won = {"a": f"{a} wins", "b": f"{b} wins", "tie": "a tie", None: "undecided"}[preference.winner]
+        say = f" · {preference.orders_say}" * bool(preference.orders_say)
+        return f"{won} · preference for a {preference.value:.3f}{say}"
 
     def _order(self, order: Outcome) -> RenderableType:
         """Return the judge's answer to one order."""

@@ -25,7 +25,7 @@ _SNIPPET = 40
 """Largest number of characters of a text in a line."""
 _SHORTEST = 20
 """Least number of characters of a text in a line; on a narrower terminal the texts have a line of their own."""
-_LONGEST = Preference(0.0, "tie", False, ())
+_LONGEST = Preference(0.0, "tie", (1, 1), ())
 """A preference whose text is the longest."""
 _WIDEST = 40
 """Largest width to which an id or a system is padded, in characters; those of a pair, to twice this width."""
@@ -210,9 +210,9 @@ def _listed(outcome: Outcome | PairOutcome, widths: Mapping[str, int], sort: Sco
 
 
 def _preferred(preference: Preference) -> str:
-    """Return the winner, the preference for the first response, and whether both orders agree."""
+    """Return the verdict, the preference for the first response, and whether both orders say the same."""
     agree = "" if preference.agree is None else f" {'agree' if preference.agree else 'differ':<6}"
-    return f"{preference.winner:>3} {preference.value:.3f}{agree}"
+    return f"{preference.winner or '?':>3} {preference.value:.3f}{agree}"
 
 
 def _error(outcome: Outcome | PairOutcome) -> str | None:

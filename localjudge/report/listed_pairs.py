@@ -25,9 +25,11 @@ from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.line_store import LineStore
 
 ORDERS_DIFFER = 8
-"""The bit of a pair's flags, besides those of a judgement: in some aspect the orders name different winners."""
-WINNERS = ("a", "tie", "b")
-"""The possible winners; a pair's score is a place among them."""
+"""The bit of a pair's flags, besides those of a judgement: in some aspect the orders say different things."""
+WINNERS = ("a", "tie", "b", "undecided")
+"""The possible verdicts; a pair's score is a place among them."""
+NO_WINNER = ("tie", "undecided")
+"""Those of them without a winner."""
 UNNAMED = ("first response", "second response")
 """The names of the responses of pairs without systems, by their place."""
 
@@ -43,7 +45,9 @@ class PairColumns:
         preference: float64 (A, N), the preference for the first response; NaN if the pair failed.
         shown_first: float64 (A, N), the mean over the orders of the probability that the response shown first
             is better; NaN if the pair failed.
-        agree: float64 (A, N), 1 if both orders name the same winner, 0 if not; NaN if that is not known.
+        agree: float64 (A, N), 1 if both orders say the same, a tie or a response, 0 if not; NaN for one order.
+        same_response: float64 (A, N), 1 if both orders name the same response, 0 if they name different ones;
+            NaN if an order says a tie or was not judged.
         overall: float64 (N,), the weighted mean of the preferences; NaN if the pair failed.
         length: int32 (2, N), characters of both responses; -1 if the texts were not found.
         flags: uint8 (N,), a sum of `FAILED` and the other bits.
@@ -55,6 +59,7 @@ class PairColumns:
     preference: NDArray[np.float64]
     shown_first: NDArray[np.float64]
     agree: NDArray[np.float64]
+    same_response: NDArray[np.float64]
     overall: NDArray[np.float64]
     length: NDArray[np.int32]
     flags: NDArray[np.uint8]
@@ -174,7 +179,7 @@ class ListedPairs(AbstractContextManager["ListedPairs"]):
         series, length, numbers = array("h"), array("i"), array("d")
         places: list[tuple[int, ...]] = []
         for run, folder in enumerate(self.folders):
-            join, lines = PairJoin(aspects, self.manifests[run].orders), {}
+            join, lines = PairJoin(aspects, self.manifests[run].orders, self.manifests[run].averaged), {}
             for place, (piece, outcome) in enumerate(
                 journal_lines(self._files[run], self.manifests[run].rubric.columns)
             ):
@@ -206,8 +211,8 @@ class ListedPairs(AbstractContextManager["ListedPairs"]):
         self._runs = np.asarray(runs)[order].tolist()
         self._places = [places[place] for place in order.tolist()]
         self.ids = [ids[place] for place in order.tolist()]
-        winners, preference, shown_first, agree = np.moveaxis(
-            np.asarray(numbers).reshape(-1, len(aspects), 4)[order], -1, 0
+        winners, preference, shown_first, agree, same_response = np.moveaxis(
+            np.asarray(numbers).reshape(-1, len(aspects), 5)[order], -1, 0
         )
         self.columns = PairColumns(
             series=rank[np.asarray(series)].reshape(-1, 2)[order].T,
@@ -216,6 +221,7 @@ class ListedPairs(AbstractContextManager["ListedPairs"]):
             preference=preference.T,
             shown_first=shown_first.T,
             agree=agree.T,
+            same_response=same_response.T,
             overall=np.average(preference, axis=1, weights=[each.weight for each in aspects.values()]),
             length=np.asarray(length, np.int32).reshape(-1, 2)[order].T,
             flags=np.asarray(flags, np.uint8)[order],
@@ -232,11 +238,11 @@ def _flags(pair: PairOutcome) -> int:
     )
 
 
-def _numbers(pair: PairOutcome, aspect: str) -> tuple[float, float, float, float]:
-    """Return the place of the winner, the preference, the wins of the response shown first, the agreement."""
+def _numbers(pair: PairOutcome, aspect: str) -> tuple[float, ...]:
+    """Return the numbers of a pair: the first five arrays [A, N] of `PairColumns`."""
     known = pair.preferences.get(aspect)
     if known is None:
-        return NO_SCORE, np.nan, np.nan, np.nan
+        return NO_SCORE, np.nan, np.nan, np.nan, np.nan
     shown_first = sum(known.shown_first) / len(known.shown_first)
-    agree = np.nan if known.agree is None else float(known.agree)
-    return WINNERS.index(known.winner), known.value, shown_first, agree
+    agree, same = (np.nan if each is None else float(each) for each in (known.agree, known.same_response))
+    return WINNERS.index(known.winner or "undecided"), known.value, shown_first, agree, same

@@ -19,7 +19,8 @@ _COMPARED = [
 ]  # fmt: skip
 _SETS = [
     ("aspect", "text"), ("pairs", "number"), ("label a", "number"), ("tie", "number"), ("label b", "number"),
-    ("both orders agree", "estimate"), ("gain of averaging", "estimate"), ("Krippendorff's alpha", "estimate"),
+    ("same response in both orders", "estimate"),
+    ("gain of averaging", "estimate"), ("Krippendorff's alpha", "estimate"),
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from localjudge.analysis.scores import run_names
 from localjudge.analysis.system_order import differences_in_words
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED
-from localjudge.report.listed_pairs import UNNAMED, WINNERS, ListedPairs
+from localjudge.report.listed_pairs import NO_WINNER, UNNAMED, WINNERS, ListedPairs
 from localjudge.report.overview import figure, foot, notices_and_signs, origin
 from localjudge.report.pair_agreement_section import pair_agreement_section
 from localjudge.report.report_tables import audit_tables, estimate_value, table
@@ -63,6 +63,7 @@ def pairs_head(
                     ORDERED_COLOURS[-1],
                     ORDERED_COLOURS[len(ORDERED_COLOURS) // 2],
                     ORDERED_COLOURS[0],
+                    ORDERED_COLOURS[len(ORDERED_COLOURS) // 2],
                 ],
                 "labels": list(aspect.values.values()),
             }
@@ -95,8 +96,8 @@ _MATRIX = (
     "number n of pairs. Select a cell to read its pairs."
 )
 _POSITION = (
-    "Without an effect of the order, the response that is shown first wins half of the comparisons, and both "
-    "orders name the same winner."
+    "Without an effect of the order, the first place has a win rate of one half, and both orders name the same "
+    "response in all decided pairs, those in which both name a response."
 )
 _LENGTH = (
     "The preference for the first response of each pair (a sample if there are many) against how much longer "
@@ -199,22 +200,24 @@ def _position(pairs: ListedPairs, ranking: PreferenceRanking | None) -> dict[str
     unnamed = set(pairs.names) <= set(UNNAMED)
     rows = []
     for place, aspect in enumerate(pairs.rubric.aspects):
-        agree = found.agree[place, judged]
-        known = agree[~np.isnan(agree)]
+        same = found.same_response[place, judged]
+        known = same[~np.isnan(same)]
         shown_first = Estimate(float(found.shown_first[place, judged].mean()))
         consistency = Estimate(float(known.mean()) if len(known) else None)
         if ranking:
             order = ranking.aspects[aspect]
             shown_first, consistency = order.position, order.consistency
-        ties = Estimate(float((found.winners[place, judged] == WINNERS.index("tie")).mean()))
+        verdicts = found.winners[place, judged]
+        ties, undecided = (Estimate(float((verdicts == WINNERS.index(one)).mean())) for one in NO_WINNER)
         first = Estimate(float(found.preference[place, judged].mean()))
-        shares = [shown_first, consistency, ties, *([first] * unnamed)]
+        shares = [shown_first, consistency, ties, undecided, *([first] * unnamed)]
         rows.append([aspect, *map(estimate_value, shares), int(judged.sum())])
     columns = [
         ("aspect", "text"),
-        ("shown first wins", "share"),
-        ("both orders agree", "share"),
+        ("win rate of the first place", "share"),
+        ("same response in both orders", "share"),
         ("ties", "share"),
+        ("undecided", "share"),
     ]
     columns += [("first response of the input wins", "share")] * unnamed + [("pairs", "number")]
     return {"leads": [_POSITION], "tables": [table("", columns, rows)]}

@@ -2,7 +2,7 @@
 // the input; each answer of the judge calls the response that it read first A.
 
 const FIELDS = ["responses", "error", "orders", "source", "columns"];
-const ORDERS_DIFFER = 8, TIE = 1;
+const ORDERS_DIFFER = 8, TIE = 1, UNDECIDED = 3;
 const { opponent, agree, length } = arrays;
 const label = (index) => head.series[index].label;
 const sides = (row) => [series[row], opponent[row]];
@@ -34,10 +34,11 @@ $("by-series").parentNode.after(make("label", {}, "Against ", make("select", { i
 if (!head.table) for (const id of ["by-series", "by-opponent"]) $(id).parentNode.style.display = "none";
 $("by-aspect").append(...aspects.map(({ name }, aspect) => option(aspect, name)));
 $("by-aspect").parentNode.style.display = aspects.length > 1 ? "" : "none";
-$("by-score").append(option("", "any"), option("tie", "tie"), ...systems().slice(1));
+$("by-score").append(option("", "any"), option("tie", "tie"),
+  ...(scores.includes(UNDECIDED) ? [option("undecided", "undecided")] : []), ...systems().slice(1));
 $("key-beside").remove();
 const offerScores = () => {};  // the winners are the same for every aspect
-const winner = (aspect, row) => [series[row], "tie", opponent[row]][ofAspect(scores, aspect, row)];
+const winner = (aspect, row) => [series[row], "tie", opponent[row], "undecided"][ofAspect(scores, aspect, row)];
 function scoreTest() {
   const asked = $("by-score").value, aspect = +$("by-aspect").value;
   return (row) => asked === "" || String(winner(aspect, row)) === asked;
@@ -60,9 +61,9 @@ function who(row) {
 function marksOf(row) {
   const chips = aspects.map(({ name, values, colours }, aspect) => {
     const won = ofAspect(scores, aspect, row);
-    const said = won === TIE ? "a tie" : `${label(winner(aspect, row))} wins`;
+    const said = won === TIE ? "a tie" : won === UNDECIDED ? "undecided" : `${label(winner(aspect, row))} wins`;
     const differ = ofAspect(agree, aspect, row) === 0 ? ", the orders differ" : "";
-    const shown = won === TIE ? "=" : values[won];
+    const shown = won === TIE ? "=" : won === UNDECIDED ? "?" : values[won];
     return paint(make("i", { class: "chip", title: `${name}: ${said}${differ}` }, shown), colours[won]);
   });
   if (flags[row] & ORDERS_DIFFER) chips.push(make("span", { class: "differ", title: "the orders differ" }, "≠"));
@@ -81,7 +82,7 @@ function verdictTable(each) {
     const bar = make("i", { class: "given", "aria-hidden": "true" });
     bar.style.setProperty("--share", share);
     return make("tr", {}, make("th", { scope: "row" }, ...breakable(name)),
-      make("td", { class: "word" }, chip(aspect, won), won === TIE ? "" : ` ${label(winner(aspect, each.row))}`),
+      make("td", { class: "word" }, chip(aspect, won), won === TIE || won === UNDECIDED ? "" : ` ${label(winner(aspect, each.row))}`),
       make("td", { class: "word" }, make("span", { class: "shares preference" }, bar, make("span", {}, fixed(share, 3)))),
       make("td", { class: "word" }, Number.isNaN(same) ? "one order" : same ? "agree" : "differ"));
   });

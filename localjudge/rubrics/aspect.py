@@ -121,6 +121,11 @@ class Aspect(RubricPart):
         return self.preference if self.choices is None else self.choices
 
     @property
+    def has_tie(self) -> bool:
+        """Whether a label of a preference says that neither response is better."""
+        return self.preference is not None and len(self.preference) % 2 == 1
+
+    @property
     def numbers(self) -> Mapping[Value, int] | None:
         """The number of each value: its own, 0 and 1 for no and yes, or from 1 for ordered choices; None if the
         choices have no order. The numbers of a preference are above 0 where A is better, 0 for a tie, and below

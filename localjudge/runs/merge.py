@@ -56,7 +56,7 @@ def merge(folders: Sequence[Path], out: Path, report: Report = unreported) -> Su
     with RunDirectory(out) as run:
         if (out / MANIFEST).exists() or (out / JUDGEMENTS).exists():
             raise RunMismatchError(f"--out {out}: holds a run already; choose another folder")
-        summary = Summary(first.manifest.rubric, first.manifest.orders)
+        summary = Summary(first.manifest)
         with run.writing(JUDGEMENTS) as scratch, scratch.open("xb") as stream:
             stream.writelines(reported(_in_order(parts, summary), report, first.start.input_rows))
         starts = sorted((start for part in parts for start in part.manifest.starts), key=attrgetter("started"))
@@ -93,6 +93,8 @@ def _refuse_others(parts: Sequence[_ShardRun]) -> None:
         found = changes(first.manifest, part.manifest.as_dict() | {"shard": first.manifest.shard})
         if part.shard.count != first.shard.count:
             found.append(f"shards: {first.shard.count} there, {part.shard.count} here")
+        if part.manifest.averaged != first.manifest.averaged:
+            found.append(f"verdicts of pairs: {first.manifest.verdicts} there, {part.manifest.verdicts} here")
         if part.start.input_digest != first.start.input_digest:
             rows = f"{first.start.input_rows} rows there, {part.start.input_rows} here"
             found.append(f"input: other rows, or in another order ({rows})")

@@ -11,10 +11,11 @@ from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from localjudge.pair_outcome import PairJoin, PairOutcome, Preference
+from localjudge.pair_outcome import PairJoin, PairOutcome
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.aspect import Aspect
-from localjudge.system.quantities import bars
+from localjudge.runs.order_effect import OrderEffect
+from localjudge.system.quantities import bars, counted
 
 _FIRST = "first response"
 """Name of the first responses of pairs whose systems are not known."""
@@ -36,25 +37,6 @@ class _Side:
         self.counts[aspect, min(_CLASSES - 1, int(preference * _CLASSES))] += 1
 
 
-@dataclass(slots=True)
-class _OrderEffect:
-    """Counts of one aspect over all judged pairs."""
-
-    ties: int = 0
-    agree: int = 0
-    in_both_orders: int = 0
-    judged_orders: int = 0
-    shown_first: float = 0.0
-
-    def add(self, preference: Preference) -> None:
-        self.ties += preference.winner == "tie"
-        if preference.agree is not None:
-            self.in_both_orders += 1
-            self.agree += preference.agree
-        self.judged_orders += len(preference.shown_first)
-        self.shown_first += sum(preference.shown_first)
-
-
 class PairSummary:
     """Counts and win rates, from the outcomes of the rows of a run of pairs.
 
@@ -64,6 +46,7 @@ class PairSummary:
     Args:
         aspects: the aspects of the rubric.
         orders: the number of orders of each pair, 1 or 2.
+        averaged: as for `PairOutcome.of`.
 
     Attributes:
         judged: number of pairs that were judged in every order.
@@ -71,11 +54,12 @@ class PairSummary:
         reasons: number of failed pairs for each reason.
     """
 
-    def __init__(self, aspects: Mapping[str, Aspect], orders: int) -> None:
-        self._join, self._orders = PairJoin(aspects, orders), orders
+    def __init__(self, aspects: Mapping[str, Aspect], orders: int, averaged: bool = False) -> None:
+        self._join, self._orders = PairJoin(aspects, orders, averaged), orders
         self._systems: dict[str, _Side] = {}
         self._first = _Side()
-        self._aspects = {name: _OrderEffect() for name in aspects}
+        self._aspects = {name: OrderEffect() for name in aspects}
+        self._winners: Counter[tuple[str, str | None]] = Counter()
         self._cut = self._truncated = 0
         self.judged = self.failed = 0
         self.reasons: Counter[str] = Counter()
@@ -98,7 +82,8 @@ class PairSummary:
             return
         self.judged += 1
         for aspect, preference in pair.preferences.items():
-            self._aspects[aspect].add(preference)
+            self._aspects[aspect].add(preference.places)
+            self._winners[aspect, preference.winner] += 1
             self._first.add(aspect, preference.value)
             for side, is_first in sides:
                 side.add(aspect, preference.value if is_first else 1 - preference.value)
@@ -126,9 +111,13 @@ class PairSummary:
             "aspects": {
                 name: {
                     "first_response": _share(self._first.sums[name], self.judged),
-                    "ties": _share(effect.ties, self.judged),
-                    "orders_agree": _share(effect.agree, effect.in_both_orders),
-                    "shown_first": _share(effect.shown_first, effect.judged_orders),
+                    "ties": _share(self._winners[name, "tie"], self.judged),
+                    "undecided": self._winners[name, None],
+                    "decided_pairs": effect.decided,
+                    "same_response": effect.same_response,
+                    "tie_twice": effect.tie_twice,
+                    "decided_comparisons": effect.shown_first[1],
+                    "shown_first_wins": effect.shown_first[0],
                 }
                 for name, effect in self._aspects.items()
             },
@@ -162,14 +151,16 @@ class PairSummary:
             table.add_row(name, *rates, *map(str, pairs))
         return Group(table, *lines)
 
-    def _line(self, name: str, effect: _OrderEffect) -> str:
+    def _line(self, name: str, effect: OrderEffect) -> str:
         """Return what one aspect says of the pairs and of the order of the responses."""
-        parts = [f"{_decimals(_share(effect.ties, self.judged))} ties"]
+        parts = [f"{counted(self._winners[name, 'tie'], 'tie')}"]
+        if undecided := self._winners[name, None]:
+            parts.append(f"{undecided} undecided")
         if self._orders > 1:
-            agree = _decimals(_share(effect.agree, effect.in_both_orders))
-            parts.insert(0, f"both orders name the same winner in {agree} of the pairs")
-        shown_first = _decimals(_share(effect.shown_first, effect.judged_orders))
-        parts.append(f"the response shown first wins {shown_first}")
+            same = f"both orders name the same response in {effect.same_response} of "
+            parts.insert(0, same + counted(effect.decided, "decided pair"))
+        wins, comparisons = effect.shown_first
+        parts.append(f"the response shown first wins {wins} of {counted(comparisons, 'decided comparison')}")
         if not self._systems:
             own = _decimals(_share(self._first.sums[name], self.judged))
             parts.append(f"the input's first response wins {own}")

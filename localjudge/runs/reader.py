@@ -162,7 +162,7 @@ def read_pairs(folder: Path) -> Iterator[PairOutcome]:
     """
     manifest = read_manifest(folder)
     _refuse_single(folder, manifest.rubric)
-    return joined(read_outcomes(folder), manifest.rubric.aspects, manifest.orders)
+    return joined(read_outcomes(folder), manifest.rubric.aspects, manifest.orders, manifest.averaged)
 
 
 def _refuse_single(folder: Path, rubric: Rubric) -> None:

@@ -277,7 +277,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     def _put_in_order(self, report: Report) -> Summary:
         """Rewrite the lines in the input's order."""
         index, columns = self._journal.index(), self._judge.rubric.columns
-        summary = Summary(self._judge.rubric, self._manifest.orders)
+        summary = Summary(self._manifest)
 
         def in_order() -> Iterator[bytes]:
             for place, row in enumerate(reported(self._plan.in_order(), report, self._plan.rows)):
@@ -310,7 +310,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
 
         A line is written to its new file before it is removed from the old one.
         """
-        self._so_far = Summary(self._judge.rubric, self._manifest.orders)
+        self._so_far = Summary(self._manifest)
 
         def kept() -> Iterator[tuple[str, bytes]]:
             for piece, outcome in lines.staying():

@@ -175,6 +175,8 @@ class RunManifest(_ManifestPart):
         jury: the jurors, if a jury made the scores.
         dry_run: True if a source of this run, such as a juror, is a dry run.
         inherited_notices: the notices of the sources of this run.
+        verdicts: how the verdict of a pair is found: from the labels of both orders, or in runs of earlier
+            versions, from their averaged probabilities.
     """
 
     format: Literal[4]
@@ -188,6 +190,7 @@ class RunManifest(_ManifestPart):
     jury: list[JurorRecord] | None = None
     dry_run: bool = False
     inherited_notices: list[str] = Field(default_factory=list)
+    verdicts: Literal["labels", "averaged"] = "averaged"
     starts: list[StartRecord] = Field(min_length=1)
 
     @field_validator("rubric", mode="before")
@@ -214,6 +217,11 @@ class RunManifest(_ManifestPart):
         """The number of orders in which each pair is judged; 1 for rows of one response."""
         pairing = self.last_start.pairing
         return 1 if pairing is None else pairing.orders
+
+    @property
+    def averaged(self) -> bool:
+        """Whether the verdicts of its pairs come from averaged probabilities, as in earlier versions."""
+        return self.rubric.compares and self.verdicts == "averaged"
 
     def config_of(self, start: StartRecord) -> JudgeConfig | None:
         """Return the settings of a start; None if it had no judge."""

@@ -12,7 +12,6 @@ from rich.table import Table
 from rich.text import Text
 
 from localjudge.records import Failure, Outcome
-from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import heading, is_share
 from localjudge.runs.notices import notices
 from localjudge.runs.pair_summary import PairSummary
@@ -40,19 +39,19 @@ class Summary:
     """Counts of a run's rows, and the means or the win rate of each system, from the outcomes of a run.
 
     Args:
-        rubric: the rubric of the run.
-        orders: the number of orders in which each pair is judged; 1 for rows of one response.
+        manifest: the manifest of the run.
 
     Attributes:
         pairs: the counts and win rates of the pairs; None if the rubric judges one response.
         signs: the signs that the judge does not work on these rows.
     """
 
-    def __init__(self, rubric: Rubric, orders: int = 1) -> None:
+    def __init__(self, manifest: RunManifest) -> None:
+        rubric, orders = manifest.rubric, manifest.orders
         self._columns = rubric.score_columns
         self._systems: dict[str | None, _System] = {}
         self._reasons: Counter[str] = Counter()
-        self.pairs = PairSummary(rubric.aspects, orders) if rubric.compares else None
+        self.pairs = PairSummary(rubric.aspects, orders, manifest.averaged) if rubric.compares else None
         self.signs = WarningSigns(rubric, orders)
 
     def add(self, outcome: Outcome) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from math import log
 from pathlib import Path
 
 from localjudge.pair_outcome import PairJoin
@@ -15,6 +16,7 @@ from localjudge.records import Judgement, Outcome
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect_text import answer_format
 from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.order_effect import OrderEffect
 from localjudge.runs.reader import read_outcomes
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.quantities import counted
@@ -25,6 +27,12 @@ COPIED = 0.1
 """Least share of rows whose rationale repeats a placeholder of the prompt."""
 CUT = 0.25
 """Least share of rows with a rationale that was cut at its limit."""
+LEVEL = 0.05
+"""Level of the tests: a judge that chance alone can explain has a sign."""
+PLACE_LEVEL = 0.01
+"""Level of the test of the place: it is lower, because nearly every judge prefers a place a little."""
+ONE_VALUE = 0.975
+"""Largest share of one score that is expected of a working judge; 97 % of GPT-4's clarity scores are equal."""
 _PLACEHOLDER = re.compile(r"[\[<({]your [^\n\[\]<>(){}]{1,60}[\]>)}]", re.IGNORECASE)
 
 
@@ -39,25 +47,15 @@ class WarningSigns:
     def __init__(self, rubric: Rubric, orders: int = 1) -> None:
         prompt = f"{rubric.prompt.template}\n{answer_format(rubric.answer_layout, rubric.aspects)}"
         self._placeholders = {found.casefold() for found in _PLACEHOLDER.findall(prompt)}
-        self._aspects = rubric.aspects
         self._join = PairJoin(rubric.aspects, orders) if rubric.compares and orders > 1 else None
         self._judged = self._copied = self._cut = 0
         self._scores: defaultdict[str, Counter[object]] = defaultdict(Counter)
-        self._places: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        self._agree: Counter[str] = Counter()
-        self._pairs = 0
+        self._orders = {aspect: OrderEffect() for aspect in rubric.aspects} if self._join else {}
 
     def add(self, outcome: Outcome) -> None:
         pair = self._join.add(outcome) if self._join else None
-        if pair is not None and pair.error is None:
-            self._pairs += 1
-            for aspect, preference in pair.preferences.items():
-                self._agree[aspect] += bool(preference.agree)
-                numbers = self._aspects[aspect].numbers or {}
-                for order in pair.orders:
-                    assert isinstance(order, Judgement)
-                    number = numbers[order.scores[aspect]]
-                    self._places[aspect][(number > 0) - (number < 0)] += 1
+        for aspect, preference in pair.preferences.items() if pair else ():
+            self._orders[aspect].add(preference.places)
         if not isinstance(outcome, Judgement):
             return
         self._judged += 1
@@ -92,30 +90,42 @@ class WarningSigns:
             f"{aspect} {shown(score)}"  # type: ignore[arg-type]
             for aspect, scores in self._scores.items()
             for score in scores
-            if len(scores) == 1
+            if len(scores) == 1 and self._judged * log(ONE_VALUE) <= log(LEVEL)
         ]
-        if equal:
+        if equal and not self._orders:  # in pairs, the orders show more
             them = "this aspect does" if len(equal) == 1 else "these aspects do"
             found.append(f"equal scores: {', '.join(equal)} in all {rows[3:]}; {them} not tell responses apart")
-        if self._pairs >= LEAST:
-            found += [line for aspect in self._places if (line := self._order(aspect))]
+        for aspect, effect in self._orders.items():
+            if effect.in_both_orders >= LEAST:
+                found += _order_signs(aspect, effect)
         return found
 
-    def _order(self, aspect: str) -> str | None:
-        """Return the sign of an aspect whose orders agree no more often than by chance; None otherwise.
 
-        Verdicts that ignore the responses, with the shares f, t and s of the first place, of neither and of the
-        second, name the same winner in both orders with the probability 2 f s + t².
-        """
-        shares = {place: count / (2 * self._pairs) for place, count in self._places[aspect].items()}
-        chance = 2 * shares.get(1, 0) * shares.get(-1, 0) + shares.get(0, 0) ** 2
-        if self._agree[aspect] > chance * self._pairs:
-            return None
-        return (
-            f"order: both orders of {self._pairs} pairs name the same winner in {aspect} {self._agree[aspect]} "
-            f"times, no more often than by chance ({chance * self._pairs:.1f}); the response shown first wins "
-            f"{shares.get(1, 0):.0%} of the comparisons; do not rely on them"
+def _order_signs(aspect: str, effect: OrderEffect) -> list[str]:
+    """Return the signs of an aspect whose orders do not agree beyond chance, or whose place decides."""
+    found = []
+    pairs, decided, same = effect.in_both_orders, effect.decided, effect.same_response
+    if not decided:
+        found.append(f"order: in {aspect}, none of {pairs} pairs has a label for a response in both orders")
+    elif (p := effect.agreement_p()) > LEVEL:
+        found.append(
+            f"order: nothing shows that {aspect} compares the responses: both orders name the same response in "
+            f"{same} of {decided} decided pairs (of {pairs}), and {effect.same_by_chance:.1f} are expected if "
+            f"only the place decides ({_p(p)}); judge more pairs, or use a larger model"
         )
+    if (p := effect.place_p()) < PLACE_LEVEL:
+        first, second = effect.by_place
+        wins, comparisons = effect.shown_first
+        found.append(
+            f"place: in {aspect}, {max(first, second)} of {first + second} pairs whose orders differ favour "
+            f"the {'first' if first > second else 'second'} place ({_p(p)}); the response shown first wins "
+            f"{wins} of {comparisons} decided comparisons"
+        )
+    return found
+
+
+def _p(value: float) -> str:
+    return f"p = {value:.2g}" if value >= 0.001 else "p < 0.001"
 
 
 def read_warning_signs(folder: Path) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class KeptJudgements(AbstractContextManager["KeptJudgements"]):
             with self._ownership.writing(MANIFEST) as scratch:
                 scratch.write_bytes(as_json(self._manifest.as_dict()))
             self._ownership.remove(SUMMARY)
-            self._summary = Summary(self._judge.rubric, self._manifest.orders)
+            self._summary = Summary(self._manifest)
             self._before = 0
             with self._ownership.placing(JUDGEMENTS):
                 self._journal = stack.enter_context(
