@@ -20,6 +20,7 @@ import localjudge
 from localjudge import load_run
 from localjudge.errors import RunMismatchError
 from localjudge.outcome_columns import from_bytes, to_line
+from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import read_manifest
 
 EARLIER = Path(__file__).with_name("earlier_runs")
@@ -51,6 +52,15 @@ def test_a_run_of_an_earlier_version_means_what_it_meant(earlier: Path, name: st
         again = to_line(from_bytes(json.dumps(line).encode(), columns), columns)
         assert {key: again[key] for key in line} == line
         assert all(again[key] is None for key in again.keys() - line.keys())
+
+
+def test_the_verdicts_of_pairs_stay_those_of_the_version_that_judged_them(earlier: Path) -> None:
+    folder = earlier / "pairs"
+    columns = read_manifest(folder).rubric.columns
+    kept = {line["id"]: line["better"] for line in lines(folder, "pairs.jsonl")}
+    assert {pair.id: pair.line(columns)["better"] for pair in load_run(folder).pairs} == kept
+    said = "averaged verdicts: made by an earlier version" in str(read_notices(folder))
+    assert said is ("verdicts" not in json.loads((folder / "run.json").read_bytes()))
 
 
 @pytest.mark.slow

@@ -63,25 +63,19 @@ class AuditedScores:
         )
 
     @classmethod
-    def of_pair(cls, pair: PairOutcome, columns: Sequence[ScoreColumn], rubric: Rubric) -> Self:
+    def of_pair(cls, pair: PairOutcome, columns: Sequence[ScoreColumn]) -> Self:
         """Return the preferences of a pair that was judged in both orders."""
         preferences = [pair.preferences[column.aspect] for column in columns]
-        numbers = [rubric.aspects[column.aspect].numbers or {} for column in columns]
-        named = [
-            [np.sign(of[order.scores[column.aspect]]) for of, column in zip(numbers, columns, strict=True)]
-            for order in pair.orders
-            if isinstance(order, Judgement)
-        ]
         return cls(
             np.array([each.value for each in preferences]),
             np.array([each.shown_first for each in preferences]).T,
-            np.array(named),
+            np.array([each.places for each in preferences]).T,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """n changes of the scores in A columns; for pairs, `agree` says whether the orders name the same winner."""
+    """n changes of the scores in A columns; for pairs, `agree` says whether the orders say the same."""
 
     before: Floats  # [n, A]
     after: Floats  # [n, A]
@@ -121,7 +115,7 @@ class AuditedRuns:
             )
             for name, pair in found:
                 if isinstance(pair, PairOutcome) and pair.error is None:
-                    scores[name][sampled_row(pair.orders[0])] = AuditedScores.of_pair(pair, columns, rubric)
+                    scores[name][sampled_row(pair.orders[0])] = AuditedScores.of_pair(pair, columns)
         else:
             rows = [(name, row) for name, row in found if isinstance(row, Judgement)]
             measured = {
