@@ -27,6 +27,10 @@ PREFERENCE, AGREE, ORDERS = "_preference", "_orders_agree", ("_ab", "_ba")
 """Suffixes of an aspect's columns in a line of `pairs.jsonl`."""
 RATIONALE = "rationale"
 """Name of the column of the rationale; an import reads it, too."""
+OVERALL = "overall"
+"""Name of the mean over the ordered aspects in tables, reports and rewards."""
+_BESIDE = {OVERALL, "annotator", "failed", "n", "pairs", "rank", "rows"}
+"""Names of other columns that stand beside the aspects in tables, reports and label files."""
 _EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
 """Suffixes of an aspect's other columns."""
 
@@ -205,7 +209,7 @@ def is_reserved(name: str, pairs: bool = False) -> bool:
         name in (*PAIR_SYSTEMS, *PAIR_DIGESTS, *PAIR_TEXTS) or name.endswith((PREFERENCE, AGREE, *ORDERS))
     ):
         return True
-    taken = COMMON_COLUMNS | PAIR_COLUMNS | {RATIONALE, MODEL, NOTICE, *TEXTS}
+    taken = COMMON_COLUMNS | PAIR_COLUMNS | {RATIONALE, MODEL, NOTICE, *TEXTS} | _BESIDE
     return name in taken or name.endswith((_EXPECTED, _PROBABILITIES, _RATIONALE))
 
 

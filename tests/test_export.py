@@ -329,6 +329,36 @@ def test_columns_that_json_cannot_hold_are_one_line_that_names_the_row(
             write([line], list(line), WIT, tmp_path / "out", {})
 
 
+@pytest.mark.parametrize("to", ["jsonl", "csv", "parquet"])
+def test_a_field_of_the_template_never_replaces_a_column_of_the_run(
+    cli: Cli, tmp_path: Path, model: Path, to: str
+) -> None:
+    fields = ("source", "status", "warmth", "model", "input_source", "mood")
+    rubric = tmp_path / "fields.toml"
+    shown = " ".join(f"{{${name}}}" for name in fields)
+    rubric.write_text(
+        'name = "fields"\naspects = ["warmth"]\nscale = {lowest = 1, highest = 5}\n[answer]\n'
+        f'rationale_place = "none"\n[prompt]\ntemplate = "{{$instruction}} {{$candidate}} {shown}"\n'
+    )
+    row = {"instruction": "i", "candidate": "c", **{name: f"own {name}" for name in fields}}
+    rows, run, out = tmp_path / "rows.jsonl", tmp_path / "run", tmp_path / f"out.{to}"
+    rows.write_text(json.dumps(row) + "\n")
+    assert cli("score", rows, "--model", model, "--rubric", rubric, "--out", run).code == 0
+    assert cli("export", run, "--to", to, "--with-texts", "--out", out).code == 0
+    if to == "csv":
+        names, cells = csv.reader(out.open())
+        assert len(names) == len(cells) == len({*names})
+        line = dict(zip(names, cells, strict=True))
+    else:
+        line = json.loads(out.read_text()) if to == "jsonl" else pyarrow.parquet.read_table(out).to_pylist()[0]
+    assert (line["status"], line["source"]) == ("judged", f"{rows}:1")
+    assert int(line["warmth"]) in range(1, 6)
+    assert line["model"] == str(model)
+    own = {"input_status": "status", "input_warmth": "warmth", "input_model": "model", "mood": "mood"}
+    own |= {"input_input_source": "source", "input_source": "input_source"}
+    assert {name: line[name] for name in own} == {name: f"own {field}" for name, field in own.items()}
+
+
 def test_a_line_without_a_column_of_its_table_is_named(tmp_path: Path) -> None:
     line = to_line(judgement_with({}), WIT)
     odd = {name: value for name, value in line.items() if name != "wit"}

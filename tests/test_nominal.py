@@ -296,6 +296,19 @@ def test_values_of_a_rubric_are_imported_with_their_types(tmp_path: Path, cli: C
     assert json.loads(labels.out)["nominal"]["grade"]["confusion"] == [[1, 0], [0, 1]]
 
 
+def test_an_imported_aspect_with_the_name_of_a_statistic_is_refused_in_one_line(
+    tmp_path: Path, cli: Cli
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"instruction": "i", "candidate": "c", "overall": 3}\n')
+    ended = cli("import", str(file), "--aspect", "overall", "--out", str(tmp_path / "run"))
+    assert ended.code == 2
+    assert ended.err.strip() == (
+        "localjudge: --aspect overall: aspects: 'overall' is the name of another column; choose another, "
+        "such as overall_score; --map THEIRS=OURS reads a column of another name"
+    )
+
+
 def test_labels_without_a_rubric_are_imported_by_naming_them(tmp_path: Path, cli: Cli) -> None:
     rows = tmp_path / "rows.csv"
     rows.write_text("instruction,candidate,verdict\nWhy?,So.,good\nWhy?,No.,bad\n")

@@ -127,6 +127,25 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     "scale of text": (TONE.replace("highest = 10", 'highest = "10"'), "scale.highest: "),
     "bad aspect name": (TONE.replace('"tact"', '"Good tact"'), "'Good tact' is not a column name"),
     "reserved name": (TONE.replace('"tact"', '"rationale"'), "'rationale' is the name of another column"),
+    **{
+        f"reserved {name}": (TONE.replace('"tact"', f'"{name}"'), f"{name!r} is the name of another column")
+        for name in ("overall", "rows", "rank", "n", "failed", "annotator")
+    },
+    "scale as a list": (
+        TONE.replace("{ lowest = 1, highest = 10 }", "[1, 10]"),
+        "write scale = { lowest = 1, highest = 10 }",
+    ),
+    "no rationale": (
+        TONE.replace('"why"', "false"),
+        'write rationale_place = "none" in [answer]',
+    ),
+    "a rationale anywhere": ("rationale = true\n" + TONE, 'write rationale_place = "before" in [answer]'),
+    "placeholder without a dollar sign": (
+        TONE.replace("{$candidate}", "{candidate}"),
+        "placeholder {$candidate} is missing; write {$candidate} for {candidate}",
+    ),
+    "system in the template": (TONE.replace("{$candidate}", "{$candidate} {$system}"), "{$system} says whose"),
+    "id in the template": (TONE.replace("{$candidate}", "{$candidate} {$id}"), "{$id} says whose"),
     "reserved ending": (TONE.replace('"tact"', '"tact_expected"'), "'tact_expected' is the name of another"),
     "unknown key": (TONE + 'tempo = "fast"', "prompt.tempo: unknown key"),
     "key of no aspect": (TONE.replace("warmth =", "wit ="), "answer.aspects: 'wit' is not one of the aspects"),

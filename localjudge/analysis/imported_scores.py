@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from localjudge.analysis.human_labels import columns_of
 from localjudge.analysis.label_values import LabelColumn
 from localjudge.analysis.run_writer import write_run
@@ -19,6 +21,7 @@ from localjudge.rows.inputs import find_inputs, read_records
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.rubric_problems import problems_of
 from localjudge.rubrics.template import Template
 from localjudge.runs.notices import IMPORTED, exported
 from localjudge.runs.run_manifest import RunSettings
@@ -65,8 +68,9 @@ def import_scores(
             aspects=dict(aspects),
             prompt=Template(template="{$instruction}\n\n{$candidate}"),
         )
-    except ValueError as error:
-        raise UsageError(f"--aspect {', '.join(aspects)}: {error}") from None
+    except ValidationError as error:
+        advice = "; --map THEIRS=OURS reads a column of another name"
+        raise UsageError(f"--aspect {', '.join(aspects)}: {problems_of(error)}{advice}") from None
     settings = RunSettings(
         engine=IMPORTED, rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
     )

@@ -15,9 +15,7 @@ from localjudge.analysis.ranked_column import Pair, RankedColumn
 from localjudge.analysis.resampling import RESAMPLES
 from localjudge.analysis.scores import Floats, Integers, Of, Scores, check_one_judge
 from localjudge.errors import UsageError
-
-OVERALL = "overall"
-"""Name of the column with the mean over the aspects."""
+from localjudge.outcome_columns import OVERALL
 
 
 @dataclass(frozen=True, slots=True)

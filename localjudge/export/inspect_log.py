@@ -148,9 +148,9 @@ def _sample(outcome: Outcome, text: Text | None) -> Any:
         output=ModelOutput.from_content(_system(outcome), text.candidate if text else ""),
         scores=scores,
         metadata={
+            **outcome.columns,
             "source": outcome.source,
             "rationale_cut": judged and judged.rationale_cut,
-            **outcome.columns,
         },
         error=EvalError(message=error, traceback="", traceback_ansi="") if error else None,
     )

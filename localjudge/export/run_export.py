@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,7 +50,8 @@ def export(
         to: one of `FORMS`.
         out: the file to write, or for `inspect` a folder; written completely or not at all.
         with_texts: for a table, include the instruction, the reference and the candidate of each row, or both
-            candidates of each pair.
+            candidates of each pair, and the fields of the template. A field with the name of a column of the
+            run is `input_NAME`.
         baseline: for `alpaca-eval`, the system to compare the others with. Of a run of pairs, only the pairs
             with this system are written; None writes all.
         report: receives the number of rows or pairs that were written.
@@ -179,24 +180,41 @@ def _table(folder: Path, manifest: RunManifest, with_texts: bool) -> tuple[Itera
             return (pair.line(columns) for pair in read_pairs(folder)), names
         return (to_line(outcome, columns) for outcome in read_outcomes(folder)), names
     own = PAIR_TEXTS if compares else TEXTS
-    texts = (*own, *(name for name in manifest.rubric.fields if name not in own))
-    lines = _pair_lines(folder, columns) if compares else _lines(folder, columns)
-    return (dict.fromkeys([*names, *texts]) | line for line in lines), [*names, *texts]
+    taken, column_of = {*names, *own, MODEL, NOTICE}, {}
+    for field in sorted(manifest.rubric.fields, key=lambda field: field in taken):  # free names are kept
+        if field not in own:
+            column_of[field] = _free(field, taken)
+            taken.add(column_of[field])
+    lines = _pair_lines(folder, columns, column_of) if compares else _lines(folder, columns, column_of)
+    names += [*own, *column_of.values()]
+    return (dict.fromkeys(names) | line for line in lines), names
 
 
-def _lines(folder: Path, columns: AnswerColumns) -> Iterator[dict[str, Any]]:
+def _free(field: str, taken: Collection[str]) -> str:
+    """Return the name of the column of a field of the template; a name that is taken gets a prefix."""
+    while field in taken:
+        field = f"input_{field}"
+    return field
+
+
+def _lines(folder: Path, columns: AnswerColumns, column_of: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Yield each line with the texts of its row."""
     for outcome, text in outcomes_with_texts(folder):
-        yield to_line(outcome, columns) | (
-            {name: getattr(text, name) for name in TEXTS} | dict(text.fields) if text else {}
-        )
+        line = to_line(outcome, columns)
+        if text:
+            line |= {name: getattr(text, name) for name in TEXTS} | _fields(text, column_of)
+        yield line
 
 
-def _pair_lines(folder: Path, columns: AnswerColumns) -> Iterator[dict[str, Any]]:
+def _fields(text: Text, column_of: Mapping[str, str]) -> dict[str, str]:
+    return {column_of[field]: said for field, said in text.fields.items()}
+
+
+def _pair_lines(folder: Path, columns: AnswerColumns, column_of: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Yield the line of each pair with its texts."""
     for pair, text in pairs_with_texts(folder):
         line = pair.line(columns)
         if text:
             said = (text.instruction, text.reference, *text.responses(pair.orders[0].swapped))
-            line |= dict(zip(PAIR_TEXTS, said, strict=True)) | dict(text.fields)
+            line |= dict(zip(PAIR_TEXTS, said, strict=True)) | _fields(text, column_of)
         yield line

@@ -10,10 +10,11 @@ import numpy as np
 
 from localjudge.analysis.agreement import Agreement
 from localjudge.analysis.interval import Estimate
-from localjudge.analysis.ranking import OVERALL, Ranking
+from localjudge.analysis.ranking import Ranking
 from localjudge.analysis.system_order import differences_in_words
 from localjudge.audit.findings import Audit
 from localjudge.errors import UsageError
+from localjudge.outcome_columns import OVERALL
 from localjudge.report.judgements import FAILED, Judgements, overall_ends
 from localjudge.report.shown_values import mean_is_share, scale_text
 from localjudge.rubrics.rubric import Rubric

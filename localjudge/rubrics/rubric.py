@@ -57,14 +57,13 @@ from localjudge.rubrics.aspect import Aspect, RubricPart
 from localjudge.rubrics.aspect_table import with_aspects
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text, unmentioned
 from localjudge.rubrics.guard import guarded, unfenced
+from localjudge.rubrics.rubric_problems import problems_of
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 from localjudge.rubrics.template import BARE, PLACEHOLDER, Template
 
 DEFAULT_RUBRIC = "just-eval"
 
 _ASPECT = re.compile(r"[a-z][a-z0-9_]*")
-_MOST_PROBLEMS = 5
-"""Largest number of problems of a rubric that a message names."""
 
 
 class Rubric(RubricPart):
@@ -131,9 +130,7 @@ class Rubric(RubricPart):
                 )
             return found
         except ValidationError as error:
-            problems = list(dict.fromkeys(map(_problem, error.errors())))
-            more = f"; and {len(problems) - _MOST_PROBLEMS} more" * (len(problems) > _MOST_PROBLEMS)
-            raise RubricError(f"rubric {where}: {'; '.join(problems[:_MOST_PROBLEMS])}{more}") from None
+            raise RubricError(f"rubric {where}: {problems_of(error)}") from None
 
     @model_validator(mode="before")
     @classmethod
@@ -161,7 +158,9 @@ class Rubric(RubricPart):
             if not _ASPECT.fullmatch(aspect):
                 raise ValueError(f"aspects: {aspect!r} is not a column name; use a-z, 0-9, _, a letter first")
             if is_reserved(aspect, self.compares):
-                raise ValueError(f"aspects: {aspect!r} is the name of another column; choose another")
+                raise ValueError(
+                    f"aspects: {aspect!r} is the name of another column; choose another, such as {aspect}_score"
+                )
         for name, each in self.aspects.items():
             if (each.preference is not None) is not self.compares:
                 raise ValueError(
@@ -333,14 +332,6 @@ class Rubric(RubricPart):
             return self.answer_layout.parse(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"not an answer to the rubric {self.name}: {error}") from None
-
-
-def _problem(error: Any) -> str:
-    """Return the place and the message of an error of pydantic."""
-    place = ".".join(str(part) for part in error["loc"])
-    known = {"extra_forbidden": "unknown key; remove it or correct its name", "missing": "is missing; add it"}
-    message = known.get(error["type"], error["msg"].removeprefix("Value error, "))
-    return f"{place + ': ' if place else ''}{message}"
 
 
 def shipped_rubrics() -> list[str]:

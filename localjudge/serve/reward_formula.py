@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from localjudge.errors import UsageError
+from localjudge.outcome_columns import OVERALL
 from localjudge.records import Judgement
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import overall
 
-OVERALL, _EXPECTED = "overall", "_expected"
+_EXPECTED = "_expected"
 _LONGEST = 1000
 """Largest number of characters of a formula."""
 
