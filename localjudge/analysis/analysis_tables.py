@@ -5,7 +5,7 @@ Each value has its 95 % interval below it. An en dash means that a value is unde
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -17,6 +17,7 @@ from localjudge.analysis.comparison import STATISTICS, Comparison
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.jury import Jury
 from localjudge.analysis.jury_aspect import EstimatedErrors, NominalJuryAspect
+from localjudge.analysis.jury_errors import JuryErrors
 from localjudge.analysis.nominal_agreement import NominalAgreement
 from localjudge.analysis.table_parts import (
     inline,
@@ -39,6 +40,10 @@ _HEADINGS = {
     "kendall": "Kendall",
 }
 _ROW_NAMES = {"length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label"}
+_INDEPENDENT_ERRORS = (
+    "Without labels, this assumes that the jurors' errors are independent (Dawid and Skene's model).\n"
+    "If jurors make the same errors, the accuracy is too high; --labels measures the errors."
+)
 _ONE_ANNOTATOR = "Only one annotator: the inter-annotator agreement is unknown."
 
 
@@ -130,7 +135,11 @@ def jury_tables(jury: Jury) -> Group:
             parts += [
                 title_line(f"{name}: estimated share of each true label that a juror finds", jury.notices),
                 _juror_errors(jury, nominal.labels, nominal.estimated),
+                Text(_INDEPENDENT_ERRORS),
             ]
+    if jury.errors:
+        parts += [title_line("Errors against the labels", jury.notices), _errors_by_labels(jury.errors)]
+        parts += [Text(_worth(name, each, len(jury.jurors))) for name, each in jury.errors.items()]
     parts.append(Text(f"Outlier among the jurors: {jury.odd or 'none'}"))
     if jury.splits:
         parts.append(title_line("Rows with the largest differences between jurors", jury.notices))
@@ -145,7 +154,31 @@ def jury_tables(jury: Jury) -> Group:
     if jury.not_shared:
         left_out = counted(jury.not_shared, "judgement")
         parts.append(Text(f"Left out: {left_out} of rows that some jurors have not judged"))
-    return headed(jury.notices, *spaced(parts))
+    return headed(jury.notices, *spaced(parts), *note_lines(jury.notes))
+
+
+def _errors_by_labels(errors: Mapping[str, JuryErrors]) -> Table:
+    """Return the errors of the jury and of its best juror, and how far the jurors' errors are independent."""
+    table = plain_table("aspect", "rows", "correlation", "votes", "jury", "best juror", "difference")
+    for name, found in errors.items():
+        each = (found.correlation, found.votes, found.jury, found.best_juror, found.difference)
+        table.add_row(name, str(found.rows), *map(stacked, each))
+    return table
+
+
+def _worth(aspect: str, found: JuryErrors, jurors: int) -> str:
+    """Return sentences on how many votes the jury is worth, and on the test against its best juror."""
+    worth = f"{aspect}: the correlation of the jurors' errors is undefined"
+    if found.votes.value is not None:
+        worth = f"{aspect}: the {jurors} jurors are worth {inline(found.votes)} jurors with independent errors"
+    low, high = found.difference.low, found.difference.high
+    if low is None or high is None:
+        return f"{worth}.\nThe jury and its best juror are not compared: the difference has no interval."
+    tested = f"difference of the errors {inline(found.difference)}, {counted(found.compared, 'row')}"
+    is_better = (
+        "significantly better" if high < 0 else "significantly worse" if low > 0 else "not significantly better"
+    )
+    return f"{worth}.\nThe jury is {is_better} than its best juror, {found.best} ({tested})."
 
 
 def _juror_labels(jury: Jury, aspect: str, nominal: NominalJuryAspect) -> Table:
@@ -167,7 +200,7 @@ def _juror_errors(jury: Jury, labels: Sequence[str], estimated: EstimatedErrors)
         table.add_row(
             juror.name,
             *(two_decimals(given[place]) for place, given in enumerate(rates)),
-            two_decimals(accuracy),
+            stacked(accuracy),
         )
     table.add_section()
     table.add_row("true share", *map(two_decimals, estimated.shares))

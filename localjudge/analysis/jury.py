@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis.comparison import correlation
+from localjudge.analysis.human_labels import Labels, Marks
 from localjudge.analysis.jury_aspect import (
+    FEWEST_JURORS,
     JuryAspect,
     NominalJuryAspect,
     RatedAspect,
     jury_aspect,
     nominal_jury_aspect,
 )
+from localjudge.analysis.jury_errors import JuryErrors, jury_errors
 from localjudge.analysis.krippendorff import alpha
 from localjudge.analysis.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootstrap_weights
 from localjudge.analysis.scores import Floats, Integers, Scores, read_scores, run_names
 from localjudge.errors import UsageError
 from localjudge.rubrics.answer import Value
+from localjudge.runs.notices import IMPORTED
 from localjudge.runs.run_manifest import RunManifest
+
+_UNKNOWN_JUDGE = hashlib.sha256(IMPORTED.encode()).hexdigest()
+"""The model of imported scores whose judge was not named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,8 @@ class Jury:
     `odd` is the outlier among the jurors: the juror without whom the others agree most (`Juror.alpha_without`,
     averaged over the aspects), if this gain is significant after a Bonferroni correction for the number of
     jurors. It is None if no gain is significant, and for two jurors. `not_shared` is the number of judgements
-    of rows that some jurors have not judged.
+    of rows that some jurors have not judged. `errors` has the errors on each aspect with labels, and `notes`
+    remarks for the reader.
     """
 
     jurors: tuple[Juror, ...]
@@ -76,6 +85,8 @@ class Jury:
     nominal: Mapping[str, NominalJuryAspect]
     odd: str | None
     splits: tuple[SplitRow, ...]
+    errors: Mapping[str, JuryErrors]
+    notes: tuple[str, ...]
     notices: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
@@ -87,6 +98,7 @@ def compare_judges(
     splits: int = 10,
     resamples: int = RESAMPLES,
     seed: int = 0,
+    labels: Callable[[Scores], Labels] | None = None,
 ) -> Jury:
     """Compare several runs over the same rows.
 
@@ -95,6 +107,7 @@ def compare_judges(
         splits: number of rows to return, those on which the jurors differ most.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
+        labels: a function that returns the labels of the scores of all runs; None without labels.
 
     Raises:
         UsageError: there are fewer than two runs, or no row that all jurors have judged.
@@ -124,6 +137,16 @@ def compare_judges(
         for each in rated
     }
     jurors = _jurors(scores.aspects, scores.integer[places], without, folders, scores.manifests)
+    names = [juror.name for juror in jurors]
+    known = None if labels is None else labels(scores)
+    related = _related(names, scores.manifests)
+    errors = {} if known is None else _errors(rated, places, scores, known, group, names, resamples, seed)
+    notes = list(known.notes if known else ())
+    if scores.nominal.keys() - errors and related and len(names) >= FEWEST_JURORS:
+        notes.append(
+            f"{related[0]} and {related[1]} have the same model, so their errors are not independent: "
+            "the jurors' accuracy is not estimated without labels (give --labels)"
+        )
     return Jury(
         jurors=jurors,
         rows=len(places),
@@ -133,12 +156,16 @@ def compare_judges(
             each.name: jury_aspect(each, group, resamples, seed) for each in rated if each.level == "ordinal"
         },
         nominal={
-            each.name: nominal_jury_aspect(each, group, resamples, seed)
+            each.name: nominal_jury_aspect(
+                each, group, resamples, seed, is_estimated=related is None and each.name not in errors
+            )
             for each in rated
             if each.level == "nominal"
         },
-        odd=_odd(rated, group, [juror.name for juror in jurors], min(resamples, 200), seed),
+        odd=_odd(rated, group, names, min(resamples, 200), seed),
         splits=_splits(rated, places, scores, splits),
+        errors=errors,
+        notes=tuple(notes),
         notices=scores.notices,
     )
 
@@ -170,6 +197,43 @@ def _rated(scores: Scores, places: NDArray[np.intp]) -> list[RatedAspect]:
             place = scores.aspects.index(aspect)
             values = {number: value for value, number in scores.columns[place].numbers.items()}
             found.append(RatedAspect(aspect, "ordinal", scores.integer[places][:, :, place], values))
+    return found
+
+
+def _related(names: Sequence[str], manifests: Sequence[RunManifest]) -> tuple[str, str] | None:
+    """Return the names of two jurors that have a model in common; None if no two are known to have one."""
+    owners: dict[str, str] = {}
+    for name, manifest in zip(names, manifests, strict=True):
+        settings = [manifest.settings, *(juror.settings for juror in manifest.jury or ())]
+        models = {each.model for each in settings} - {_UNKNOWN_JUDGE}
+        if shared := models & owners.keys():
+            return owners[min(shared)], name
+        owners |= dict.fromkeys(models, name)
+    return None
+
+
+def _errors(
+    rated: Sequence[RatedAspect],
+    places: NDArray[np.intp],
+    scores: Scores,
+    labels: Labels,
+    group: Integers,
+    names: Sequence[str],
+    resamples: int,
+    seed: int,
+) -> dict[str, JuryErrors]:
+    """Return the errors on the aspects that have labels of shared rows."""
+    row_of = np.full(len(scores.ids), -1, dtype=np.int32)
+    row_of[places[:, 0]] = np.arange(len(places))
+    found = {}
+    for each in rated:
+        is_nominal = each.level == "nominal"
+        marks = (labels.nominal if is_nominal else labels.marks).get(each.name)
+        if marks is None or not len((kept := marks.of_rows(row_of >= 0)).row):
+            continue
+        kept = Marks(row_of[kept.row], kept.annotator, kept.value)
+        own = None if is_nominal else scores.column(each.name, scores.best)[places]
+        found[each.name] = jury_errors(each, own, kept, group, names, resamples, seed)
     return found
 
 

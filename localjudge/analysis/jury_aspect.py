@@ -12,14 +12,16 @@ from localjudge.analysis.dawid_skene import error_rates
 from localjudge.analysis.human_labels import Marks
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.krippendorff import alphas
-from localjudge.analysis.resampling import averages, studentise
+from localjudge.analysis.resampling import averages, bootstrap_weights, expanded_percentile, studentise
 from localjudge.analysis.scores import Floats, Integers
 from localjudge.rubrics.answer import Value
 
 SPLIT = 2
 """Smallest difference between the highest and the lowest score of an aspect that makes a row a split row; on a
 narrower scale, its range."""
-_FEWEST_JURORS = 3
+_CERTAIN = 1e-6
+"""Range of an estimate over the resamples below which it has no interval: it is at the end of its range."""
+FEWEST_JURORS = 3
 """Number of jurors that estimates of their error rates require."""
 
 
@@ -48,12 +50,14 @@ class JuryAspect:
 class EstimatedErrors:
     """Estimates of the jurors' errors without known labels, by Dawid and Skene's model.
 
-    `shares` has the share of each true label, `accuracy` the share of rows that each juror labels right, and
-    `rates` the share of each given label for each juror and true label; None for a label that no row has.
+    The model assumes that the errors of the jurors are independent given the true label; the estimates of
+    jurors that make the same errors are too good. `shares` has the share of each true label, `accuracy` the
+    share of rows that each juror labels right, and `rates` the share of each given label for each juror and
+    true label; None for a label that no row has.
     """
 
     shares: tuple[float, ...]
-    accuracy: tuple[float, ...]
+    accuracy: tuple[Estimate, ...]
     rates: tuple[tuple[tuple[float | None, ...], ...], ...]
 
 
@@ -63,7 +67,8 @@ class NominalJuryAspect:
 
     `with_majority`, `unanimous` and `tied` are shares of the rows: with a label that more than half of the
     jurors gave, with equal labels, and with two or more labels that share the most votes. `majority` has the
-    share of each label among the majorities; None without any. `estimated` is None for fewer than three jurors.
+    share of each label among the majorities; None without any. `estimated` is None for fewer than three jurors,
+    for jurors that share a model, and if the aspect has labels.
     """
 
     labels: tuple[str, ...]
@@ -90,6 +95,12 @@ class RatedAspect:
     @property
     def ends(self) -> tuple[int, int]:
         return min(self.values), max(self.values)
+
+    @property
+    def votes(self) -> Floats:
+        """The number of jurors that gave each value to each row, [rows, values]."""
+        counts: Floats = (self.table[:, :, None] == np.array([*self.values])).sum(axis=1).astype(np.float64)
+        return counts
 
     def without(self, juror: int) -> RatedAspect:
         return replace(self, table=np.delete(self.table, juror, axis=1))
@@ -137,14 +148,15 @@ def jury_aspect(rated: RatedAspect, group: Integers, resamples: int, seed: int) 
     )
 
 
-def nominal_jury_aspect(rated: RatedAspect, group: Integers, resamples: int, seed: int) -> NominalJuryAspect:
+def nominal_jury_aspect(
+    rated: RatedAspect, group: Integers, resamples: int, seed: int, is_estimated: bool
+) -> NominalJuryAspect:
     """Return the agreement on an aspect without an order.
 
-    Args: as for `jury_aspect`.
+    Args: as for `jury_aspect`; `is_estimated` says whether to estimate the jurors' errors.
     """
     rows, jurors = rated.table.shape
-    counts = (rated.table[:, :, None] == np.arange(len(rated.values))).astype(np.float64)
-    votes = counts.sum(axis=1)
+    votes = rated.votes
     most = votes.max(axis=1)
     won = votes[2 * most > jurors].argmax(axis=1)
     return NominalJuryAspect(
@@ -154,15 +166,33 @@ def nominal_jury_aspect(rated: RatedAspect, group: Integers, resamples: int, see
         unanimous=float((most == jurors).mean()),
         tied=float(((votes == most[:, None]).sum(axis=1) > 1).mean()),
         majority=tuple((np.bincount(won, minlength=votes.shape[1]) / len(won)).tolist()) if len(won) else None,
-        estimated=_estimated(counts) if jurors >= _FEWEST_JURORS else None,
+        estimated=_estimated(rated, group, min(resamples, 200), seed)
+        if is_estimated and jurors >= FEWEST_JURORS
+        else None,
     )
 
 
-def _estimated(counts: Floats) -> EstimatedErrors:
-    found = error_rates(counts)
+def _estimated(rated: RatedAspect, group: Integers, resamples: int, seed: int) -> EstimatedErrors:
+    """Return the estimates, with intervals from resampling instructions."""
+    patterns, pattern = np.unique(rated.table, axis=0, return_inverse=True)
+    counts = (patterns[:, :, None] == np.arange(len(rated.values))).astype(np.float64)
+    of_groups = np.zeros((int(group.max()) + 1, len(patterns)))
+    np.add.at(of_groups, (group, pattern.ravel()), 1)
+    found = error_rates(counts, of_groups.sum(axis=0))
+    resampled = np.concatenate(
+        [
+            error_rates(counts, weights @ of_groups).accuracies
+            for weights in bootstrap_weights(len(of_groups), resamples, seed)
+        ]
+    )
     return EstimatedErrors(
         shares=tuple(found.shares.tolist()),
-        accuracy=tuple(found.accuracies.tolist()),
+        accuracy=tuple(
+            expanded_percentile(value, values, len(of_groups))
+            if np.ptp(values) > _CERTAIN
+            else Estimate.of(value)
+            for value, values in zip(found.accuracies.tolist(), resampled.T, strict=True)
+        ),
         rates=tuple(
             tuple(tuple(None if rate != rate else rate for rate in given) for given in juror)
             for juror in found.rates.tolist()

@@ -217,19 +217,34 @@ def jury(
     splits: Annotated[
         int, typer.Option(min=0, metavar="N", help="The number of rows with the largest differences to list.")
     ] = 10,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--labels", metavar="FILE", help="Labels of rows, to count the independent votes of the jury."
+        ),
+    ] = None,
+    mapping: LabelColumns = None,
+    inputs: MovedInputs = None,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare judges, or samples of one judge: agreement, outlier, and their combined scores as a run."""
-    require("jury", "trust")
+    require("jury", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
     from localjudge.analysis.analysis_tables import jury_tables
+    from localjudge.analysis.human_labels import Labels, parse_mapping, read_labels
     from localjudge.analysis.jury import compare_judges
     from localjudge.analysis.jury_run import write_jury
     from localjudge.cli.progress import Progress
 
     statistics.check(runs)
     progress = Progress()
+
+    def known(scores: Scores) -> Labels:
+        return read_labels(labels or (), scores, parse_mapping(mapping or (), scores.targets), inputs or ())
+
     with progress.step(statistics.computing):
-        found = compare_judges(runs, splits, statistics.resamples, statistics.seed)
+        found = compare_judges(
+            runs, splits, statistics.resamples, statistics.seed, labels=known if labels else None
+        )
     statistics.print(found.as_dict(), jury_tables(found))
     if out is not None:
         with progress.step("writing the jury's run"):

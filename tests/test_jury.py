@@ -1,0 +1,196 @@
+"""Tests of what a jury knows with and without labels: independent votes, the best juror, estimated accuracy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Cli
+
+from localjudge import Rubric
+from localjudge.analysis.dawid_skene import error_rates
+from localjudge.analysis.human_labels import Marks
+from localjudge.analysis.imported_scores import import_scores
+from localjudge.analysis.jury_aspect import RatedAspect
+from localjudge.analysis.jury_errors import JuryErrors, jury_errors
+from localjudge.analysis.scores import Floats, Integers
+
+FEW, ROWS = 200, 200
+NAMES = ("first", "second", "third")
+GRADES = {0: "correct", 1: "partly", 2: "incorrect"}
+
+
+def errors_of(
+    table: Sequence[Sequence[int]] | Integers, labels: Sequence[int] | Integers, nominal: bool = True
+) -> JuryErrors:
+    """Return the errors of jurors, [rows, k], against one label for each row; each row has its instruction."""
+    codes = np.array(table, dtype=np.int32)
+    rows = np.arange(len(codes), dtype=np.int32)
+    rated = RatedAspect(
+        "grade", "nominal" if nominal else "ordinal", codes, GRADES if nominal else {1: 1, 5: 5}
+    )
+    marks = Marks(rows, np.zeros_like(rows), np.array(labels, dtype=np.float64))
+    scores = None if nominal else codes.astype(np.float64)
+    return jury_errors(rated, scores, marks, rows, NAMES[: codes.shape[1]], FEW, 0)
+
+
+def judged(random: np.random.Generator, labels: Integers, wrong: float) -> Integers:
+    """Return labels of which a share is wrong."""
+    return np.where(random.random(len(labels)) < wrong, (labels + 1) % 3, labels)
+
+
+@pytest.fixture
+def labels() -> Integers:
+    return np.random.default_rng(1).integers(0, 3, 400)
+
+
+def test_jurors_with_independent_errors_are_worth_their_number_and_copies_are_worth_one(
+    labels: Integers,
+) -> None:
+    random = np.random.default_rng(0)
+    jurors = np.column_stack([judged(random, labels, wrong) for wrong in (0.3, 0.3, 0.3)])
+    apart = errors_of(jurors, labels)
+    assert apart.votes.low is not None
+    assert apart.votes.high is not None
+    assert apart.votes.low < 3 < apart.votes.high
+    assert apart.difference.high is not None
+    assert apart.difference.high < 0, "a majority of independent jurors is better than each of them"
+
+    copies = errors_of(jurors[:, [0, 0, 0]], labels)
+    assert copies.votes.value == pytest.approx(1)
+    assert copies.correlation.value == pytest.approx(1)
+    assert (copies.difference.value, copies.difference.low) == (0, None)
+    assert errors_of(jurors[:, ::-1], labels).votes.value == pytest.approx(apart.votes.value)
+
+
+@pytest.mark.parametrize("nominal", [True, False])
+def test_the_correlation_of_errors_is_that_of_numpy_and_the_votes_are_those_of_kish(
+    labels: Integers, nominal: bool
+) -> None:
+    random = np.random.default_rng(2)
+    shared = judged(random, labels, 0.3)
+    jurors = np.column_stack([judged(random, shared, 0.1) for _ in NAMES])
+    found = errors_of(jurors, labels, nominal)
+    errors: Floats = (jurors != labels[:, None]) * 1.0 if nominal else jurors - labels[:, None] * 1.0
+    expected = np.corrcoef(errors, rowvar=False)[np.triu_indices(3, 1)].mean()
+    assert found.correlation.value == pytest.approx(expected)
+    assert found.votes.value == pytest.approx(3 / (1 + 2 * expected))
+    assert found.jury.value == pytest.approx(
+        np.abs(errors.mean(axis=1)).mean()
+        if not nominal
+        else np.mean(
+            [
+                len({*row}) == 3 or np.bincount(row).argmax() != label
+                for row, label in zip(jurors, labels, strict=True)
+            ]
+        ),
+        abs=0.02,
+    )
+
+
+def test_perfect_jurors_and_one_row_have_no_votes(labels: Integers) -> None:
+    perfect = errors_of(np.column_stack([labels] * 3), labels)
+    assert (perfect.correlation.value, perfect.votes.value, perfect.jury.value) == (None, None, 0)
+    one = errors_of([[0, 0, 1]], [0])
+    assert (one.votes.value, one.best_juror.value, one.difference.value) == (None, None, None)
+
+
+def test_the_best_juror_is_compared_on_instructions_that_did_not_choose_it() -> None:
+    rows = 40
+    half = np.random.default_rng(0).permutation(rows) < rows // 2
+    # The first juror is right wherever the best juror is chosen, and wrong everywhere else.
+    found = errors_of(np.column_stack([~half, np.tile([0, 1], 20), np.tile([1, 0], 20)]), [0] * rows)
+    assert (found.best, found.compared) == ("first", 20)
+    assert found.best_juror.value == 1
+    assert found.difference.value is not None
+    assert found.jury.value == pytest.approx(found.best_juror.value + found.difference.value)
+
+
+def test_a_best_juror_among_equals_is_not_better_than_it_is() -> None:
+    random = np.random.default_rng(3)
+    means = []
+    for _ in range(200):
+        truth = random.integers(0, 3, 30)
+        found = errors_of(np.column_stack([judged(random, truth, 0.3) for _ in NAMES]), truth)
+        means.append(found.best_juror.value or 0.0)
+    assert np.mean(means) == pytest.approx(0.3, abs=0.02), "the smallest of three errors would be 0.24"
+
+
+def test_a_weight_counts_a_row_as_often() -> None:
+    random = np.random.default_rng(0)
+    counts = np.eye(2)[random.integers(0, 2, (30, 3))]
+    weights = random.integers(0, 4, (2, 30)).astype(float)
+    both = error_rates(counts, weights)
+    for place, own in enumerate(weights):
+        alone = error_rates(np.repeat(counts, own.astype(int), axis=0))
+        assert both.accuracies[place] == pytest.approx(alone.accuracies, abs=1e-5)
+        assert both.shares[place] == pytest.approx(alone.shares, abs=1e-5)
+
+
+def make_jury(folder: Path, judges: Sequence[str]) -> tuple[list[Path], Path]:
+    """Import three runs with mostly the same errors, by judges of these names; write the true labels."""
+    random = np.random.default_rng(4)
+    truth = random.integers(0, 2, ROWS)
+    wrong = random.random(ROWS) < 0.3
+    tables = [truth, *(truth ^ wrong ^ (random.random(ROWS) < 0.05) for _ in judges)]
+    files = [folder / "labels.jsonl", *(folder / f"scores{number}.jsonl" for number in range(len(judges)))]
+    for file, table in zip(files, tables, strict=True):
+        rows = [
+            {
+                "id": f"r{n}",
+                "instruction": f"Q{n}",
+                "candidate": "It is.",
+                "grade": ("correct", "incorrect")[label],
+            }
+            for n, label in enumerate(table)
+        ]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    runs = [folder / f"run{number}" for number in range(len(judges))]
+    grade = {"grade": Rubric.load("correctness").aspects["grade"]}
+    for file, run, judge in zip(files[1:], runs, judges, strict=True):
+        import_scores([str(file)], run, grade, judge=judge)
+    return runs, files[0]
+
+
+def test_jurors_that_share_a_model_get_no_estimate_without_labels(tmp_path: Path, cli: Cli) -> None:
+    runs, _ = make_jury(tmp_path, ("one", "two", "one"))
+    end = cli("jury", *runs, "--resamples", FEW)
+    assert (end.code, "run0 and run2 have the same model" in end.out, "true share" in end.out) == (
+        0,
+        True,
+        False,
+    )
+    assert (
+        json.loads(cli("jury", *runs, "--resamples", FEW, "--json").out)["nominal"]["grade"]["estimated"]
+        is None
+    )
+
+
+def test_an_estimate_of_unknown_models_has_an_interval_and_states_what_it_assumes(
+    tmp_path: Path, cli: Cli
+) -> None:
+    runs, _ = make_jury(tmp_path, ("elsewhere",) * 3)
+    end = cli("jury", *runs, "--resamples", FEW)
+    assert "assumes that the jurors' errors are independent" in " ".join(end.out.split())
+    estimated = json.loads(cli("jury", *runs, "--resamples", FEW, "--json").out)["nominal"]["grade"][
+        "estimated"
+    ]
+    for accuracy in estimated["accuracy"]:
+        assert accuracy["low"] is None or 0 < accuracy["low"] < accuracy["value"] <= accuracy["high"] <= 1
+    assert any(accuracy["low"] for accuracy in estimated["accuracy"])
+
+
+def test_labels_say_what_a_jury_of_one_judge_is_worth(tmp_path: Path, cli: Cli) -> None:
+    runs, file = make_jury(tmp_path, ("elsewhere",) * 3)
+    flags = ("jury", *runs, "--labels", file, "--resamples", FEW)
+    found = json.loads(cli(*flags, "--json").out)
+    grade = found["errors"]["grade"]
+    assert (grade["rows"], found["nominal"]["grade"]["estimated"]) == (ROWS, None)
+    assert grade["votes"]["low"] < 1.2 < grade["votes"]["high"] < 1.6
+    assert grade["difference"]["low"] <= 0 <= grade["difference"]["high"]
+    shown = " ".join(cli(*flags).out.split())
+    assert "grade: the 3 jurors are worth 1." in shown
+    assert "The jury is not significantly better than its best juror" in shown
