@@ -18,7 +18,6 @@ from transformers import AutoModelForCausalLM
 
 from localjudge import Judge, Judgement, ModelError, UsageError
 from localjudge.airgap.pack import _adapter_files
-from localjudge.analysis.calibration import judge_of
 from localjudge.models.adapter import Adapter
 from localjudge.models.capacity import PlannedModel
 from localjudge.models.model import Model
@@ -214,7 +213,6 @@ def test_a_damaged_adapter_is_refused_in_one_line(
     ("name", "value"),
     [
         ("peft_type", "ADALORA"), ("task_type", "SEQ_CLS"), ("r", 0), ("r", "4"), ("lora_alpha", None),
-        ("lora_alpha", 10**400), ("lora_alpha", float("inf")),
         ("bias", "all"), ("init_lora_weights", "pissa"), ("use_dora", True), ("modules_to_save", ["lm_head"]),
         ("rank_pattern", {"q_proj": 8}), ("alpha_pattern", {"q_proj": 8}), ("fan_in_fan_out", True),
         ("megatron_config", {"a": 1}), ("layer_replication", [[0, 1]]), ("of_tomorrow", "yes"),
@@ -277,7 +275,7 @@ def test_several_adapters_are_judged_in_one_load_as_each_by_itself(
         assert recorded["starts"][0]["config"]["adapter"] == str(each)
     assert lines["adapter"] != lines["other"]
     first, second = (read_manifest(out / each.name) for each in (adapter, other))
-    assert judge_of(first) != judge_of(second), "a calibration of one is none of the other"
+    assert first.judge != second.judge, "a calibration of one is none of the other"
     assert first.model.judge == f"{model} with {adapter}"
     assert cli("jury", out / "adapter", out / "other", "--out", tmp_path / "together").code == 0
 

@@ -250,7 +250,8 @@ def test_labels_are_found_by_id_by_texts_in_either_order_and_by_systems(judged: 
     for n, records in enumerate((flipped, by_system, reversed_systems, given)):
         found = agreement(run, write(tmp_path / f"labels{n}.jsonl", [*records, *other]))
         assert found.aspects["better"].labels == {"a": 2, "tie": 0, "b": 1}
-        assert found.notes == ("1 of 4 label records match no judged pair",)
+        assert found.notes[0] == "1 of 4 label records match no judged pair"
+        assert len(found.notes) == 1 + (records is by_system), "by id alone, if only the winner is named"
     with pytest.raises(UsageError, match="none of its 1 records matches a pair"):
         agreement(run, write(tmp_path / "none.jsonl", other))
 
@@ -271,7 +272,10 @@ def test_without_the_inputs_the_labels_are_those_that_the_run_kept(
 def test_pairs_with_the_same_id_are_told_apart_by_texts_or_systems(judged: Run, tmp_path: Path) -> None:
     given = [pair | {"id": "same", "system_a": f"s{n}"} for n, pair in enumerate(labelled_pairs("aab"))]
     run = judged(longer, [pair | {"system_b": "base"} for pair in given])
-    with pytest.raises(UsageError, match="3 pairs have this id; add the instruction and both responses"):
+    with pytest.raises(
+        UsageError,
+        match=r"3 judged pairs have the id of this record \(same\); add the column system_a",
+    ):
         agreement(run, write(tmp_path / "ids.jsonl", [{"id": "same", "label": "a"}]))
     named = {"id": "same", "system_a": "s2", "system_b": "base", "label": "b"}
     assert agreement(run, write(tmp_path / "s.jsonl", [named])).aspects["better"].labels["b"] == 1

@@ -137,7 +137,7 @@ def test_the_page_may_run_its_own_scripts_alone_and_connect_to_nothing(page: Pat
 
 def test_every_chart_is_one_that_the_library_draws(run: Path) -> None:
     with Judgements([run]) as judgements:
-        found = {series.label: Estimate(2.0, 1.75, 2.5) for series in judgements.series}
+        found = {label: Estimate(2.0, 1.75, 2.5) for label in judgements.series}
         specs = [
             *(charts.means(judgements, column, found) for column in judgements.rubric.score_columns),
             *(charts.distribution(judgements, aspect) for aspect in ("tact", "wit")),
@@ -160,7 +160,7 @@ def test_a_few_judgements_have_a_line_by_length_too(run: Path) -> None:
 
 def test_the_means_of_an_aspect_are_drawn_with_their_intervals_on_a_part_of_the_scale(run: Path) -> None:
     with Judgements([run]) as judgements:
-        first, second, last = (series.label for series in judgements.series)
+        first, second, last = judgements.series
         found = {second: Estimate(1.9, 1.6, 2.2), first: Estimate(2.0), last: Estimate()}
         spec = charts.means(judgements, judgements.rubric.score_columns[0], found)
     assert [(each["label"], each["low"], each["mean"], each["high"]) for each in spec["data"]["values"]] == [

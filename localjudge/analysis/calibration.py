@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from math import isfinite
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -23,7 +23,6 @@ from localjudge.analysis.resampling import RESAMPLES, averages, studentise
 from localjudge.analysis.scores import Floats, Integers, Of, Scores
 from localjudge.errors import UsageError
 from localjudge.runs.notices import kinds
-from localjudge.runs.run_manifest import RunManifest
 from localjudge.system.durable import replacing
 
 
@@ -79,8 +78,8 @@ class Calibration(_CalibrationRecord):
     """The content of a calibration file."""
 
     format: Literal[1] = 1
-    judge: dict[str, str]
-    """The digests of the rubric and the model that it was fitted for."""
+    judge: dict[str, Any]
+    """The judge that it was fitted for, as `RunManifest.judge` has it; earlier versions have fewer settings."""
     model: str
     of: Of
     labels: tuple[str, ...]
@@ -132,10 +131,12 @@ class Calibration(_CalibrationRecord):
                 aspect is left.
         """
         for folder, manifest in zip(scores.folders, scores.manifests, strict=True):
-            if judge_of(manifest) != self.judge:
+            known = {"adapter": None} | self.judge
+            if any(manifest.judge.get(name) != value for name, value in known.items()):
                 raise UsageError(
                     f"--calibration: fitted for {self.model}, but {folder} was judged by "
-                    f"{manifest.model.judge} or with another rubric; fit a new one with localjudge calibrate"
+                    f"{manifest.model.judge}, or with another rubric or other settings; fit a new one with "
+                    "localjudge calibrate"
                 )
         if unknown := set(without_gain) - set(self.aspects):
             raise UsageError(
@@ -168,13 +169,6 @@ class Calibration(_CalibrationRecord):
         )
 
 
-def judge_of(manifest: RunManifest) -> dict[str, str]:
-    """Return the digests of the rubric, the model and its adapter to which a calibration belongs."""
-    settings = manifest.settings
-    adapter = {"adapter": settings.adapter} if settings.adapter else {}
-    return {"rubric": settings.rubric, "model": settings.model, **adapter}
-
-
 FOLDS = 5
 
 
@@ -203,7 +197,7 @@ def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 
         )
     manifest = scores.manifests[0]
     return Calibration(
-        judge=judge_of(manifest),
+        judge=manifest.judge,
         model=manifest.model.judge,
         of=of,
         labels=labels.digests,

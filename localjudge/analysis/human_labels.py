@@ -1,18 +1,17 @@
 """Labels by people (or by another judge): read from files, and matched to the rows of a run.
 
 A label file has a record for each row, or for each row and annotator, in JSONL, CSV or Parquet. A record
-identifies its row by `id` (and by `system` if several rows share the id), or by `instruction` and `candidate`.
-The labels are in columns named like the aspects, at the top level or inside an object `scores`. Columns with
-other names are mapped; such a name can be a path (`ratings.overall`, `scores.0`). A list of numbers has one
-label for each annotator. The column `annotator` (or `rater`, `labeller`, `labeler`, `judge`) names the
-annotator. `localjudge.analysis.label_values` has the values.
+identifies its row by the texts, or by `id` and `system` (`localjudge.analysis.matching`). The labels are in
+columns named like the aspects, at the top level or inside an object `scores`. Columns with other names are
+mapped; such a name can be a path (`ratings.overall`, `scores.0`). A list of numbers has one label for each
+annotator. The column `annotator` (or `rater`, `labeller`, `labeler`, `judge`) names the annotator, who has one
+label for each row and aspect. `localjudge.analysis.label_values` has the values.
 """
 
 from __future__ import annotations
 
 import hashlib
-from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,10 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis.label_values import LabelColumn
+from localjudge.analysis.matching import JudgedRows, identity_of
 from localjudge.analysis.measured_texts import judged_rows
 from localjudge.analysis.scores import Floats, Integers, Scores
 from localjudge.errors import UsageError
-from localjudge.rows.columns import COLUMN_NAMES
+from localjudge.outcome_columns import MODEL
 from localjudge.rows.inputs import STDIN, find_inputs, read_records
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.notices import exported
@@ -146,20 +146,20 @@ def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None 
 
 
 class LabelRecords:
-    """The records of label files and their labels, as plain arrays.
+    """The records of label files and their labels.
 
     Attributes:
         count: number of records.
-        lost: number of records that match nothing that was judged.
         columns: the names of their columns.
     """
 
     def __init__(self) -> None:
-        self.count = self.lost = 0
+        self.count = 0
         self.columns: set[str] = set()
-        self._annotators: dict[str, int] = {}
-        self._marks: dict[str, tuple[array[int], array[int], array[float]]] = {}
-        self._given: dict[tuple[int, str, str], int] = defaultdict(int)
+        self._labels: dict[tuple[str, int, str], float] = {}  # by aspect, row and annotator
+        self._contradicted: dict[tuple[str, int, str], str] = {}
+        self._record_of: dict[tuple[str, int, str], int] = {}
+        self._repeating: set[int] = set()
         self._notices: dict[str, None] = {}
 
     def begin(self, record: Mapping[str, Any] | str, where: str) -> tuple[Mapping[str, Any], str]:
@@ -179,94 +179,105 @@ class LabelRecords:
         self.columns.update(record)
         if isinstance(record.get("scores"), Mapping):
             self.columns.update(record["scores"])
-        named = (str(record[name]) for name in _ANNOTATOR if record.get(name) not in (None, ""))
+        # In the export of a run, the judge is the annotator.
+        judge = (MODEL,) if "key" in record else ()
+        named = (str(record[name]) for name in (*_ANNOTATOR, *judge) if record.get(name) not in (None, ""))
         return record, next(named, _UNNAMED)
 
-    def mark(self, row: int, aspect: str, named: str, value: float) -> None:
-        """Add a label of a row by an annotator."""
-        # A second label of a row by the same name (or without a name) counts as another annotator's label.
-        self._given[row, aspect, named] += 1
-        place = self._given[row, aspect, named]
+    def mark(self, row: int, aspect: str, named: str, place: int, value: float, where: str) -> None:
+        """Add a label of a row.
+
+        Args:
+            row: the number of the row.
+            aspect: the aspect.
+            named: the name of the annotator, or of a list of annotators.
+            place: the place of the label in that list, from 1.
+            value: the label.
+            where: the place of the record, for a message.
+
+        Raises:
+            UsageError: the row has another label, and neither names an annotator.
+        """
         annotator = named if place == 1 and named != _UNNAMED else f"{named} {place}"
-        rows, annotators, values = self._marks.setdefault(aspect, (array("i"), array("i"), array("d")))
-        rows.append(row)
-        annotators.append(self._annotators.setdefault(annotator, len(self._annotators)))
-        values.append(value)
+        key = aspect, row, annotator
+        if (before := self._labels.setdefault(key, value)) != value:
+            if named == _UNNAMED:
+                raise UsageError(
+                    f"{where}: its row has another label of {aspect} already ({before:g}, here {value:g}), and "
+                    "neither record names an annotator; add a column annotator"
+                )
+            self._contradicted.setdefault(key, f"{where}, annotator {named}")
+        elif self._record_of.setdefault(key, self.count) != self.count:
+            self._repeating.add(self.count)
+
+    @property
+    def _counted(self) -> dict[tuple[str, int, str], float]:
+        return {key: value for key, value in self._labels.items() if key not in self._contradicted}
+
+    @property
+    def annotators(self) -> tuple[str, ...]:
+        """The annotators, in the order of their first labels."""
+        return tuple(dict.fromkeys(annotator for _, _, annotator in self._counted))
 
     @property
     def marks(self) -> dict[str, Marks]:
         """The labels of each aspect."""
+        number = {name: place for place, name in enumerate(self.annotators)}
+        found: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
+        for (aspect, row, annotator), value in self._counted.items():
+            found[aspect].append((row, number[annotator], value))
         return {
             aspect: Marks(
                 np.array(rows, dtype=np.int32),
                 np.array(annotators, dtype=np.int32),
                 np.array(values, dtype=np.float64),
             )
-            for aspect, (rows, annotators, values) in self._marks.items()
+            for aspect, labels in found.items()
+            for rows, annotators, values in [zip(*labels, strict=True)]
         }
 
-    @property
-    def annotators(self) -> tuple[str, ...]:
-        return tuple(self._annotators)
-
-    def notes(self, judged: str) -> tuple[str, ...]:
-        """Return remarks for the reader; `judged` is the noun for what was judged, such as "row"."""
-        lost = f"{self.lost} of {self.count} label records match no judged {judged}"
+    def notes(self) -> tuple[str, ...]:
+        """Return remarks for the reader."""
+        repeating, contradicted = len(self._repeating), self._contradicted
+        said = [f"{repeating} of {self.count} label records repeat labels of the same row and annotator"]
         origins = (f"the labels are scores of a run with this notice: {notice}" for notice in self._notices)
-        return (*[lost] * bool(self.lost), *origins)
+        differ = [
+            f"{len(contradicted)} labels are not used, because their annotator gave the same row another one "
+            f"(first: {next(iter(contradicted.values()), '')})"
+        ]
+        return (*said * bool(repeating), *differ * bool(contradicted), *origins)
 
 
 class _Matching:
     """Matches records to rows."""
 
     def __init__(self, scores: Scores, columns: list[LabelColumn], inputs: Sequence[str]) -> None:
-        self._scores, self._columns, self._inputs = scores, columns, inputs
-        self._by_id: dict[str, list[int]] = defaultdict(list)
-        for row, name in enumerate(scores.ids):
-            self._by_id[name].append(row)
-        self._by_text: dict[bytes, list[int]] | None = None
+        self._scores, self._columns = scores, columns
+        self._fields = scores.rubric.fields
+        self._names = dict(pair for each in scores.manifests for pair in each.last_start.columns.items())
+        self._rows = JudgedRows(scores.identities, self._fields, lambda: judged_rows(scores, inputs))
         self._records = LabelRecords()
 
     def add(self, given: Mapping[str, Any] | str, where: str) -> None:
         record, named = self._records.begin(given, where)
-        rows = self._rows(record, where)
-        self._records.lost += not rows
+        of_labels = {column.name for column in self._columns}
+        rest = {name: value for name, value in record.items() if name not in of_labels}
+        identity = identity_of(rest, where, self._names, self._fields)
+        found = self._rows.find(identity)
+        places: Counter[str] = Counter()
         for column in self._columns:
             for value in column.read(record, where):
-                for row in rows if value is not None else ():
-                    self._records.mark(row, column.target, named, value or 0.0)
-
-    def _rows(self, record: Mapping[str, Any], where: str) -> list[int]:
-        """Return the rows of a record: several if several runs judged the row."""
-        fields = {
-            field: str(record[name])
-            for field, names in COLUMN_NAMES.items()
-            for name in names[::-1]
-            if record.get(name) not in (None, "")
-        }
-        rows = self._by_id.get(fields.get("id", ""), [])
-        if not rows and {"instruction", "candidate"} <= set(fields):
-            rows = self._texts().get(_digest(fields["instruction"], fields["candidate"]), [])
-        systems = [self._scores.systems[self._scores.system[row]] for row in rows]
-        if len(set(systems)) <= 1:
-            return rows
-        if "system" not in fields:
-            raise UsageError(
-                f"{where}: several systems have a row with this id; add a column with the name of the system"
-            )
-        return [row for row, system in zip(rows, systems, strict=True) if system == fields["system"]]
-
-    def _texts(self) -> Mapping[bytes, list[int]]:
-        if self._by_text is None:
-            self._by_text = defaultdict(list)
-            for place, row in judged_rows(self._scores, self._inputs):
-                self._by_text[_digest(row.instruction, row.candidate)].append(place)
-        return self._by_text
+                places[column.target] += 1
+                for row in found.rows if value is not None else ():
+                    place = places[column.target]
+                    self._records.mark(row, column.target, named, place, value or 0.0, where)
 
     def labels(self, digests: tuple[str, ...]) -> Labels:
         given = self._records.marks
         if not given:
-            raise UsageError(self._nothing())
+            raise UsageError(
+                nothing_found(self._records, self._rows, self._scores.where, [*self._scores.rubric.aspects])
+            )
         nominal = {aspect: given[aspect] for aspect in self._scores.nominal if aspect in given}
         for aspect, marks in nominal.items():
             for place, label in enumerate(self._scores.nominal[aspect]):
@@ -276,22 +287,27 @@ class _Matching:
             nominal=nominal,
             annotators=self._records.annotators,
             digests=digests,
-            notes=self._records.notes("row"),
+            notes=(*self._rows.notes("label records"), *self._records.notes()),
         )
 
-    def _nothing(self) -> str:
-        records = self._records
-        if records.count and records.lost == records.count:
-            return (
-                f"--labels: none of its {records.count} records matches a row of {self._scores.where}; records "
-                "are matched by id, or by instruction and candidate if the inputs can be read (--inputs)"
-            )
-        columns = ", ".join(sorted(records.columns)[:12])
+
+def nothing_found(records: LabelRecords, rows: JudgedRows, where: str, aspects: Sequence[str]) -> str:
+    """Return the reason why no label was read, for a message.
+
+    Args:
+        records: the records.
+        rows: the rows that were searched.
+        where: the paths of the runs.
+        aspects: the aspects.
+    """
+    columns = ", ".join(sorted(records.columns)[:12])
+    if records.count and not rows.has_matched:
+        why = "; ".join(rows.notes("label records"))
         return (
-            f"--labels: no label of {', '.join(self._scores.rubric.aspects)}; its columns are {columns}; "
-            "map a column with --map THEIRS=OURS"
+            f"--labels: none of its {records.count} records matches a {rows.noun} of {where}: {why}; its "
+            f"columns are {columns}"
         )
-
-
-def _digest(instruction: str, candidate: str) -> bytes:
-    return hashlib.sha256(repr((instruction, candidate)).encode(errors="replace")).digest()[:16]
+    return (
+        f"--labels: no label of {', '.join(aspects)}; its columns are {columns}; map a column with "
+        f"--map THEIRS={aspects[0]}"
+    )

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from localjudge.analysis.matching import Identity
 from localjudge.analysis.scores import Floats, Integers
 from localjudge.errors import UsageError
 from localjudge.pair_outcome import Odds, PairOutcome
-from localjudge.records import Judgement
+from localjudge.records import Judgement, Row
 from localjudge.rows.inputs import find_inputs
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.reader import read_notices, read_pairs
-from localjudge.runs.reread_texts import rows_again
+from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 
 RESULTS: Mapping[str, float] = {"a": 1.0, "tie": 0.5, "b": 0.0}
@@ -58,7 +57,9 @@ class JudgedPairs:
         columns: the other columns of its row.
         aspects: the verdicts in each aspect.
         lengths: the characters of both responses, [n, 2]; NaN if its texts were not found.
-        places: the pairs with certain texts, by their digest, with the first response first.
+        shown: for each pair, the digest of the row that has one of its orders, and whether that order is the
+            reverse of the input's.
+        identities: what identifies each pair.
         failed: number of pairs that could not be judged.
         notices: the notices of the run.
     """
@@ -71,7 +72,8 @@ class JudgedPairs:
     columns: Sequence[Mapping[str, Any]]
     aspects: Mapping[str, PairVerdicts]
     lengths: Floats
-    places: Mapping[bytes, Sequence[int]]
+    shown: Sequence[tuple[str | None, bool]]
+    identities: Sequence[Identity]
     failed: int
     notices: tuple[str, ...]
 
@@ -79,6 +81,15 @@ class JudgedPairs:
     def orders(self) -> int:
         """The number of orders in which each pair was judged."""
         return self.manifest.orders
+
+    def rows_again(self, inputs: Sequence[str] = ()) -> Iterator[tuple[int, Row]]:
+        """Yield the number of each pair whose texts are found, and its row in the input's order.
+
+        Args:
+            inputs: as for `read_judged_pairs`.
+        """
+        for place, row in rows_found(self.manifest, [digest for digest, _ in self.shown], inputs):
+            yield place, replace(row, responses=row.responses[:: -1 if self.shown[place][1] else 1])
 
 
 def read_judged_pairs(folder: Path, inputs: Sequence[str] = ()) -> JudgedPairs:
@@ -99,8 +110,7 @@ def read_judged_pairs(folder: Path, inputs: Sequence[str] = ()) -> JudgedPairs:
         reading.add(pair)
     if not reading.ids:
         raise UsageError(f"{folder}: no pair was judged")
-    lengths, places = reading.texts(manifest, inputs)
-    return JudgedPairs(
+    found = JudgedPairs(
         folder=folder,
         manifest=manifest,
         ids=reading.ids,
@@ -108,16 +118,15 @@ def read_judged_pairs(folder: Path, inputs: Sequence[str] = ()) -> JudgedPairs:
         group=np.array(reading.groups, dtype=np.int32),
         columns=reading.columns,
         aspects=reading.verdicts(manifest.orders),
-        lengths=lengths,
-        places=places,
+        lengths=np.full((len(reading.ids), 2), np.nan),
+        shown=reading.shown,
+        identities=reading.identities,
         failed=reading.failed,
         notices=read_notices(folder),
     )
-
-
-def texts_digest(instruction: str, first: str, second: str) -> bytes:
-    """Return the digest of the texts of a pair, 16 bytes."""
-    return hashlib.sha256(repr((instruction, first, second)).encode(errors="replace")).digest()[:16]
+    for place, row in found.rows_again(inputs):
+        found.lengths[place] = [len(text) for text in row.texts]
+    return found
 
 
 class _Reading:
@@ -126,7 +135,8 @@ class _Reading:
     def __init__(self, aspects: Mapping[str, Aspect]) -> None:
         self._aspects = aspects
         self._numbers: dict[str | None, int] = {}
-        self._shown: list[tuple[str | None, bool]] = []  # the digest of one order, and whether it is swapped
+        self.shown: list[tuple[str | None, bool]] = []
+        self.identities: list[Identity] = []
         self._preference = {name: array("d") for name in aspects}
         self._result = {name: array("d") for name in aspects}
         self._averaged = {name: array("d") for name in aspects}
@@ -146,7 +156,8 @@ class _Reading:
         self.systems.append(pair.systems)
         self.groups.append(self._numbers.setdefault(shown.group, len(self._numbers)))
         self.columns.append(shown.columns)
-        self._shown.append((shown.digest, shown.swapped))
+        self.shown.append((shown.digest, shown.swapped))
+        self.identities.append(Identity.of(pair))
         for name, aspect in self._aspects.items():
             joined = pair.preferences[name]
             orders = [Odds.of(each, name, aspect) for each in pair.orders if isinstance(each, Judgement)]
@@ -170,17 +181,3 @@ class _Reading:
             )
             for name in self._aspects
         }
-
-    def texts(self, manifest: RunManifest, inputs: Sequence[str]) -> tuple[Floats, dict[bytes, list[int]]]:
-        """Return the lengths of the pairs' responses, and the pairs by the digests of their texts."""
-        lengths = np.full((len(self.ids), 2), np.nan)
-        places: dict[bytes, list[int]] = defaultdict(list)
-        wanted: dict[str | None, list[tuple[int, bool]]] = defaultdict(list)
-        for place, (digest, swapped) in enumerate(self._shown):
-            wanted[digest].append((place, swapped))
-        for row in rows_again(manifest, inputs, problems=[]):
-            for place, swapped in wanted.pop(row.digest.hex(), ()):
-                first, second = row.texts[::-1] if swapped else row.texts
-                lengths[place] = len(first), len(second)
-                places[texts_digest(row.instruction, first, second)].append(place)
-        return lengths, dict(places)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from localjudge.analysis.jury_aspect import (
 )
 from localjudge.analysis.jury_errors import JuryErrors, jury_errors
 from localjudge.analysis.krippendorff import alpha
+from localjudge.analysis.matching import align_runs, with_digests
 from localjudge.analysis.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootstrap_weights
 from localjudge.analysis.scores import Floats, Integers, Scores, read_scores, run_names
 from localjudge.errors import UsageError
@@ -115,18 +115,17 @@ def compare_judges(
     if len(folders) < 2:
         raise UsageError("a jury needs at least two runs, by several judges or several samples of one judge")
     scores = read_scores(folders, by_run=False)
-    places = _places(scores.run, scores.ids, [scores.systems[s] for s in scores.system], len(folders))
-    if not len(places):
-        raise UsageError(
-            f"{scores.where}: no row is judged in every run; give runs whose rows have the same ids and systems"
-        )
+    own = [np.flatnonzero(scores.run == run) for run in range(len(folders))]
+    identities = [
+        with_digests([scores.identities[row] for row in rows], [scores.digests[row] for row in rows], manifest)
+        for rows, manifest in zip(own, scores.manifests, strict=True)
+    ]
+    common, matched = align_runs(identities, scores.manifests)
+    if not common:
+        raise UsageError(f"{scores.where}: no row is judged in every run: {'; '.join(matched)}")
+    found = np.array(common)  # [rows, runs], counted in each run
+    places = np.column_stack([rows[found[:, run]] for run, rows in enumerate(own)])
     groups = scores.group[places]
-    if (groups != groups[:, :1]).any():
-        row = places[np.flatnonzero((groups != groups[:, :1]).any(axis=1))[0], 0]
-        raise UsageError(
-            f"{scores.where}: the row {scores.ids[row]!r} has different instructions or references in these "
-            "runs; give runs over the same rows"
-        )
     group: Integers = np.unique(groups[:, 0], return_inverse=True)[1].astype(np.int32)
     rated = _rated(scores, places)
     without = {
@@ -166,25 +165,8 @@ def compare_judges(
         splits=_splits(rated, places, scores, splits),
         errors=errors,
         notes=tuple(notes),
-        notices=scores.notices,
+        notices=(*scores.notices, *matched),
     )
-
-
-def _places(run: Integers, ids: list[str], systems: list[str], runs: int) -> NDArray[np.intp]:
-    """Return the places of each row that all runs have judged, [rows, runs].
-
-    Rows are matched by id and system; repeated ones are matched by their order.
-    """
-    found: dict[tuple[str, str, int], list[int]] = {}
-    seen: Counter[tuple[int, str, str]] = Counter()
-    for place, (number, name, system) in enumerate(zip(run.tolist(), ids, systems, strict=True)):
-        repeated = seen[number, name, system]
-        seen[number, name, system] += 1
-        members = found.setdefault((name, system, repeated), [])
-        if len(members) == number:
-            members.append(place)
-    whole = [members for members in found.values() if len(members) == runs]
-    return np.array(whole, dtype=np.intp).reshape(-1, runs)
 
 
 def _rated(scores: Scores, places: NDArray[np.intp]) -> list[RatedAspect]:

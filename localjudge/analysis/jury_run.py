@@ -5,18 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from localjudge.analysis.matching import align_runs, identities
 from localjudge.analysis.run_writer import write_run
 from localjudge.analysis.scores import common_rubric, refuse_pairs, run_names
+from localjudge.errors import UsageError
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.answer import Value, shown
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import is_dry_run, together
 from localjudge.runs.reader import read_notices, read_outcomes
-from localjudge.runs.run_manifest import JurorRecord, RunSettings, read_manifest
+from localjudge.runs.run_manifest import JurorRecord, RunManifest, RunSettings, read_manifest
 from localjudge.runs.summary import Summary
 
 
@@ -32,17 +34,19 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
         out: the run directory to create.
 
     Raises:
-        UsageError: the folder is not empty, a run compares responses, or the runs' aspects or scales differ.
+        UsageError: the folder is not empty, a run compares responses, the runs' aspects or scales differ, or
+            their rows cannot be matched.
     """
     manifests = [read_manifest(folder) for folder in folders]
     refuse_pairs(folders, manifests)
     names = run_names(folders)
     rubric = common_rubric(folders, manifests)
     settings = [manifest.settings.as_dict() for manifest in manifests]
+    rows = _rows(folders, manifests)
     start = manifests[0].last_start
     return write_run(
         out,
-        _outcomes(folders, names, rubric),
+        _outcomes(folders, names, rubric, rows),
         rubric=rubric,
         settings=RunSettings(
             engine="jury",
@@ -66,10 +70,28 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
     )
 
 
-def _outcomes(folders: Sequence[Path], names: Sequence[str], rubric: Rubric) -> Iterator[Outcome]:
+def _rows(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> list[dict[int, int]]:
+    """Return the number of each line of the first run in each other run that has its row.
+
+    Raises:
+        UsageError: rows cannot be told apart, or a run has no row of the first.
+    """
+    runs = [identities(folder, manifest) for folder, manifest in zip(folders, manifests, strict=True)]
+    found: list[dict[int, int]] = []
+    for other in range(1, len(runs)):
+        pairs, notes = align_runs([runs[0], runs[other]], [manifests[0], manifests[other]])
+        if not pairs:
+            raise UsageError(f"{folders[other]}: has no row of {folders[0]}: {'; '.join(notes)}")
+        found.append({members[0]: members[1] for members in pairs})
+    return found
+
+
+def _outcomes(
+    folders: Sequence[Path], names: Sequence[str], rubric: Rubric, rows: Sequence[Mapping[int, int]]
+) -> Iterator[Outcome]:
     others = [_Lookup(folder) for folder in folders[1:]]
-    for first in read_outcomes(folders[0]):
-        found = [first, *(other.find(first.id, first.system) for other in others)]
+    for number, first in enumerate(read_outcomes(folders[0])):
+        found = [first, *(other.find(of.get(number)) for other, of in zip(others, rows, strict=True))]
         keys = [each and each.key for each in found]
         common = first.identity | {"key": hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:32]}
         judged = [each for each in found if isinstance(each, Judgement)]
@@ -136,21 +158,21 @@ def _most_frequent(
 
 
 class _Lookup:
-    """A lookup of a run's outcomes by row. Outcomes that are read before they are needed stay in memory; runs
-    over the same input have the same order, so these are few."""
+    """A lookup of a run's outcomes by their numbers. Outcomes that are read before they are needed stay in
+    memory; runs over the same input have the same order, so these are few."""
 
     def __init__(self, folder: Path) -> None:
-        self._outcomes = read_outcomes(folder)
-        self._waiting: dict[tuple[str, str | None], list[Outcome]] = {}
+        self._outcomes = enumerate(read_outcomes(folder))
+        self._waiting: dict[int, Outcome] = {}
 
-    def find(self, name: str, system: str | None) -> Outcome | None:
-        """Return the next outcome of this row."""
-        if waiting := self._waiting.get((name, system)):
-            return waiting.pop(0)
-        for outcome in self._outcomes:
-            if (outcome.id, outcome.system) == (name, system):
+    def find(self, number: int | None) -> Outcome | None:
+        """Return an outcome, once; None without a number."""
+        if number is None or number in self._waiting:
+            return None if number is None else self._waiting.pop(number)
+        for place, outcome in self._outcomes:
+            if place == number:
                 return outcome
-            self._waiting.setdefault((outcome.id, outcome.system), []).append(outcome)
+            self._waiting[place] = outcome
         return None
 
 

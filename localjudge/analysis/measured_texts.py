@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from localjudge.analysis.scores import Floats, Scores
 from localjudge.records import Row
 from localjudge.rows.inputs import find_inputs
-from localjudge.runs.reread_texts import rows_again
+from localjudge.runs.reread_texts import rows_found
 
 _WORD = re.compile(r"\w+")
 
@@ -43,12 +43,9 @@ def judged_rows(scores: Scores, inputs: Sequence[str] = ()) -> Iterator[tuple[in
     """
     find_inputs(inputs)
     for number, manifest in enumerate(scores.manifests):
-        places: dict[str | None, list[int]] = defaultdict(list)
-        for place in np.flatnonzero(scores.run == number).tolist():
-            places[scores.digests[place]].append(place)
-        for row in rows_again(manifest, inputs, problems=[]):
-            for place in places.pop(row.digest.hex(), ()):
-                yield place, row
+        places = np.flatnonzero(scores.run == number).tolist()
+        for place, row in rows_found(manifest, [scores.digests[place] for place in places], inputs):
+            yield places[place], row
 
 
 def measure(scores: Scores, inputs: Sequence[str] = ()) -> Measures | None:

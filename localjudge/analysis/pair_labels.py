@@ -1,7 +1,8 @@
 """People's labels of pairs, read from files and matched to the pairs of a run.
 
 A label file has a record for each pair, or for each pair and annotator. A record identifies its pair by the
-instruction and both responses, in either order, or by `id`, with the responses in the order of the run's input.
+instruction and both responses, in either order, or by `id` and both systems (`localjudge.analysis.matching`);
+by `id` alone, with the responses in the order of the run's input.
 A label is in a column with the name of an aspect. For a rubric with one aspect, it can also be in one of
 `LABEL_COLUMNS`; without any of these, the `chosen` response of a record with `chosen` and `rejected` is better.
 Columns with other names are mapped. A list has one label for each annotator.
@@ -10,15 +11,16 @@ Columns with other names are mapped. A list has one label for each annotator.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from localjudge.analysis.human_labels import LabelRecords, Labels
-from localjudge.analysis.judged_pairs import RESULTS, JudgedPairs, texts_digest
+from localjudge.analysis.human_labels import LabelRecords, Labels, nothing_found
+from localjudge.analysis.judged_pairs import RESULTS, JudgedPairs
 from localjudge.analysis.label_values import NO_LABEL, value_at
+from localjudge.analysis.matching import JudgedRows, column_of, identity_of
 from localjudge.errors import UsageError
-from localjudge.rows.columns import column_names
+from localjudge.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.inputs import can_be_read_twice, find_inputs, read_records
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS
 
@@ -58,7 +60,10 @@ _KNOWN = "a, b, tie, 1, 2, 0 for a tie, A>B, A=B, or the name of a system"
 
 
 def read_pair_labels(
-    files: Sequence[str], pairs: JudgedPairs, mapping: Mapping[str, str] | None = None
+    files: Sequence[str],
+    pairs: JudgedPairs,
+    mapping: Mapping[str, str] | None = None,
+    inputs: Sequence[str] = (),
 ) -> Labels:
     """Return the labels of the pairs that were judged, as the numbers of `RESULTS`.
 
@@ -67,6 +72,7 @@ def read_pair_labels(
             again, the columns of its rows.
         pairs: the pairs.
         mapping: the aspect that a column of another name holds.
+        inputs: the files of the pairs, if they were moved after the run.
 
     Raises:
         UsageError: a file cannot be read, a value is no label, or no label belongs to any pair.
@@ -75,77 +81,43 @@ def read_pair_labels(
     names = find_inputs(files or own if all(map(can_be_read_twice, own)) else files)
     if special := [name for name in names if not can_be_read_twice(name)]:
         raise UsageError(f"--labels {special[0]}: must be a file, because it is read twice; write it to one")
-    reading = _PairMatching(pairs, mapping or {})
+    reading = _PairMatching(pairs, mapping or {}, inputs)
     for name in names:
         for number, record in read_records(name):
             reading.add(record, f"{name}:{number}")
-    for identity, columns in zip(pairs.ids, pairs.columns, strict=True) if not names else ():
-        reading.add({**columns, "id": identity}, f"{pairs.folder}: {identity}")
+    for identity, columns in zip(pairs.identities, pairs.columns, strict=True) if not names else ():
+        known = zip((*PAIR_DIGESTS, *SYSTEMS), (*identity.digests, *identity.systems), strict=True)
+        reading.add({**columns, **dict(known), "id": identity.id}, f"{pairs.folder}: {identity.id}")
     return reading.labels()
 
 
 class _PairMatching:
     """Matches records to pairs."""
 
-    def __init__(self, pairs: JudgedPairs, mapping: Mapping[str, str]) -> None:
+    def __init__(self, pairs: JudgedPairs, mapping: Mapping[str, str], inputs: Sequence[str]) -> None:
         self._pairs, self._mapping = pairs, mapping
-        rubric, start = pairs.manifest.rubric, pairs.manifest.last_start
-        self._fields = {
-            field: ([start.columns[field]] if field in start.columns else []) + list(names)
-            for field, names in column_names(rubric.fields).items()
-        }
+        rubric = pairs.manifest.rubric
+        self._names, self._fields = pairs.manifest.last_start.columns, rubric.fields
         self._aspects = [name for name in rubric.aspects if name not in mapping.values()]
-        self._by_id: dict[str, list[int]] = defaultdict(list)
-        for place, name in enumerate(pairs.ids):
-            self._by_id[name].append(place)
+        self._rows = JudgedRows(pairs.identities, self._fields, lambda: pairs.rows_again(inputs), "pair")
         self._records = LabelRecords()
         self._numbers: dict[str, set[str]] = defaultdict(set)
 
     def add(self, given: Mapping[str, Any] | str, where: str) -> None:
         record, named = self._records.begin(given, where)
-        fields = {
-            field: (name, str(record[name]))
-            for field, names in self._fields.items()
-            for name in names[::-1]
-            if record.get(name) not in (None, "")
-        }
-        places = list(self._places({field: text for field, (_, text) in fields.items()}, where))
-        self._records.lost += not places
-        for aspect, name, values in self._found(record, fields):
+        identity = identity_of(record, where, self._names, self._fields)
+        found = self._rows.find(identity)
+        places: Counter[str] = Counter()
+        for aspect, name, values in self._found(record):
             for value in values:
-                for place, is_reversed in places:
-                    result = self._result(value, name, place, is_reversed, where)
+                places[aspect] += 1
+                for row in found.rows:
+                    result = self._result(value, name, row, found.is_reversed, where)
                     if result is not None:
-                        self._records.mark(place, aspect, named, 1 - result if is_reversed else result)
+                        result = 1 - result if found.is_reversed else result
+                        self._records.mark(row, aspect, named, places[aspect], result, where)
 
-    def _places(self, fields: Mapping[str, str], where: str) -> Iterator[tuple[int, bool]]:
-        """Yield the pairs of a record, and whether the record has their responses in the reverse order."""
-        by_id = self._by_id.get(fields.get("id", where), [])
-        if fields.keys() >= {"instruction", *PAIR}:
-            instruction, first, second = (fields[name] for name in ("instruction", *PAIR))
-            for texts, is_reversed in (((first, second), False), ((second, first), True)):
-                places = self._pairs.places.get(texts_digest(instruction, *texts), ())
-                if places:
-                    own = [place for place in places if place in by_id]
-                    yield from ((place, is_reversed) for place in own or places)
-                    return
-        systems = tuple(fields.get(name) for name in SYSTEMS)
-        found = [
-            (place, is_reversed)
-            for place in by_id
-            for is_reversed in [self._pairs.systems[place] == systems[::-1] != systems]
-            if None in systems or len(by_id) == 1 or is_reversed or self._pairs.systems[place] == systems
-        ]
-        if len(found) > 1:
-            raise UsageError(
-                f"{where}: {len(found)} pairs have this id; add the instruction and both responses, or "
-                "system_a and system_b"
-            )
-        yield from found
-
-    def _found(
-        self, record: Mapping[str, Any], fields: Mapping[str, tuple[str, str]]
-    ) -> Iterator[tuple[str, str, list[Any]]]:
+    def _found(self, record: Mapping[str, Any]) -> Iterator[tuple[str, str, list[Any]]]:
         """Yield each aspect with labels in a record, the name of the column, and the labels."""
         for name, aspect in self._mapping.items():
             if (value := value_at(record, name)) is not None:
@@ -160,7 +132,7 @@ class _PairMatching:
                 yield aspect, name, values
                 break
             else:
-                if only and fields.get(PAIR[0], ("", ""))[0] == "chosen":
+                if only and column_of(PAIR[0], record, self._names, self._fields) == "chosen":
                     yield aspect, "chosen", ["a"]
 
     def _result(self, value: Any, column: str, place: int, is_reversed: bool, where: str) -> float | None:
@@ -192,26 +164,14 @@ class _PairMatching:
                 )
         marks = self._records.marks
         if not marks:
-            raise UsageError(self._nothing())
+            raise UsageError(
+                nothing_found(self._records, self._rows, str(self._pairs.folder), [*self._pairs.aspects])
+            )
         return Labels(
             marks={aspect: marks[aspect] for aspect in self._pairs.aspects if aspect in marks},
             annotators=self._records.annotators,
             digests=(),
-            notes=self._records.notes("pair"),
-        )
-
-    def _nothing(self) -> str:
-        records, aspects = self._records, self._pairs.aspects
-        if records.count and records.lost == records.count:
-            return (
-                f"--labels: none of its {records.count} records matches a pair of {self._pairs.folder}; "
-                "records are matched by id, or by instruction and both responses if the inputs can be read "
-                "(--inputs)"
-            )
-        columns = ", ".join(sorted(records.columns)[:12])
-        return (
-            f"--labels: no label of {', '.join(aspects)}; its columns are {columns}; map a column with "
-            f"--map THEIRS={next(iter(aspects))}"
+            notes=(*self._rows.notes("label records"), *self._records.notes()),
         )
 
 

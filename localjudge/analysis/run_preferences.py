@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +11,13 @@ import numpy as np
 
 from localjudge.analysis.preferences import Preferences
 from localjudge.analysis.scores import Floats, check_one_judge, common_rubric, run_names
+from localjudge.analysis.system_names import SystemNames
 from localjudge.errors import UsageError
 from localjudge.pair_outcome import PairOutcome
 from localjudge.rows.inputs import find_inputs
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices, read_pairs
-from localjudge.runs.reread_texts import rows_again
+from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 
 
@@ -51,7 +51,8 @@ def read_preferences(folders: Sequence[Path], inputs: Sequence[str] = ()) -> Run
     manifests = [read_manifest(folder) for folder in folders]
     rubric = common_rubric(folders, manifests)
     check_one_judge(folders, manifests)
-    reading = _Reading(tuple(rubric.aspects))
+    systems = SystemNames(run_names(folders), [manifest.judge for manifest in manifests])
+    reading = _Reading(tuple(rubric.aspects), systems)
     for number, folder in enumerate(folders):
         for pair in read_pairs(folder):
             reading.add(pair, number)
@@ -65,16 +66,17 @@ def read_preferences(folders: Sequence[Path], inputs: Sequence[str] = ()) -> Run
             "system_a=COLUMN and --column system_b=COLUMN when you judge"
         )
     lengths = reading.length_differences(manifests, inputs)
-    return RunPreferences(reading.preferences(lengths), reading.failed, reading.unnamed, found)
+    _, notes = systems.names()
+    return RunPreferences(reading.preferences(lengths), reading.failed, reading.unnamed, (*found, *notes))
 
 
 class _Reading:
     """Collects pairs as plain arrays."""
 
-    def __init__(self, aspects: tuple[str, ...]) -> None:
-        self._aspects = aspects
-        self._first, self._second, self._groups, self._runs = array("i"), array("i"), array("i"), array("i")
-        self._names: dict[str, int] = {}
+    def __init__(self, aspects: tuple[str, ...], systems: SystemNames) -> None:
+        self._aspects, self._systems = aspects, systems
+        self._groups, self._runs = array("i"), array("i")
+        self._compared: list[tuple[str, str]] = []
         self._numbers: dict[str | None, int] = {}
         self._values = {aspect: array("d") for aspect in aspects}
         self._shown_first = {aspect: array("d") for aspect in aspects}
@@ -84,14 +86,14 @@ class _Reading:
 
     def add(self, pair: PairOutcome, run: int) -> None:
         first, second = pair.systems
+        self._systems.add_pair(run, pair)
         if not pair.preferences:
             self.failed += 1
             return
         if first is None or second is None:
             self.unnamed += 1
             return
-        self._first.append(self._names.setdefault(first, len(self._names)))
-        self._second.append(self._names.setdefault(second, len(self._names)))
+        self._compared.append((first, second))
         shown = pair.orders[0]
         self._groups.append(self._numbers.setdefault(shown.group, len(self._numbers)))
         self._runs.append(run)
@@ -108,7 +110,7 @@ class _Reading:
     @property
     def compares_systems(self) -> bool:
         """Whether a pair has responses of two different systems."""
-        return any(one != other for one, other in zip(self._first, self._second, strict=True))
+        return any(one != other for one, other in self._compared)
 
     def length_differences(self, manifests: Sequence[RunManifest], inputs: Sequence[str]) -> Floats | None:
         """Return log1p(characters) of each pair's first response minus that of its second.
@@ -119,14 +121,11 @@ class _Reading:
         found = np.full(len(self.digests), np.nan)
         runs = np.array(self._runs)
         for number, manifest in enumerate(manifests):
-            places: dict[str | None, list[tuple[int, bool]]] = defaultdict(list)
-            for place in np.flatnonzero(runs == number).tolist():
-                digest, swapped = self.digests[place]
-                places[digest].append((place, swapped))
-            for row in rows_again(manifest, inputs, problems=[]):
-                for place, swapped in places.pop(row.digest.hex(), ()):
-                    shown_first, other = (np.log1p(len(text)) for text in row.texts)
-                    found[place] = other - shown_first if swapped else shown_first - other
+            places = np.flatnonzero(runs == number).tolist()
+            for place, row in rows_found(manifest, [self.digests[place][0] for place in places], inputs):
+                shown_first, other = (np.log1p(len(text)) for text in row.texts)
+                swapped = self.digests[places[place]][1]
+                found[places[place]] = other - shown_first if swapped else shown_first - other
         return found if np.isfinite(found).any() else None
 
     def preferences(self, length_difference: Floats | None) -> dict[str, Preferences]:
@@ -135,15 +134,18 @@ class _Reading:
         Args:
             length_difference: the result of `length_differences`.
         """
-        order = sorted(self._names)
-        place = np.empty(len(order), dtype=np.int32)
-        for number, name in enumerate(order):
-            place[self._names[name]] = number
+        names, _ = self._systems.names()
+        named = [
+            [names[run, system] for system in pair]
+            for run, pair in zip(self._runs, self._compared, strict=True)
+        ]
+        order, places = np.unique(np.array(named), return_inverse=True)
+        first, second = places.reshape(-1, 2).astype(np.int32).T
         return {
             aspect: Preferences(
-                systems=tuple(order),
-                first=place[np.array(self._first, dtype=np.int32)],
-                second=place[np.array(self._second, dtype=np.int32)],
+                systems=tuple(order.tolist()),
+                first=first,
+                second=second,
                 group=np.array(self._groups, dtype=np.int32),
                 preference=np.array(self._values[aspect], dtype=np.float64),
                 shown_first=np.array(self._shown_first[aspect], dtype=np.float64).reshape(-1, 2),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis.matching import Identity
+from localjudge.analysis.system_names import UNNAMED, SystemNames
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
 from localjudge.rubrics.answer import Value
@@ -25,9 +27,6 @@ Integers = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
 Of = Literal["integer", "expected"]
 """Kind of score: the judge's integer, or the mean of the scale weighted by the judge's probabilities."""
-
-UNNAMED = "(none)"
-"""Name of the system for rows without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,7 @@ class Scores:
     unmeasured: frozenset[str] = frozenset()
     notices: tuple[str, ...] = ()
     calibrated: bool = False
+    identities: list[Identity] = field(default_factory=list)  # of the rows, as their runs have them
 
     @property
     def aspects(self) -> tuple[str, ...]:
@@ -140,6 +140,7 @@ class Scores:
         return replace(
             self,
             ids=[self.ids[row] for row in chosen],
+            identities=[self.identities[row] for row in chosen] if self.identities else [],
             digests=[self.digests[row] for row in chosen],
             run=self.run[chosen],
             system=self.system[chosen],
@@ -154,7 +155,7 @@ def read_scores(folders: Sequence[Path], by_run: bool = True, report: Report = u
 
     Args:
         folders: run directories with the same aspects and scale.
-        by_run: with several runs, use the name of the run as the system of rows without one.
+        by_run: name the systems of several runs by `SystemNames`; otherwise, a name is one system in all runs.
         report: receives the number of rows that were read, and of all.
 
     Raises:
@@ -164,15 +165,17 @@ def read_scores(folders: Sequence[Path], by_run: bool = True, report: Report = u
     manifests = [read_manifest(folder) for folder in folders]
     refuse_pairs(folders, manifests)
     rubric = common_rubric(folders, manifests)
-    reading = _Reading(rubric.score_columns)
     names = run_names(folders)
+    systems = SystemNames(names, [manifest.judge for manifest in manifests]) if by_run else None
+    reading = _Reading(rubric.score_columns, systems)
     outcomes = ((run, outcome) for run, folder in enumerate(folders) for outcome in read_outcomes(folder))
     for run, outcome in reported(outcomes, report, sum(map(count_lines, folders))):
-        reading.add(outcome, run, names[run] if by_run and len(folders) > 1 else UNNAMED)
+        reading.add(outcome, run)
     if not reading.ids:
         raise UsageError(f"{', '.join(map(str, folders))}: no row was judged")
     found = together(names, [read_notices(folder) for folder in folders])
-    return replace(reading.scores(folders, manifests, rubric), notices=found)
+    scores = reading.scores(folders, manifests, rubric)
+    return replace(scores, notices=(*found, *scores.notices))
 
 
 def common_rubric(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> Rubric:
@@ -210,16 +213,15 @@ def check_one_judge(folders: Sequence[Path], manifests: Sequence[RunManifest]) -
     """Check that all runs have one judge; otherwise differences between judges would count as well.
 
     Raises:
-        UsageError: a run has another model or another rubric than the first.
+        UsageError: a run has another judge than the first.
     """
-    first = manifests[0].settings
+    first = manifests[0].judge
     for folder, manifest in zip(folders[1:], manifests[1:], strict=True):
-        for name in ("model", "rubric"):
-            if getattr(manifest.settings, name) != getattr(first, name):
-                raise UsageError(
-                    f"{folder}: judged with another {name} than {folders[0]}; rank runs of one judge, "
-                    "or combine the judges first with localjudge jury"
-                )
+        if different := [name for name, value in manifest.judge.items() if value != first[name]]:
+            raise UsageError(
+                f"{folder}: judged with another {' and another '.join(different)} than {folders[0]}; rank runs "
+                "of one judge, or combine the judges first with localjudge jury"
+            )
 
 
 def run_names(folders: Sequence[Path]) -> list[str]:
@@ -235,24 +237,26 @@ def run_names(folders: Sequence[Path]) -> list[str]:
 class _Reading:
     """Collects outcomes as plain arrays."""
 
-    def __init__(self, columns: tuple[ScoreColumn, ...]) -> None:
-        self._columns = columns
+    def __init__(self, columns: tuple[ScoreColumn, ...], systems: SystemNames | None) -> None:
+        self._columns, self._systems = columns, systems
         self.ids: list[str] = []
+        self._identities: list[Identity] = []
         self._digests: list[str | None] = []
-        self._runs, self._systems, self._groups = array("i"), array("i"), array("i")
-        self._names: dict[str, int] = {}
+        self._runs, self._groups = array("i"), array("i")
         self._numbers: dict[str | None, int] = {}
         self._integer, self._expected = array("i"), array("d")
         self._failed = 0
 
-    def add(self, outcome: Outcome, run: int, unnamed: str) -> None:
+    def add(self, outcome: Outcome, run: int) -> None:
+        if self._systems is not None:
+            self._systems.add_outcome(run, outcome)
         if isinstance(outcome, Failure):
             self._failed += 1
             return
         self.ids.append(outcome.id)
         self._digests.append(outcome.digest)
         self._runs.append(run)
-        self._systems.append(self._names.setdefault(outcome.system or unnamed, len(self._names)))
+        self._identities.append(Identity.of(outcome))
         self._groups.append(self._numbers.setdefault(outcome.group, len(self._numbers)))
         self._integer.extend(column.number(outcome) for column in self._columns)
         for column in self._columns:
@@ -261,10 +265,14 @@ class _Reading:
 
     def scores(self, folders: Sequence[Path], manifests: Sequence[RunManifest], rubric: Rubric) -> Scores:
         shape = (len(self.ids), len(self._columns))
-        order = sorted(self._names, key=lambda name: (name == UNNAMED, name))
-        place = np.empty(len(order), dtype=np.int32)
-        for number, name in enumerate(order):
-            place[self._names[name]] = number
+        names, notes = self._systems.names() if self._systems else ({}, ())
+        written = [each.systems[0] for each in self._identities]
+        named = [
+            names.get((run, system)) or system or UNNAMED
+            for run, system in zip(self._runs, written, strict=True)
+        ]
+        order = sorted(set(named), key=lambda name: (name == UNNAMED, name))
+        place = {name: number for number, name in enumerate(order)}
         integer = np.array(self._integer, dtype=np.int32).reshape(shape)
         expected = np.array(self._expected, dtype=np.float64).reshape(shape)
         measured = np.logical_and.reduce(np.isfinite(expected), axis=0)
@@ -276,7 +284,7 @@ class _Reading:
             digests=self._digests,
             run=np.array(self._runs, dtype=np.int32),
             systems=tuple(order),
-            system=place[np.array(self._systems, dtype=np.int32)],
+            system=np.array([place[name] for name in named], dtype=np.int32),
             group=np.array(self._groups, dtype=np.int32),
             integer=integer,
             expected=np.where(measured, expected, integer) if measured.any() else None,
@@ -284,6 +292,8 @@ class _Reading:
                 column.name for column, known in zip(self._columns, measured.tolist(), strict=True) if not known
             ),
             failed=self._failed,
+            notices=notes,
+            identities=self._identities,
         )
 
 

@@ -104,7 +104,8 @@ def _agree_on_pairs(
     progress = Progress()
     with progress.step(_READING):
         pairs = read_judged_pairs(run, inputs)
-        known = read_pair_labels(labels or inputs, pairs, parse_mapping(mapping, [*pairs.aspects]))
+        ours = parse_mapping(mapping, [*pairs.aspects])
+        known = read_pair_labels(labels or inputs, pairs, ours, inputs)
     with progress.step(statistics.computing):
         found = agree_on_pairs(pairs, known, by, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), pair_agreement_tables(found))

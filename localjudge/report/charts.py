@@ -47,14 +47,14 @@ def means(judgements: Judgements, column: ScoreColumn, found: Mapping[str, Estim
         column: an aspect, or the share of a label.
         found: the mean for each series' label.
     """
-    values, lows, highs, short = [], [], [], short_labels([series.label for series in judgements.series])
-    for index, series in enumerate(judgements.series):
-        mean = found.get(series.label, UNDEFINED)
+    values, lows, highs, short = [], [], [], short_labels(judgements.series)
+    for index, label in enumerate(judgements.series):
+        mean = found.get(label, UNDEFINED)
         if mean.value is not None:
             lows.append(round(mean.value if mean.low is None else mean.low, 3))
             highs.append(round(mean.value if mean.high is None else mean.high, 3))
             own = {"mean": round(mean.value, 3), "low": lows[-1], "high": highs[-1]}
-            values.append({"series": index, "label": series.label, "short": short[index], **own})
+            values.append({"series": index, "label": label, "short": short[index], **own})
     step = (column.highest - column.lowest) / 8
     ends = [
         column.lowest + step * math.floor((min(lows) - column.lowest) / step),
@@ -101,16 +101,16 @@ def distribution(judgements: Judgements, name: str) -> Spec:
     texts, colours, short = (
         value_texts(aspect),
         value_colours(aspect),
-        short_labels([series.label for series in judgements.series]),
+        short_labels(judgements.series),
     )
     values = []
-    for index, series in enumerate(judgements.series):
+    for index, label in enumerate(judgements.series):
         scores = columns.scores[place, (columns.series == index) & (columns.scores[place] != NO_SCORE)]
         for score, count in zip(*np.unique(scores, return_counts=True), strict=True):
             values.append(
                 {
                     "series": index,
-                    "label": series.label,
+                    "label": label,
                     "short": short[index],
                     "aspect": place,
                     "score": int(score),
@@ -153,7 +153,7 @@ def length_against_score(judgements: Judgements) -> Spec:
         {
             "row": int(row),
             "series": int(columns.series[row]),
-            "label": judgements.series[columns.series[row]].label,
+            "label": judgements.series[columns.series[row]],
             "length": max(1, int(columns.length[row])),
             "overall": round(float(overall[row]), 3),
         }

@@ -7,7 +7,6 @@ drawn, filtered or sorted. A judgement's line and its row's text are read again 
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis.scores import common_rubric, run_names
+from localjudge.analysis.system_names import UNNAMED, SystemNames
 from localjudge.outcome_columns import RATIONALE, from_bytes, rationale_of
 from localjudge.records import Judgement, Outcome
 from localjudge.report.page import PageKind, PageRow
@@ -34,15 +34,6 @@ NO_SCORE = -1
 """The place of the score of a row that failed."""
 SNIPPET = 160
 """Number of characters of an instruction that the list shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Series:
-    """A system as judged by one run. Its `label` is unique."""
-
-    run: int
-    system: str | None
-    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +74,8 @@ class Judgements(AbstractContextManager["Judgements"]):
         manifests: the content of each `run.json`.
         rubric: the rubric of the first run.
         series: the systems, in the order of their names.
+        names: the name of each system by the number of its run and its name there, as in `SystemNames`.
+        notes: remarks on these names.
         ids: the ids of the rows, in the order of the columns.
         snippets: the beginning of each instruction, or the id of its first row if the text was not found.
         columns: the numbers.
@@ -158,10 +151,11 @@ class Judgements(AbstractContextManager["Judgements"]):
             name: {value: place for place, value in enumerate(aspect.values.values())}
             for name, aspect in aspects.items()
         }
-        names: dict[tuple[int, str | None], int] = {}
+        names = SystemNames(run_names(self.folders), [manifest.judge for manifest in self.manifests])
+        systems: list[tuple[int, str | None]] = []
         groups: dict[str, int] = {}
         ids, snippets = [], []
-        runs, places, series, group = array("h"), array("q"), array("h"), array("i")
+        runs, places, group = array("h"), array("q"), array("i")
         scores, expected, confidence = array("h"), array("d"), array("d")
         length, flags = array("i"), array("B")
         unknown = [np.nan] * len(aspects)
@@ -178,7 +172,8 @@ class Judgements(AbstractContextManager["Judgements"]):
                 runs.append(run)
                 places.append(place)
                 ids.append(outcome.id)
-                series.append(names.setdefault((run, outcome.system), len(names)))
+                names.add_outcome(run, outcome)
+                systems.append((run, outcome.system))
                 group.append(groups[same])
                 length.append(len(text.candidate) if text else -1)
                 if not isinstance(outcome, Judgement):
@@ -196,7 +191,9 @@ class Judgements(AbstractContextManager["Judgements"]):
                     expected.append(outcome.expected.get(name, np.nan))
                     confidence.append(np.nan if shares is None else shares[chosen])
         order = np.argsort(np.asarray(group), kind="stable") if ids else np.array([], np.int64)
-        rank, self.series = _by_name(names, run_names(self.folders))
+        self.names, self.notes = names.names()
+        self.series = sorted(set(self.names.values()), key=lambda name: (name == UNNAMED, name))
+        place_of_series = {name: place for place, name in enumerate(self.series)}
         wide = (-1, len(aspects))
         self._runs = np.asarray(runs)[order].tolist()
         self._places = np.asarray(places)[order].tolist()
@@ -205,7 +202,7 @@ class Judgements(AbstractContextManager["Judgements"]):
         scores_of = np.asarray(scores, np.int16).reshape(wide)[order].T
         expected_of = np.asarray(expected).reshape(wide)[order].T
         self.columns = Columns(
-            series=np.asarray([rank[each] for each in series], np.int16)[order],
+            series=np.asarray([place_of_series[self.names[each]] for each in systems], np.int16)[order],
             group=np.asarray(group, np.int32)[order],
             scores=scores_of,
             expected=expected_of,
@@ -273,19 +270,3 @@ def _overall(rubric: Rubric, scores: NDArray[np.int16], expected: NDArray[np.flo
         total += aspect.weight * (lowest + (known - low) * (highest - lowest) / (high - low))
         weights += aspect.weight
     return np.where((scores[0] == NO_SCORE) | (weights == 0), np.nan, total / (weights or 1))
-
-
-def _by_name(
-    names: dict[tuple[int, str | None], int], runs: Sequence[str]
-) -> tuple[dict[int, int], list[Series]]:
-    """Return the rank of each series by name, and the series in that order. If several runs judged a system,
-    the label includes the run."""
-    often = Counter(system for _, system in names)
-    series = []
-    for (run, system), first in names.items():
-        label = system or "(none)"
-        if often[system] > 1:
-            label += f" · {runs[run]}"
-        series.append((Series(run, system, label), first))
-    series.sort(key=lambda item: (item[0].system is None, item[0].label, item[0].run))
-    return {first: rank for rank, (_, first) in enumerate(series)}, [each for each, _ in series]

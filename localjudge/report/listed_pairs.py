@@ -12,7 +12,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.scores import common_rubric
+from localjudge.analysis.scores import common_rubric, run_names
+from localjudge.analysis.system_names import SystemNames
 from localjudge.outcome_columns import from_bytes
 from localjudge.pair_outcome import PairJoin, PairOutcome
 from localjudge.records import Judgement, Outcome
@@ -76,6 +77,7 @@ class ListedPairs(AbstractContextManager["ListedPairs"]):
         manifests: the content of each `run.json`.
         rubric: the rubric of the first run.
         names: the systems, sorted.
+        notes: remarks on their names.
         ids: the ids of the pairs, in the order of the columns.
         snippets: the beginning of each instruction, or the id of its first pair if the text was not found.
         columns: the numbers.
@@ -171,12 +173,13 @@ class ListedPairs(AbstractContextManager["ListedPairs"]):
 
     def _read(self) -> None:
         aspects = self.rubric.aspects
-        found: dict[str, int] = {}
+        systems = SystemNames(run_names(self.folders), [manifest.judge for manifest in self.manifests])
+        compared: list[tuple[int, tuple[str | None, str | None]]] = []
         groups: dict[str, int] = {}
         self.snippets: list[str] = []
         ids: list[str] = []
         runs, group, flags = array("h"), array("i"), array("B")
-        series, length, numbers = array("h"), array("i"), array("d")
+        length, numbers = array("i"), array("d")
         places: list[tuple[int, ...]] = []
         for run, folder in enumerate(self.folders):
             join, lines = PairJoin(aspects, self.manifests[run].orders, self.manifests[run].averaged), {}
@@ -200,13 +203,19 @@ class ListedPairs(AbstractContextManager["ListedPairs"]):
                 group.append(groups[same])
                 responses = text.responses(first.swapped) if text else (None, None)
                 length.extend(-1 if each is None else len(each) for each in responses)
-                names = (name or unnamed for name, unnamed in zip(pair.systems, UNNAMED, strict=True))
-                series.extend(found.setdefault(name, len(found)) for name in names)
+                systems.add_pair(run, pair)
+                compared.append((run, pair.systems))
                 flags.append(_flags(pair))
                 for name in aspects:
                     numbers.extend(_numbers(pair, name))
-        self.names = sorted(found)
-        rank = np.array([self.names.index(name) for name in found], np.int16)
+        named, self.notes = systems.names()
+        shown = [
+            named.get((run, system)) or unnamed
+            for run, pair in compared
+            for system, unnamed in zip(pair, UNNAMED, strict=True)
+        ]
+        self.names = sorted(set(shown))
+        rank = {name: place for place, name in enumerate(self.names)}
         order = np.argsort(np.asarray(group), kind="stable") if ids else np.array([], np.int64)
         self._runs = np.asarray(runs)[order].tolist()
         self._places = [places[place] for place in order.tolist()]
@@ -215,7 +224,7 @@ class ListedPairs(AbstractContextManager["ListedPairs"]):
             np.asarray(numbers).reshape(-1, len(aspects), 5)[order], -1, 0
         )
         self.columns = PairColumns(
-            series=rank[np.asarray(series)].reshape(-1, 2)[order].T,
+            series=np.array([rank[name] for name in shown], np.int16).reshape(-1, 2)[order].T,
             group=np.asarray(group, np.int32)[order],
             winners=winners.T.astype(np.int16),
             preference=preference.T,

@@ -28,16 +28,18 @@ from localjudge.system.quantities import counted
 
 
 def by_series(scores: Scores, judgements: Judgements) -> Scores:
-    """Return the scores with the report's series as systems; a system that two runs judged counts as two."""
-    folders = judgements.folders
-    places = {(folders[series.run], series.system): place for place, series in enumerate(judgements.series)}
-    known = []
-    for run, system in zip(scores.run.tolist(), scores.system.tolist(), strict=True):
-        folder = scores.folders[run]
-        known.append(places.get((folder, scores.systems[system]), places.get((folder, None), -1)))
-    present, system_of = np.unique(known, return_inverse=True)
-    labels = tuple(judgements.series[place].label for place in present.tolist())
-    return replace(scores, systems=labels, system=system_of.astype(np.int32))
+    """Return the scores with the report's series as systems."""
+    runs = [judgements.folders.index(folder) for folder in scores.folders]
+    known = [
+        judgements.names[runs[run], identity.systems[0]]
+        for run, identity in zip(scores.run.tolist(), scores.identities, strict=True)
+    ]
+    there = set(known)
+    labels = [label for label in judgements.series if label in there]
+    places = {label: place for place, label in enumerate(labels)}
+    return replace(
+        scores, systems=tuple(labels), system=np.array([places[label] for label in known], dtype=np.int32)
+    )
 
 
 def head(
@@ -78,8 +80,8 @@ def head(
         ],
         "rationale": any(manifest.rubric.columns.texts for manifest in judgements.manifests),
         "series": [
-            {"label": series.label, "colour": charts.series_colour(index)}
-            for index, series in enumerate(judgements.series)
+            {"label": label, "colour": charts.series_colour(index)}
+            for index, label in enumerate(judgements.series)
         ],
         "table": systems_table(judgements, rankings),
         "leads": {
@@ -125,7 +127,7 @@ def _notices(judgements: Judgements, rankings: Sequence[Ranking]) -> list[str]:
     folders = judgements.folders
     of_runs = together(run_names(folders), [notices_and_signs(folder) for folder in folders])
     calibrated = (notice for ranking in rankings if ranking.of == "calibrated" for notice in ranking.notices)
-    notices = list(dict.fromkeys([*of_runs, *calibrated]))
+    notices = list(dict.fromkeys([*of_runs, *judgements.notes, *calibrated]))
     if empty := _empty_responses(judgements.columns):
         notices.append(empty)
     if missing := len(judgements) - judgements.found:

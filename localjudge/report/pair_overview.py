@@ -107,6 +107,7 @@ _LENGTH = (
 
 def _notices(pairs: ListedPairs) -> list[str]:
     notices = list(together(run_names(pairs.folders), [notices_and_signs(folder) for folder in pairs.folders]))
+    notices += pairs.notes
     if missing := len(pairs) - pairs.found:
         reasons = f" ({'; '.join(pairs.problems)})" if pairs.problems else ""
         notices.append(f"{counted(missing, 'pair')} without text: the input row was not found{reasons}.")

@@ -36,7 +36,7 @@ def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[s
 
     There is no rank without an ordered aspect: whether a label is good or bad is not known.
     """
-    index_of = {series.label: index for index, series in enumerate(judgements.series)}
+    index_of = {label: index for index, label in enumerate(judgements.series)}
     failures = judgements.columns.series[(judgements.columns.flags & FAILED) > 0]
     failed = np.bincount(failures, minlength=len(index_of)).tolist()
     systems = [system for ranking in rankings for system in ranking.systems]

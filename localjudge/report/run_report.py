@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from localjudge.analysis.calibration import judge_of
 from localjudge.analysis.resampling import RESAMPLES
 from localjudge.analysis.scores import read_scores, run_names
 from localjudge.errors import UsageError
@@ -77,7 +76,6 @@ def write_report(
             ours = parse_mapping(mapping, [*rubric.aspects, *(column.name for column in rubric.score_columns)])
             rankings, agreements = [], []
             for of_one_judge in _by_judge(runs):
-                # Texts and labels are matched by the systems' original names, so the names are replaced last.
                 scores = read_scores(of_one_judge)
                 known = read_labels(labels, scores, ours, inputs) if labels else None
                 measures = measure(scores, inputs)
@@ -128,7 +126,7 @@ def _write_pairs(
             ours, agreements = parse_mapping(mapping, [*pairs.rubric.aspects]), []
             for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
                 judged = read_judged_pairs(run, inputs)
-                known = read_pair_labels(labels, judged, ours)
+                known = read_pair_labels(labels, judged, ours, inputs)
                 agreements.append((name, agree_on_pairs(judged, known, None, resamples, seed)))
         with step("writing the page", "pairs") as report:
             about = pairs_head(pairs, title, ranking, agreements, audit)
@@ -138,7 +136,7 @@ def _write_pairs(
 
 def _by_judge(runs: Sequence[Path]) -> list[list[Path]]:
     """Group the runs by judge, because means by different judges cannot be compared."""
-    together: dict[tuple[str, ...], list[Path]] = {}
+    together: dict[tuple[object, ...], list[Path]] = {}
     for run in runs:
-        together.setdefault(tuple(judge_of(read_manifest(run)).values()), []).append(run)
+        together.setdefault(tuple(read_manifest(run).judge.values()), []).append(run)
     return list(together.values())

@@ -7,7 +7,8 @@ the texts that are found are exactly those that were judged; a row that has chan
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -85,6 +86,25 @@ class Texts(AbstractContextManager["Texts"]):
         """Return the texts of an outcome's row; None if they were not found."""
         place = None if outcome.digest is None else self._places.get(outcome.digest)
         return None if place is None else Text(*json.loads(self._stored[place]))
+
+
+def rows_found(
+    manifest: RunManifest, digests: Sequence[str | None], moved: Iterable[str] = ()
+) -> Iterator[tuple[int, Row]]:
+    """Yield the place of each of these digests whose row is in the inputs of a run, and the row.
+
+    Args:
+        manifest: the manifest of the run.
+        digests: the digests of rows; None for none.
+        moved: the files to read, if the inputs were moved or renamed after the run.
+    """
+    places: dict[str | None, list[int]] = defaultdict(list)
+    for place, digest in enumerate(digests):
+        places[digest].append(place)
+    places.pop(None, None)
+    for row in rows_again(manifest, moved, problems=[]) if places else ():
+        for place in places.pop(row.digest.hex(), ()):
+            yield place, row
 
 
 def rows_again(manifest: RunManifest, moved: Iterable[str], problems: list[str]) -> Iterator[Row]:

@@ -213,6 +213,15 @@ class RunManifest(_ManifestPart):
         return self.starts[-1]
 
     @property
+    def judge(self) -> dict[str, Any]:
+        """What identifies the judge: the model, its adapter, the rubric and the settings that decide a score.
+
+        A seed is not part of it, because it names a draw of the judge. Nor are the engine and its data type.
+        """
+        own = RunSettings.model_fields.keys() - {"engine", "dtype", "chat_template", "vocabulary", "seed"}
+        return {name: getattr(self.settings, name) for name in RunSettings.model_fields if name in own}
+
+    @property
     def orders(self) -> int:
         """The number of orders in which each pair is judged; 1 for rows of one response."""
         pairing = self.last_start.pairing
