@@ -73,7 +73,7 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         "system": outcome.system,
         **({"opponent": outcome.opponent, "swapped": outcome.swapped} if columns.pairs else {}),
         "status": outcome.status,
-        "error": outcome.error if isinstance(outcome, Failure) else None,
+        "error": outcome.error,
     }
     for text in columns.texts:
         line[text] = judged and judged.texts[text]

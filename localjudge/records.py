@@ -254,6 +254,10 @@ class Judgement(_Outcome):
         return "judged"
 
     @property
+    def error(self) -> None:
+        """None, so that every outcome has this attribute."""
+
+    @property
     def rationale(self) -> str:
         """The rationale, or those of all aspects, a line each; empty without any."""
         return "\n".join(self.texts.values())

@@ -74,7 +74,7 @@ def test_results_that_depend_on_the_batch_are_told_where_the_contrary_was_asked_
     asked: bool, short_rubric: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Warnings(RunObserver):
-        def warn(self, text: str) -> None:
+        def warn(self, text: str, *, always: bool = False) -> None:
             warned.append(text)
 
     warned: list[str] = []

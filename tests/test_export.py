@@ -346,7 +346,7 @@ def test_a_field_of_the_template_never_replaces_a_column_of_the_run(
     assert cli("score", rows, "--model", model, "--rubric", rubric, "--out", run).code == 0
     assert cli("export", run, "--to", to, "--with-texts", "--out", out).code == 0
     if to == "csv":
-        names, cells = csv.reader(out.open())
+        names, cells = csv.reader(out.read_text().splitlines())
         assert len(names) == len(cells) == len({*names})
         line = dict(zip(names, cells, strict=True))
     else:

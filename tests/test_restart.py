@@ -152,6 +152,29 @@ def test_lines_of_rows_that_have_left_the_input_are_set_aside_and_do_not_count(
         assert [line["row"] for line in read_lines(out)] == list(range(1, limit + 1))
 
 
+def test_another_input_and_new_weights_are_said_even_if_quiet_and_the_run_has_the_new_weights(
+    cli: Cli, tmp_path: Path
+) -> None:
+    rubric, rows, out = tmp_path / "two.toml", write_rows(tmp_path / "a.jsonl", 4), tmp_path / "out"
+    text = (
+        'name = "two"\n[aspects.wit]\nscale = {lowest = 1, highest = 3}\nweight = 1\n[aspects.tact]\n'
+        'scale = {lowest = 1, highest = 3}\n[prompt]\ntemplate = "{$candidate} {$aspects} {$answer_format}"\n'
+    )
+    rubric.write_text(text)
+    command = ("score", rows, "--rubric", rubric, "--out", out, "--engine", "dry-run", "--quiet")
+    assert "weights" not in cli(*command).err + cli(*command).err
+    rubric.write_text(text.replace("weight = 1", "weight = 99"))
+    end = cli(*command, "--limit", 3)
+    assert (end.code, [line for line in end.err.splitlines() if str(out) in line]) == (
+        0,
+        [
+            f"1 earlier lines are of no row of this input; {out / 'set-aside.jsonl'} keeps them",
+            f"{out}: means now use the weights and the best labels of this rubric: wit 99 instead of 1",
+        ],
+    )
+    assert json.loads((out / "run.json").read_text())["rubric"]["aspects"][0]["weight"] == 99
+
+
 def test_the_lines_of_a_run_that_was_stopped_are_those_that_its_summary_counts(
     tmp_path: Path, short_rubric: Path
 ) -> None:

@@ -39,7 +39,7 @@ class Notes(RunObserver):
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def warn(self, text: str) -> None:
+    def warn(self, text: str, *, always: bool = False) -> None:
         self.said.append(text)
 
     def add(self, outcomes: list[Any], rows: int) -> None:

@@ -57,9 +57,9 @@ class Messages:
         """Print what goes on; `always` prints it with `--quiet`, too."""
         self._tell("message", text, "", shown=always or self.form == "text")
 
-    def warn(self, text: str) -> None:
-        """Print what a person should read before the results."""
-        self._tell("warning", text, "yellow", shown=self.form == "text")
+    def warn(self, text: str, *, always: bool = False) -> None:
+        """Print what a person should read before the results; `always` prints it with `--quiet`, too."""
+        self._tell("warning", text, "yellow", shown=always or self.form == "text")
 
     def error(self, text: str) -> None:
         """Print why the command ends, in one line on a terminal, too."""

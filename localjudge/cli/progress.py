@@ -46,8 +46,8 @@ class Progress(RunObserver):
     def say(self, text: str, *, always: bool = False) -> None:
         self._messages.say(text, always=always)
 
-    def warn(self, text: str) -> None:
-        self._messages.warn(text)
+    def warn(self, text: str, *, always: bool = False) -> None:
+        self._messages.warn(text, always=always)
 
     def notices(self, found: Iterable[str], *, in_table: bool = False) -> None:
         self._messages.notices(found, in_table=in_table)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from localjudge.errors import UsageError
 from localjudge.pair_outcome import PairOutcome, Preference
-from localjudge.records import Failure, Judgement, Outcome
+from localjudge.records import Judgement, Outcome
 from localjudge.rows.pair_columns import PAIR
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.rubric import Rubric
@@ -216,7 +216,7 @@ def _preferred(preference: Preference) -> str:
 
 
 def _error(outcome: Outcome | PairOutcome) -> str | None:
-    return outcome.error if isinstance(outcome, PairOutcome | Failure) else None
+    return outcome.error
 
 
 def _systems(outcome: Outcome | PairOutcome) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from localjudge.records import Failure, Judgement, Outcome
+from localjudge.records import Judgement, Outcome
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.notices import kinds
 from localjudge.runs.reread_texts import Text
@@ -139,7 +139,7 @@ def _sample(outcome: Outcome, text: Text | None) -> Any:
         if judged
         else {}
     )
-    error = outcome.error if isinstance(outcome, Failure) else None
+    error = outcome.error
     return EvalSample(
         id=f"{outcome.row}-{outcome.id}",
         epoch=1,

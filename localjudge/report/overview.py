@@ -109,7 +109,8 @@ def origin(manifests: Sequence[RunManifest]) -> str:
     """Return who judged, by which rubric, and when."""
     models = dict.fromkeys(manifest.model.judge for manifest in manifests)
     rubrics = dict.fromkeys(manifest.rubric.name for manifest in manifests)
-    days = sorted(start.started[:10] for manifest in manifests for start in manifest.starts)
+    starts = sorted((start for each in manifests for start in each.starts), key=lambda start: start.instant)
+    days = [start.started[:10] for start in starts]
     when = days[0] if days[0] == days[-1] else f"{days[0]} to {days[-1]}"
     return f"judged by {', '.join(models)} · rubric {', '.join(rubrics)} · {when}"
 

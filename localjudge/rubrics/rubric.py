@@ -268,6 +268,16 @@ class Rubric(RubricPart):
                 aspect.pop("preference", None)
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
+    def new_weights(self, before: Rubric) -> str:
+        """Return in words which weights and best labels differ from those of a rubric of the same digest."""
+        found = []
+        for name, aspect in self.aspects.items():
+            was = before.aspects[name]
+            if (aspect.weight, aspect.best) != (was.weight, was.best):
+                best = f", best {aspect.best} instead of {was.best}" * (aspect.best != was.best)
+                found.append(f"{name} {aspect.weight:g} instead of {was.weight:g}{best}")
+        return "; ".join(found)
+
     @property
     def template_digest(self) -> str:
         """SHA-256 of the template's bytes, in hex."""

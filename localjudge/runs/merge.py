@@ -59,7 +59,7 @@ def merge(folders: Sequence[Path], out: Path, report: Report = unreported) -> Su
         summary = Summary(first.manifest)
         with run.writing(JUDGEMENTS) as scratch, scratch.open("xb") as stream:
             stream.writelines(reported(_in_order(parts, summary), report, first.start.input_rows))
-        starts = sorted((start for part in parts for start in part.manifest.starts), key=attrgetter("started"))
+        starts = sorted((start for part in parts for start in part.manifest.starts), key=attrgetter("instant"))
         whole = {"model": _model(parts), "shard": None, "starts": starts}
         manifest = first.manifest.model_copy(update=whole)
         run.write_json(SUMMARY, summary.as_dict(manifest, complete=True, planned=first.start.input_rows))

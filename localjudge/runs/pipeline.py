@@ -231,7 +231,12 @@ def score_run(
             told.warn("--deterministic: not in force, this engine or hardware has no such execution")
         if run.set_aside:
             aside = folder / SET_ASIDE
-            told.say(f"{run.set_aside} earlier lines are of no row of this input; {aside} keeps them")
+            told.warn(
+                f"{run.set_aside} earlier lines are of no row of this input; {aside} keeps them", always=True
+            )
+        if run.new_weights:
+            changed = f"means now use the weights and the best labels of this rubric: {run.new_weights}"
+            told.warn(f"{folder}: {changed}", always=True)
         if done:
             are = "is" if done == 1 else "are"
             told.say(f"continuing: {counted(done, 'row')} {are} done already, {plan.rows - done} are to do")

@@ -181,10 +181,9 @@ def _own_outcomes(file: Path, manifest: RunManifest) -> Iterator[Outcome]:
                 "another run or was edited; if this line is wrong, delete it, and the same score command "
                 "judges its row again"
             )
-        if isinstance(outcome, Judgement) and (aspect := _invalid(rubric, outcome)):
+        if isinstance(outcome, Judgement) and (problem := _invalid(rubric, outcome)):
             raise RunMismatchError(
-                f"{file}:{number}: {aspect} is none of its values ({rubric.aspects[aspect]}); delete this "
-                "line, and the same score command judges its row again"
+                f"{file}:{number}: {problem}; delete this line, and the same score command judges its row again"
             )
         yield outcome
 
@@ -197,14 +196,18 @@ def _key(settings: bytes, digest: str) -> str | None:
 
 
 def _invalid(rubric: Rubric, judgement: Judgement) -> str | None:
-    """Return an aspect whose score is none of its values, or whose expected score is beyond them."""
+    """Return what the rubric does not allow in a judgement, in words; None if it is sound."""
+    for aspect, shares in judgement.probabilities.items():
+        values = len(rubric.aspects[aspect].values)
+        if len(shares) != values or min(shares) < -_ROUNDING or abs(sum(shares) - 1) > _ROUNDING:
+            return f"{aspect}_probabilities are not {values} probabilities whose sum is 1"
     for column in rubric.score_columns:
         value, expected = judgement.scores[column.aspect], column.expected(judgement)
         if value not in column.numbers or type(value) is not rubric.aspects[column.aspect].kind:
-            return column.aspect
+            return f"{column.aspect} is none of its values ({rubric.aspects[column.aspect]})"
         low, high = column.lowest - _ROUNDING, column.highest + _ROUNDING
         if expected is not None and not low <= expected <= high:
-            return column.aspect
+            return f"{column.aspect}_expected is beyond its values ({rubric.aspects[column.aspect]})"
     return None
 
 

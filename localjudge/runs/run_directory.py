@@ -66,6 +66,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         complete: True if every row has its line, in the input's order.
         done: number of rows of the input with an outcome; at most the number of rows.
         set_aside: number of lines that belong to no row of the input, found by this start.
+        new_weights: the aspects whose weight or best label differs from that of the earlier starts, in words.
         tasks: the tasks of the rows that this start judges, after `begin`.
 
     Raises:
@@ -80,6 +81,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self.folder = folder
         self.complete = False
         self.done = self.set_aside = 0
+        self.new_weights = ""
         self._ownership = Ownership(folder, say, lease)
         self._open = ExitStack()
 
@@ -174,7 +176,10 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         if before is None:
             self._manifest = RunManifest.model_validate({"format": FORMAT, **described, "starts": [now]})
         else:
-            self._manifest = before.model_copy(update={"starts": [*before.starts, now]})
+            # What decides no judgement, such as a weight, is that of the last start.
+            self.new_weights = judge.rubric.new_weights(before.rubric)
+            rubric = {"rubric": RunManifest.model_validate({**before.as_dict(), **described}).rubric}
+            self._manifest = before.model_copy(update={**rubric, "starts": [*before.starts, now]})
         self.write_json(MANIFEST, self._manifest.as_dict())
         # A run without a summary counts as incomplete.
         for name in (SUMMARY, PAIRS):

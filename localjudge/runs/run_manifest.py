@@ -12,6 +12,7 @@ import platform
 import re
 import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -139,6 +140,17 @@ class StartRecord(_ManifestPart):
     engine: EngineInfo | None = None
     config: dict[str, Any] | None = None
     model_files: ModelFilesRead | None = None
+
+    @field_validator("started")
+    @classmethod
+    def _is_time(cls, started: str) -> str:
+        datetime.fromisoformat(started)
+        return started
+
+    @property
+    def instant(self) -> datetime:
+        """The time of the start, to compare with starts in other time zones."""
+        return datetime.fromisoformat(self.started).astimezone(UTC)
 
     @classmethod
     def now(cls, inputs: Sequence[str], columns: Mapping[str, str], **known: Any) -> Self:

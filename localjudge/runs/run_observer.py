@@ -21,8 +21,8 @@ class RunObserver:
     def say(self, text: str) -> None:
         """Receive a message about a step of the run."""
 
-    def warn(self, text: str) -> None:
-        """Receive a warning that a person should read before the scores."""
+    def warn(self, text: str, *, always: bool = False) -> None:
+        """Receive a warning that a person should read before the scores, if `always` even a quiet one."""
 
     @contextmanager
     def step(self, text: str, unit: str = "rows", /) -> Iterator[Report]:
