@@ -29,9 +29,15 @@ def write_annotations(
     origin: Mapping[str, Any],
 ) -> int:
     """Write the annotations and return their number. A failed row or one without a counterpart has none."""
-    first = {
-        outcome.group: (outcome, text) for outcome, text in read() if outcome.system == baseline is not None
-    }
+    first: dict[str | None, tuple[Outcome, Text | None]] = {}
+    for outcome, text in read():
+        if outcome.system == baseline is not None:
+            before, _ = first.setdefault(outcome.group, (outcome, text))
+            if before.digest != outcome.digest:
+                raise UsageError(
+                    f"--baseline {baseline}: answers the instruction of {before.source} differently in "
+                    f"{outcome.source}, so it has no one answer to compare with"
+                )
     if not first:
         systems = sorted({str(outcome.system) for outcome, _ in read()})
         raise UsageError(f"--baseline {baseline}: give one of the systems {', '.join(systems)}")
