@@ -33,7 +33,7 @@ from localjudge.analysis.jury_run import median, write_jury
 from localjudge.analysis.measured_texts import measure, word_overlap
 from localjudge.analysis.ppi import power_tuning, prediction_powered
 from localjudge.analysis.ranking import rank
-from localjudge.analysis.resampling import Contributions, averages, expanded_percentile, studentise
+from localjudge.analysis.resampling import Contributions, averages, studentise
 from localjudge.analysis.scores import Scores, read_scores
 from localjudge.outcome_columns import AnswerColumns, from_line
 from localjudge.rows.inputs import read_rows
@@ -647,7 +647,6 @@ def test_an_interval_depends_on_its_seed_alone_and_a_constant_has_none() -> None
     assert once == again != studentise(averages(column, group, 30), 1, 5, seed=5).estimates()
     constant = studentise(averages(np.full((60, 1), 4.0), group, 30)).estimates()
     assert constant == [Estimate(4.0)]
-    assert expanded_percentile(0.5, np.full(10, np.nan), 30) == Estimate(0.5)
     nothing = Contributions(np.array([np.nan]), np.zeros((30, 1)), np.zeros(1))
     assert studentise(nothing).estimates() == [UNDEFINED]
 

@@ -147,5 +147,5 @@ def _ceiling(
     for annotator in names if len(names) <= 20 else ():
         part = rest.part(several.annotator == annotator)
         each[annotators[annotator]] = without_intervals.compare(several.value, part, in_scale)
-    ordinal, interval = alphas(several, scores.group, resamples, seed)
+    ordinal, interval = alphas(several, scores.group)
     return Ceiling(ordinal, interval, statistics.compare(several.value, rest, in_scale), each)

@@ -190,7 +190,7 @@ def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 
         rows, label = labels.means(aspect)
         score, group = scores.column(aspect, of)[rows], scores.group[rows]
         if len(np.unique(score)) > 1:
-            maps[aspect] = _fitted(score, label, group, resamples, seed)
+            maps[aspect] = fit_map(score, label, group, resamples, seed)
     if not maps:
         raise UsageError(
             f"{scores.where}: no aspect has two different scores on labelled rows, so there is nothing to fit"
@@ -206,7 +206,7 @@ def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 
     )
 
 
-def _fitted(score: Floats, label: Floats, group: Integers, resamples: int, seed: int) -> AspectMap:
+def fit_map(score: Floats, label: Floats, group: Integers, resamples: int, seed: int) -> AspectMap:
     from sklearn.isotonic import IsotonicRegression
     from sklearn.model_selection import GroupKFold
 

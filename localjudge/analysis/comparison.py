@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -11,13 +11,8 @@ from numpy.typing import NDArray
 from localjudge.analysis import resampled_statistics
 from localjudge.analysis.human_labels import Marks
 from localjudge.analysis.interval import UNDEFINED, Estimate
-from localjudge.analysis.resampling import (
-    Contributions,
-    averages,
-    bootstrap_weights,
-    expanded_percentile,
-    studentise,
-)
+from localjudge.analysis.jackknife import LEAST_FOR_AGREEMENT, PARTS, agreement_estimate, exact_share
+from localjudge.analysis.resampling import averages, studentise
 from localjudge.analysis.scores import Floats, Integers
 
 
@@ -138,28 +133,29 @@ class ComparisonStatistics:
         x, y = column[against.single_row], against.single
         are_whole = _are_whole(x) and _are_whole(y)
         error = x - y
-        errors = np.column_stack([error == 0, np.abs(error) <= 1, np.abs(error), error]).astype(np.float64)
         width = self.highest - self.lowest
-        estimates = averages(errors, against.single_group, against.groups)
-        exact, within_one, mae, _ = self._studentised(estimates, 0, width)
-        bias = self._studentised(estimates, -width, width, symmetric=True)[3]
+        group = against.single_group
         return replace(
             correlations,
-            kappa=self.resampled(_kappa(x, y, self), resampled_statistics.kappa, x, y, against.single_group)
+            kappa=self.resampled(_kappa(x, y, self), resampled_statistics.kappa, x, y, group)
             if are_whole
             else UNDEFINED,
-            exact=_at_most_one(exact) if are_whole else UNDEFINED,
-            within_one=_at_most_one(within_one) if width > 1 else UNDEFINED,
-            mae=mae,
-            bias=bias,
+            exact=self.share(error == 0, group) if are_whole else UNDEFINED,
+            within_one=self.share(np.abs(error) <= 1, group) if width > 1 else UNDEFINED,
+            mae=self._mean(np.abs(error), group, 0, width),
+            bias=self._mean(error, group, -width, width),
         )
 
-    def _studentised(
-        self, estimates: Contributions, low: float, high: float, symmetric: bool = False
-    ) -> list[Estimate]:
-        return studentise(
-            estimates, low, high, symmetric=symmetric, resamples=self.resamples, seed=self.seed
-        ).estimates()
+    def share(self, held: NDArray[np.bool_], group: Integers) -> Estimate:
+        """Return the share of pairs where something holds, [m], with its exact interval."""
+        if not len(held):
+            return UNDEFINED
+        return exact_share(held, group) if self.resamples else Estimate.of(held.mean())
+
+    def _mean(self, values: Floats, group: Integers, lowest: float, highest: float) -> Estimate:
+        estimates, symmetric = averages(values[:, None], group, self.groups), lowest < 0
+        found = studentise(estimates, lowest, highest, symmetric, self.resamples, self.seed)
+        return found.estimates()[0]
 
     def correlations(self, column: Floats, against: ComparedLabels) -> Comparison:
         """Return the correlations of a column, which do not depend on its scale."""
@@ -175,9 +171,15 @@ class ComparisonStatistics:
         return Comparison(**found)
 
     def resampled(
-        self, value: float | None, statistic: Callable[..., Floats], x: Floats, y: Floats, group: Integers
+        self,
+        value: float | None,
+        statistic: Callable[..., Floats],
+        x: Floats,
+        y: Floats,
+        group: Integers,
+        lowest: float = -1.0,
     ) -> Estimate:
-        """Return a statistic of pairs with its interval.
+        """Return a statistic of pairs with its interval from the jackknife of instructions.
 
         Args:
             value: the statistic of all pairs; None if it is undefined.
@@ -185,26 +187,22 @@ class ComparisonStatistics:
             x: the first column, [m].
             y: the second column, [m].
             group: the instruction of each pair, [m].
+            lowest: the smallest possible value of the statistic.
         """
-        if value is None or not self.resamples:
+        from scipy.sparse import csr_array
+
+        if value is None or not self.resamples or self.groups < LEAST_FOR_AGREEMENT:
             return Estimate(value)
         # Equal pairs become one pair with more weight, because integers have few different pairs.
         pairs, pair = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
-        resampled = [
-            statistic(pairs[:, 0], pairs[:, 1], weights)
-            for weights in self._weights(group, pair.ravel(), len(pairs))
-        ]
-        return expanded_percentile(value, np.concatenate(resampled), self.groups)
-
-    def _weights(self, group: Integers, pair: NDArray[np.intp], pairs: int) -> Iterator[Floats]:
-        """Yield the weight of each distinct pair in each resample, in blocks of [resamples, pairs]."""
-        from scipy.sparse import csr_array
-
-        pair_counts = csr_array((np.ones(len(pair)), (pair, group)), shape=(pairs, self.groups))
-        block = max(1, 2_000_000 // pairs)
-        for weights in bootstrap_weights(self.groups, self.resamples, self.seed):
-            for start in range(0, len(weights), block):
-                yield np.ascontiguousarray((pair_counts @ weights[start : start + block].T).T)
+        # Above this number, several instructions are left out at a time.
+        parts = min(self.groups, PARTS)
+        counts = csr_array((np.ones(len(x)), (group % parts, pair.ravel())), shape=(parts, len(pairs)))
+        left_out, block = [], max(1, 2_000_000 // len(pairs))
+        for start in range(0, parts, block):
+            weights = counts.sum(axis=0) - counts[start : start + block].toarray()
+            left_out.append(statistic(pairs[:, 0], pairs[:, 1], weights))
+        return agreement_estimate(value, np.concatenate(left_out), lowest)
 
 
 def correlation(name: str, x: Floats, y: Floats) -> float | None:
@@ -230,10 +228,6 @@ def _kappa(x: Floats, y: Floats, scale: ComparisonStatistics) -> float | None:
         return None
     values = np.arange(scale.lowest, scale.highest + 1)
     return float(cohen_kappa_score(x.astype(int), y.astype(int), labels=values, weights="quadratic"))
-
-
-def _at_most_one(share: Estimate) -> Estimate:
-    return replace(share, high=None if share.high is None else min(share.high, 1.0))
 
 
 def _constant(values: Floats) -> bool:

@@ -130,7 +130,7 @@ def compare_judges(
     rated = _rated(scores, places)
     without = {
         each.name: [
-            each.without(juror).alpha(group, 0, seed).value if len(folders) > 2 else None
+            each.without(juror).alpha(group).value if len(folders) > 2 else None
             for juror in range(len(folders))
         ]
         for each in rated

@@ -105,9 +105,9 @@ class RatedAspect:
     def without(self, juror: int) -> RatedAspect:
         return replace(self, table=np.delete(self.table, juror, axis=1))
 
-    def alpha(self, group: Integers, resamples: int, seed: int) -> Estimate:
+    def alpha(self, group: Integers) -> Estimate:
         """Return Krippendorff's alpha of this level."""
-        return alphas(_marks(self.table), group, resamples, seed, [self.level])[0]
+        return alphas(_marks(self.table), group, [self.level])[0]
 
     def spread(self, reach: float) -> Floats:
         """Return the spread of each row; a standard deviation is divided by `reach`."""
@@ -131,7 +131,7 @@ def jury_aspect(rated: RatedAspect, group: Integers, resamples: int, seed: int) 
     """
     table, (lowest, highest) = rated.table, rated.ends
     means = averages(table.mean(axis=1)[:, None], group, int(group.max()) + 1)
-    ordinal, interval = alphas(_marks(table), group, resamples, seed)
+    ordinal, interval = alphas(_marks(table), group)
     majorities = [majority(row) for row in table.tolist()]
     known_majorities = [value for value in majorities if value is not None]
     differences = table.max(axis=1) - table.min(axis=1)
@@ -161,7 +161,7 @@ def nominal_jury_aspect(
     won = votes[2 * most > jurors].argmax(axis=1)
     return NominalJuryAspect(
         labels=tuple(map(str, rated.values.values())),
-        alpha_nominal=rated.alpha(group, resamples, seed),
+        alpha_nominal=rated.alpha(group),
         with_majority=len(won) / rows,
         unanimous=float((most == jurors).mean()),
         tied=float(((votes == most[:, None]).sum(axis=1) > 1).mean()),

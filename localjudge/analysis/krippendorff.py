@@ -8,20 +8,16 @@ import numpy as np
 
 from localjudge.analysis.human_labels import Marks
 from localjudge.analysis.interval import Estimate
-from localjudge.analysis.resampling import bootstrap_weights, expanded_percentile
+from localjudge.analysis.jackknife import PARTS, agreement_estimate
 from localjudge.analysis.scores import Floats, Integers
 
 
-def alphas(
-    marks: Marks, group: Integers, resamples: int, seed: int, levels: Sequence[str] = ("ordinal", "interval")
-) -> list[Estimate]:
+def alphas(marks: Marks, group: Integers, levels: Sequence[str] = ("ordinal", "interval")) -> list[Estimate]:
     """Return Krippendorff's alpha of each level of measurement, over rows with at least two labels.
 
     Args:
         marks: the labels.
         group: the instruction of each row of the run, [rows].
-        resamples: number of resamples for the intervals, of which at most 500 are used.
-        seed: seed of the resamples.
         levels: as for `alpha`.
     """
     domain, value = np.unique(marks.value, return_inverse=True)
@@ -29,16 +25,13 @@ def alphas(
     counts = np.zeros((len(rows), len(domain)))
     np.add.at(counts, (row, value), 1)
     present, numbered = np.unique(group[rows], return_inverse=True)
-    members = [np.flatnonzero(numbered == number) for number in range(len(present))]
-    resampled = [[np.nan] * len(levels)]  # ignored by the intervals; keeps the array two-dimensional
-    for block in bootstrap_weights(len(present), min(resamples, 500), seed):
-        for weights in block:
-            repeated = [members[g] for g in np.repeat(np.arange(len(present)), weights.astype(int))]
-            sample = counts[np.concatenate(repeated)]
-            resampled.append([alpha(sample, domain, level) for level in levels])
+    parts = min(len(present), PARTS)
     return [
-        expanded_percentile(alpha(counts, domain, level), values, len(present))
-        for level, values in zip(levels, np.array(resampled).T, strict=True)
+        agreement_estimate(
+            alpha(counts, domain, level),
+            np.array([alpha(counts[numbered % parts != part], domain, level) for part in range(parts)]),
+        )
+        for level in levels
     ]
 
 

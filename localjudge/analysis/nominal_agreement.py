@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localjudge.analysis import resampled_statistics
 from localjudge.analysis.comparison import ComparedLabels, ComparisonStatistics
@@ -99,7 +98,7 @@ def agree_on_labels(
     several = marks.of_rows(np.bincount(marks.row, minlength=len(scores.ids)) >= 2)
     alpha = rest = None
     if len(several.row):
-        (alpha,) = alphas(several, scores.group, resamples, seed, ["nominal"])
+        (alpha,) = alphas(several, scores.group, ["nominal"])
         others = ComparedLabels.others(several, scores.group)
         of_others = _Pairs(others.single, others.single_group, others.groups, len(labels), resamples, seed)
         rest = of_others.compare(several.value[others.single_row], None)
@@ -149,9 +148,12 @@ class _Pairs:
         brier = UNDEFINED
         if probabilities is not None:
             errors = ((probabilities - np.eye(self.labels)[human.astype(int)]) ** 2).sum(axis=1)
-            brier = self._mean(errors, _LARGEST_BRIER_SCORE)
+            found = averages(errors[:, None], self.group, self.groups)
+            brier = studentise(
+                found, 0.0, _LARGEST_BRIER_SCORE, resamples=self.resamples, seed=self.seed
+            ).estimates()[0]
         return NominalComparison(
-            accuracy=self._mean((given == human).astype(np.float64), 1.0),
+            accuracy=self._statistics.share(given == human, self.group),
             kappa=kappa,
             brier=brier,
         )
@@ -167,9 +169,14 @@ class _Pairs:
 
     def precision_and_recall(self, given: Floats) -> tuple[tuple[Estimate, ...], tuple[Estimate, ...]]:
         """Return the precision and the recall of each label: the accuracy where the judge or people give it."""
-        right = (given == self.human).astype(np.float64)
-        precision = tuple(self._mean(right, 1.0, given == label) for label in range(self.labels))
-        recall = tuple(self._mean(right, 1.0, self.human == label) for label in range(self.labels))
+        both = given == self.human
+        precision, recall = (
+            tuple(
+                self._statistics.share(both[own == label], self.group[own == label])
+                for label in range(self.labels)
+            )
+            for own in (given, self.human)
+        )
         return precision, recall
 
     def predict(self, column: Floats) -> Floats:
@@ -191,9 +198,3 @@ class _Pairs:
     @property
     def _statistics(self) -> ComparisonStatistics:
         return ComparisonStatistics(self.groups, self.resamples, self.seed, 0, self.labels - 1)
-
-    def _mean(self, values: Floats, highest: float, chosen: NDArray[np.bool_] | None = None) -> Estimate:
-        """Return the mean of the values of all pairs, or of the chosen ones, [m]."""
-        kept = np.ones(len(values), dtype=np.bool_) if chosen is None else chosen
-        estimates = averages(values[kept, None], self.group[kept], self.groups)
-        return studentise(estimates, 0.0, highest, resamples=self.resamples, seed=self.seed).estimates()[0]

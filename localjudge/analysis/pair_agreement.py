@@ -166,7 +166,7 @@ class _Comparing:
         several = marks.of_rows(np.bincount(marks.row, minlength=len(self.pairs.ids)) >= 2)
         alpha = rest = None
         if len(several.row):
-            (alpha,) = alphas(several, self.pairs.group, self.resamples, self.seed, ["nominal"])
+            (alpha,) = alphas(several, self.pairs.group, ["nominal"])
             others = ComparedLabels.others(several, self.pairs.group)
             rest = self._compare(others.single, others.single_group, several.value[others.single_row], None)
         gain = consistency = UNDEFINED
@@ -223,7 +223,7 @@ class _Comparing:
             scores, is_preferred = np.r_[preferred, -preferred], np.repeat([1.0, 0.0], len(preferred))
             value = float(roc_auc_score(is_preferred, scores))
             groups = np.tile(numbers[labelled], 2)
-            auc = statistics.resampled(value, resampled_statistics.auc, scores, is_preferred, groups)
+            auc = statistics.resampled(value, resampled_statistics.auc, scores, is_preferred, groups, 0.0)
         return PairComparison(
             accuracy=self._mean(1 - np.abs(human - result), group),
             without_ties=self._mean(right[decided], group[decided]),

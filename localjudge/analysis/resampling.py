@@ -1,17 +1,20 @@
 """Intervals and tests by resampling instructions: the uncertainty that comes from the choice of instructions.
 
-There are two kinds of interval, both with 95 % confidence and from the same resamples:
+The 95 % intervals of means of the instructions' contributions (means, differences, prediction-powered means)
+are those of the bootstrap-t (Efron & Tibshirani 1993, 12.5). In small samples at the end of the scale,
+resamples tend to be constant. Therefore the variance of each resample is computed as if it had one more
+instruction, with the variance of the sample; without this, the interval fails if nine of ten scores are the
+highest. The tails of a mean may differ, because its distribution is skewed away from the end of the scale. The
+distribution of a difference is not skewed, so its interval is symmetric (Hall 1988,
+doi:10.1111/j.2517-6161.1988.tb01707.x).
 
-* for every mean of the instructions' contributions (means, differences, shares, prediction-powered means): the
-  bootstrap-t (Efron & Tibshirani 1993, 12.5). In small samples at the end of the scale, resamples tend to be
-  constant. Therefore the variance of each resample is computed as if it had one more instruction, with the
-  variance of the sample; without this, the interval fails if nine of ten scores are the highest. The tails of
-  a mean may differ, because its distribution is skewed away from the end of the scale. The distribution of a
-  difference is not skewed, so its interval is symmetric (Hall 1988, doi:10.1111/j.2517-6161.1988.tb01707.x).
-* for correlations and kappa: the expanded percentile interval, which has the tails of Student's t (Hesterberg
-  2015, doi:10.1080/00031305.2015.1089789).
+Scores that hardly vary say nothing about a rare low score that the sample does not have: if 2 % of the scores
+are 2 and the others just below 5, a third of the samples of 50 have no 2, and their intervals are much too
+short. So there is no interval if one more instruction at the far end of the scale would move the mean much
+further than the interval reaches (`LEAST_REACH`).
 
-`benchmarks/coverage.py` measures how often the intervals contain the true value.
+`localjudge.analysis.jackknife` has the intervals of shares, correlations and kappa. `benchmarks/coverage.py`
+measures how often the intervals contain the true value.
 """
 
 from __future__ import annotations
@@ -28,6 +31,14 @@ from localjudge.analysis.scores import Floats, Integers
 RESAMPLES = 1000
 MIN_INSTRUCTIONS = 5
 """Number of instructions that an interval requires."""
+
+LEAST_REACH = 0.5
+"""Smallest reach of an interval (1.96 standard errors), as a share of the distance that one more instruction at
+the far end of the scale would move the mean.
+
+`benchmarks/interval_limits.py` derives it: the smallest of 0, 1/4, 1/2, 3/4 and 1 with which the printed
+intervals contain the mean in 93 % of the sets or more, in each population of expected scores just below 5 of
+which 2 % are 2."""
 
 _BLOCK_SIZE = 4_000_000
 """Largest number of values in a block of resamples: 32 MB."""
@@ -79,7 +90,7 @@ class Studentised:
         p_values = np.full(len(self.t), np.nan)
         order = np.flatnonzero(np.isfinite(self.t))
         order = order[np.argsort(-np.abs(self.t[order]), kind="stable")]
-        if not len(order):
+        if not len(order) or not len(self.null_t):
             return p_values
         null_t = np.abs(self.null_t[:, order])
         # The maximum over each estimate and those with a smaller t.
@@ -111,7 +122,7 @@ def studentise(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Studentised:
-    """Return the estimates with bootstrap-t intervals.
+    """Return the estimates with bootstrap-t intervals; none if the contributions hardly vary.
 
     Args:
         estimates: the estimates.
@@ -128,6 +139,8 @@ def studentise(
     usable = (units >= MIN_INSTRUCTIONS) & (total > 1e-24 * np.maximum(1, value**2)) & np.isfinite(value)
     units = np.where(usable, units, MIN_INSTRUCTIONS)
     error = np.sqrt(total * units / (units - 1))
+    far = np.maximum(value - lowest, highest - value) / (units + 1)
+    usable &= ~np.isfinite(far) | (1.96 * error >= LEAST_REACH * far)
     null_t = np.empty((resamples, len(value)))
     done = 0
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -149,27 +162,6 @@ def studentise(
         low = np.where(usable, np.clip(value - upper * error, lowest, highest), np.nan)
         high = np.where(usable, np.clip(value - lower * error, lowest, highest), np.nan)
     return Studentised(value, low, high, t, null_t)
-
-
-def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimate:
-    """Return a statistic with its expanded percentile interval, from its values in the resamples.
-
-    The interval is undefined if there are fewer than five instructions, or if the statistic is defined in fewer
-    than nine of ten resamples.
-
-    Args:
-        value: the statistic of the sample.
-        resampled: the statistic of each resample, [B]; NaN if it is undefined.
-        groups: number of instructions.
-    """
-    from scipy.stats import norm, t
-
-    kept = resampled[np.isfinite(resampled)]
-    if groups < MIN_INSTRUCTIONS or len(kept) < 0.9 * len(resampled):
-        return Estimate.of(value)
-    tails = norm.cdf(t.ppf([0.025, 0.975], groups - 1) * math.sqrt(groups / (groups - 1)))
-    low, high = np.quantile(kept, tails)
-    return Estimate.of(value, min(low, value), max(high, value))
 
 
 def averages(values: Floats, group: Integers, groups: int) -> Contributions:

@@ -1,0 +1,149 @@
+"""Tests of intervals: where there is none, and each against an independent computation."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from localjudge.analysis import resampled_statistics
+from localjudge.analysis.comparison import ComparedLabels, Comparison, ComparisonStatistics
+from localjudge.analysis.human_labels import Marks
+from localjudge.analysis.interval import Estimate
+from localjudge.analysis.jackknife import LEAST_FOR_AGREEMENT, agreement_estimate, exact_share
+from localjudge.analysis.krippendorff import alphas
+from localjudge.analysis.resampling import averages, studentise
+
+EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
+
+
+def mean(values: Any, lowest: float = 1, highest: float = 5) -> Estimate:
+    column = np.array(values, dtype=float)
+    group = np.arange(len(column), dtype=np.int32)
+    return studentise(averages(column[:, None], group, len(column)), lowest, highest).estimates()[0]
+
+
+def compared(score: Any, human: Any, group: Any = None) -> Comparison:
+    """Compare whole scores from 1 to 5 with labels; each row has its own instruction if no group is given."""
+    score, human = np.array(score, dtype=float), np.array(human, dtype=float)
+    rows = np.arange(len(score), dtype=np.int32)
+    group = rows if group is None else np.array(group, dtype=np.int32)
+    against = ComparedLabels.of(Marks(rows, np.zeros_like(rows), human), group)
+    return ComparisonStatistics(against.groups, 200, 0, 1, 5).compare(score, against, in_scale=True)
+
+
+def has_interval(estimate: Estimate) -> bool:
+    return estimate.low is not None
+
+
+def test_eight_equal_scores_do_not_make_agreement_certain() -> None:
+    score = [5, 4, 3, 5, 2, 1, 4, 5]
+    found = compared(score, score)
+    assert found.kappa == Estimate(1.0)
+    assert found.pearson.value == pytest.approx(1)
+    assert not any(map(has_interval, (found.kappa, found.pearson, found.spearman, found.kendall, found.mae)))
+    assert found.exact.value == 1
+    assert found.exact.low == pytest.approx(0.025 ** (1 / 8), **EXACT)
+    assert found.exact.high == 1
+
+
+def test_agreement_has_an_interval_if_two_instructions_disagree() -> None:
+    human = [1, 2, 3, 4, 5] * 6
+    for changed, is_defined in ((0, False), (1, False), (2, True)):
+        score = [value + 1 if row < changed else value for row, value in enumerate(human)]
+        found = compared(score, human)
+        assert has_interval(found.kappa) == has_interval(found.pearson) == is_defined
+    in_one = [0, 0, *range(1, 29)]
+    assert not has_interval(compared(score, human, in_one).kappa)
+    assert not has_interval(compared(score[: LEAST_FOR_AGREEMENT - 1], human[: LEAST_FOR_AGREEMENT - 1]).kappa)
+
+
+def test_a_correlation_has_the_interval_of_fishers_z() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal(400)
+    y = 0.8 * x + 0.6 * rng.standard_normal(400)
+    left_out = resampled_statistics.pearson(x, y, 1 - np.eye(400))
+    found = agreement_estimate(float(stats.pearsonr(x, y).statistic), left_out)
+    theirs = stats.pearsonr(x, y).confidence_interval()
+    assert found.low == pytest.approx(theirs.low, abs=0.01)
+    assert found.high == pytest.approx(theirs.high, abs=0.01)
+
+
+def test_the_interval_of_a_statistic_does_not_depend_on_the_order_of_its_rows() -> None:
+    rng = np.random.default_rng(2)
+    human = rng.integers(1, 6, 60)
+    score = np.clip(human + rng.integers(-1, 2, 60), 1, 5)
+    order = rng.permutation(60)
+    one, other = compared(score, human), compared(score[order], human[order])
+    for name in ("kappa", "pearson", "spearman", "kendall", "exact"):
+        first, second = getattr(one, name), getattr(other, name)
+        assert (first.low, first.high) == pytest.approx((second.low, second.high), **EXACT)
+
+
+def test_rows_given_twice_under_one_instruction_do_not_narrow_an_interval() -> None:
+    rng = np.random.default_rng(3)
+    human = rng.integers(1, 6, 40)
+    score = np.clip(human + rng.integers(-1, 2, 40), 1, 5)
+    once = compared(score, human)
+    twice = compared(np.repeat(score, 2), np.repeat(human, 2), np.repeat(np.arange(40), 2))
+    for name in ("kappa", "pearson", "spearman"):
+        assert getattr(twice, name).low == pytest.approx(getattr(once, name).low, **EXACT)
+    assert twice.exact.high - twice.exact.low >= once.exact.high - once.exact.low
+
+
+@pytest.mark.parametrize(("held", "rows"), [(0, 5), (3, 9), (8, 8), (29, 30), (100, 200)])
+def test_the_interval_of_a_share_is_that_of_clopper_and_pearson(held: int, rows: int) -> None:
+    found = exact_share(np.arange(rows) < held, np.arange(rows))
+    theirs = stats.binomtest(held, rows).proportion_ci(method="exact")
+    assert (found.value, found.low, found.high) == pytest.approx(
+        (held / rows, theirs.low, theirs.high), **EXACT
+    )
+
+
+def test_a_share_of_equal_rows_counts_instructions() -> None:
+    group = np.repeat(np.arange(10), 4)
+    every = exact_share(np.ones(40, dtype=bool), group)
+    assert every.low == pytest.approx(0.025**0.1, **EXACT)
+    # The rows of an instruction are equal: 40 rows say no more than the 10 instructions.
+    half = exact_share(np.repeat(np.arange(10) < 5, 4), group)
+    ten = exact_share(np.arange(10) < 5, np.arange(10))
+    assert half.high is not None
+    assert ten.high is not None
+    assert half.high >= ten.high - 0.01
+    assert exact_share(np.ones(4, dtype=bool), np.arange(4)) == Estimate(1.0)
+
+
+def test_expected_scores_at_the_end_of_the_scale_do_not_make_a_mean_certain() -> None:
+    just_below = 5 - 0.001 * np.random.default_rng(4).random(50)
+    assert not has_interval(mean(just_below))
+    assert not has_interval(mean(just_below[:7]))
+    assert not has_interval(mean(6 - just_below))
+    one_low = mean([2, *just_below[1:]])
+    assert one_low.low is not None
+    assert one_low.low < 4.9
+    assert has_interval(mean([1, 2, 3, 4, 5] * 4))
+    assert has_interval(mean([4] + [5] * 29)), "integer scores of which only one is lower"
+
+
+def test_a_mean_on_a_scale_without_ends_has_its_interval() -> None:
+    values = 5 - 0.001 * np.random.default_rng(4).random(50)
+    assert has_interval(mean(values, -math.inf, math.inf))
+
+
+def test_alpha_of_annotators_who_always_agree_has_no_interval() -> None:
+    def alpha(second: Any) -> Estimate:
+        values = np.column_stack([np.tile([1.0, 2.0, 3.0], 10), second]).ravel()
+        rows = np.repeat(np.arange(30, dtype=np.int32), 2)
+        marks = Marks(rows, np.tile(np.arange(2, dtype=np.int32), 30), values)
+        return alphas(marks, np.arange(30, dtype=np.int32), ["interval"])[0]
+
+    equal = np.tile([1.0, 2.0, 3.0], 10)
+    assert alpha(equal) == Estimate(1.0)
+    found = alpha(np.where(np.arange(30) < 5, 2.0, equal))
+    assert found.low is not None
+    assert found.high is not None
+    assert found.value is not None
+    assert found.low < found.value < found.high < 1
