@@ -29,7 +29,7 @@ import coverage
 import numpy as np
 import results_table
 
-from localjudge.analysis import comparison, jackknife, resampling
+from localjudge.analysis import jackknife, resampling
 from localjudge.analysis.calibration import fit_map
 from localjudge.analysis.resampling import averages
 
@@ -83,7 +83,6 @@ def ends(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def kappas(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the coverage of kappa and Pearson's correlation, also below `LEAST_FOR_AGREEMENT` instructions."""
     kept, jackknife.LEAST_FOR_AGREEMENT = jackknife.LEAST_FOR_AGREEMENT, 2
-    comparison.LEAST_FOR_AGREEMENT = 2
     for population, error in product(("even", "high"), (0.05, 0.2)):
         rng = np.random.default_rng([options.seed, int(100 * error), list(coverage.CUTS).index(population)])
         truth = coverage._agree(*_erring(rng, population, 400_000, error), np.arange(400_000), 0, 0)
@@ -98,10 +97,12 @@ def kappas(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
             for name, each in held.items():
                 line = {"kind": name, "population": population, "errors": error, "rows": size}
                 yield line | _share(np.array(each), options.sets)
-    jackknife.LEAST_FOR_AGREEMENT = comparison.LEAST_FOR_AGREEMENT = kept
+    jackknife.LEAST_FOR_AGREEMENT = kept
 
 
-def _erring(rng: np.random.Generator, population: str, size: int, error: float) -> tuple[np.ndarray, ...]:
+def _erring(
+    rng: np.random.Generator, population: str, size: int, error: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Draw labels, and scores of a judge that is wrong by one point in a share of the rows."""
     human = 1.0 + np.searchsorted(coverage.CUTS[population], rng.standard_normal(size))
     wrong = np.clip(human + rng.choice([-1, 1], size), 1, 5)

@@ -220,8 +220,8 @@ def test_a_calibration_is_a_map_that_rises(tmp_path: Path, x: list[float], y: li
     gain = {"value": 1.0, "low": 0.5, "high": 2.0}
     numbers = {"rows": 9, "instructions": 9, "folds": 5, "before": 1.0, "after": 0.5, "constant": 1.0}
     document: dict[str, Any] = {
-        "judge": {"rubric": "", "model": ""}, "model": "m", "of": "expected", "labels": [],
-        "aspects": {"wit": {"x": [1, 2], "y": [1, 2], "gain": gain, **numbers}},
+        "judge": {"rubric": "", "model": ""}, "model": "m", "of": "expected", "rows": [],
+        "aspects": {"wit": {"x": [1, 2], "y": [1, 2], "gain": gain, "over_constant": gain, **numbers}},
     }  # fmt: skip
     file = tmp_path / "calibration.json"
     file.write_text(json.dumps(document))

@@ -210,11 +210,11 @@ def _juror_errors(jury: Jury, labels: Sequence[str], estimated: EstimatedErrors)
 def calibration_table(calibration: Calibration) -> Group:
     """Return a table of the maps and of their gain on unseen instructions."""
     title = title_line(
-        f"Map from the {calibration.of} score to the mean label; errors on unseen instructions",
+        f"Map from the {calibration.of} score to the mean label; errors and MSE gains on unseen instructions",
         calibration.notices,
     )
     table = plain_table(
-        "aspect", "rows", "RMSE", "calibrated", "constant", "MSE gain", "map",
+        "aspect", "rows", "RMSE", "calibrated", "constant", "gain", "over constant", "map",
     )  # fmt: skip
     for name, found in calibration.aspects.items():
         points = list(zip(found.x, found.y, strict=True))
@@ -227,12 +227,17 @@ def calibration_table(calibration: Calibration) -> Group:
             two_decimals(found.before),
             two_decimals(found.after),
             two_decimals(found.constant),
-            stacked(Estimate(**found.gain.model_dump())),
+            *(stacked(Estimate(**each.model_dump())) for each in (found.gain, found.over_constant)),
             " ".join(f"{x:.3g}→{y:.2f}" for x, y in dict.fromkeys(shown)),
         )
-    without_gain = [name for name, found in calibration.aspects.items() if not found.has_gain]
-    names = ", ".join(without_gain)
-    notes = [f"No gain is shown for {names}: the interval is not above 0 or is undefined."] if names else []
+    names = ", ".join(name for name, found in calibration.aspects.items() if not found.has_gain)
+    notes = [
+        f"No gain is shown for {names}: the interval over the judge's scores, or over one constant for all "
+        "rows, is not above 0 or is undefined."
+    ] * bool(names)
+    notes.append(
+        "A calibrated mean is not a human mean: rank --labels estimates that, from labels of a random sample."
+    )
     return headed(calibration.notices, *spaced([title, table]), *note_lines(notes))
 
 

@@ -1,11 +1,17 @@
-"""A monotone map from a judge's scores to human scores: fitted, validated, and applied in reports only.
+"""A monotone map from a judge's scores to labels: fitted, validated, and applied in reports only.
 
 The map is scikit-learn's isotonic regression of the mean label on the score: it never decreases, without other
-constraints. It also fits noise, so its gain is measured by cross-validation that leaves out whole instructions.
+constraints. It also fits noise, and to random scores it fits the mean label. So its gain is measured by
+cross-validation that leaves out whole instructions, over the judge's own scores and over that constant.
+
+A calibrated mean does not estimate a human mean: the map is fitted on other rows, and a judge may err in
+another way on another system. It has no interval, because the map's own error is unknown. Prediction-powered
+means (`localjudge.analysis.ppi`) are estimates of human means.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,7 +49,8 @@ class AspectMap(_CalibrationRecord):
 
     `before` and `after` are the root mean squared errors without and with the map, on instructions that it was
     not fitted on; `constant` is the error of predicting the mean label for every row. `gain` is the decrease of
-    the mean squared error through the map (above 0 if it helps). They are None for too few instructions.
+    the mean squared error through the map (above 0 if it helps), and `over_constant` how much smaller it is
+    than that of the constant (above 0 if the scores help). They are None for too few instructions.
     """
 
     x: tuple[float, ...]
@@ -55,6 +62,7 @@ class AspectMap(_CalibrationRecord):
     after: float | None
     constant: float | None
     gain: Interval
+    over_constant: Interval
 
     @model_validator(mode="after")
     def _is_a_map(self) -> Self:
@@ -70,20 +78,20 @@ class AspectMap(_CalibrationRecord):
 
     @property
     def has_gain(self) -> bool:
-        """True if a gain is shown: its interval is above 0."""
-        return self.gain.low is not None and self.gain.low > 0
+        """True if a gain is shown over the judge's scores and over a constant: both intervals are above 0."""
+        return all(each.low is not None and each.low > 0 for each in (self.gain, self.over_constant))
 
 
 class Calibration(_CalibrationRecord):
     """The content of a calibration file."""
 
-    format: Literal[1] = 1
+    format: Literal[2] = 2
     judge: dict[str, Any]
     """The judge that it was fitted for, as `RunManifest.judge` has it; earlier versions have fewer settings."""
     model: str
     of: Of
-    labels: tuple[str, ...]
-    """SHA-256 of each label file."""
+    rows: frozenset[str]
+    """The digests of the labelled rows that it was fitted on."""
     aspects: dict[str, AspectMap]
     notices: tuple[str, ...] = ()
     """The notices of the run that it was fitted on."""
@@ -101,13 +109,21 @@ class Calibration(_CalibrationRecord):
             raise UsageError(f"--calibration {file}: {error.strerror}") from None
         except ValidationError as error:
             first = error.errors()[0]
+            if first["loc"] == ("format",):
+                raise UsageError(
+                    f"--calibration {file}: written by another version; make it again with localjudge calibrate"
+                ) from None
             place = ".".join(map(str, first["loc"]))
             raise UsageError(f"--calibration {file}: not a calibration: {place}: {first['msg']}") from None
 
     def save(self, file: Path) -> None:
         """Write the file, completely or not at all."""
         with replacing(file) as scratch:
-            scratch.write_text(json.dumps(self.model_dump(mode="json"), indent=2) + "\n", encoding="utf-8")
+            scratch.write_text(json.dumps(self.as_dict(), indent=2) + "\n", encoding="utf-8")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the content of the file."""
+        return self.model_dump(mode="json") | {"rows": sorted(self.rows)}
 
     def apply(self, aspect: str, values: Floats) -> Floats:
         """Return the scores of an aspect on the labels' scale; unchanged if the aspect has no map."""
@@ -116,7 +132,9 @@ class Calibration(_CalibrationRecord):
         points = self.aspects[aspect]
         return np.interp(values, points.x, points.y)
 
-    def apply_to(self, scores: Scores, without_gain: Sequence[str] = ()) -> Scores:
+    def apply_to(
+        self, scores: Scores, without_gain: Sequence[str] = (), labels: Labels | None = None
+    ) -> Scores:
         """Return the calibrated aspects of the scores, with `expected` calibrated; stored scores do not change.
 
         An aspect without a map, or whose map has no shown gain, is left out, so that nobody mistakes its scores
@@ -125,6 +143,8 @@ class Calibration(_CalibrationRecord):
         Args:
             scores: scores by the judge that the maps were fitted for.
             without_gain: aspects to calibrate although no gain is shown.
+            labels: the labels that the calibrated scores are used with; a notice counts the rows that the maps
+                were fitted on.
 
         Raises:
             UsageError: the scores are by another judge, or lack the kind of score that the map needs; or no
@@ -157,6 +177,12 @@ class Calibration(_CalibrationRecord):
         parts += [f"no gain is shown for {', '.join(doubtful)}"] * bool(doubtful)
         parts += [f"left out: {', '.join(left)}"] * bool(left)
         parts += [f"fitted on scores with notices ({kinds(self.notices)})"] * bool(self.notices)
+        used = _labelled_rows(scores, labels) if labels else frozenset()
+        if known := len(used & self.rows):
+            parts.append(
+                f"fitted on labels of {known} of these {len(used)} labelled rows, so its agreement with them "
+                "is too high; the calibration file has its gain on unseen instructions"
+            )
         places = [scores.aspects.index(aspect) for aspect in kept]
         columns = [self.apply(aspect, scores.column(aspect, self.of)) for aspect in kept]
         return replace(
@@ -169,16 +195,23 @@ class Calibration(_CalibrationRecord):
         )
 
 
+def _labelled_rows(scores: Scores, labels: Labels) -> frozenset[str]:
+    """Return digests of the rows that have labels; they do not depend on the label files."""
+    rows = np.unique(np.concatenate([marks.row for marks in labels.marks.values()]))
+    names = (scores.digests[row] or scores.ids[row] for row in rows)
+    return frozenset(hashlib.sha256(name.encode(errors="replace")).hexdigest()[:16] for name in names)
+
+
 FOLDS = 5
 
 
 def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 0) -> Calibration:
-    """Fit a map for each aspect that has labels, and measure its gain by cross-validation.
+    """Fit a map for each aspect that has labels, and measure its gains by cross-validation.
 
     Args:
         scores: scores by one judge.
         labels: labels of some of its rows; the map predicts the mean label.
-        resamples: number of resamples for the interval of the gain.
+        resamples: number of resamples for the intervals of the gains.
         seed: seed of the folds and the resamples.
 
     Raises:
@@ -200,20 +233,21 @@ def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 
         judge=manifest.judge,
         model=manifest.model.judge,
         of=of,
-        labels=labels.digests,
+        rows=_labelled_rows(scores, labels),
         aspects=maps,
         notices=scores.notices,
     )
 
 
 def fit_map(score: Floats, label: Floats, group: Integers, resamples: int, seed: int) -> AspectMap:
+    """Fit the map of one aspect; all columns are [rows], and `group` has the instruction of each row."""
     from sklearn.isotonic import IsotonicRegression
     from sklearn.model_selection import GroupKFold
 
     present, numbered = np.unique(group, return_inverse=True)
     folds = min(FOLDS, len(present))
     before = after = constant = None
-    gain = UNDEFINED
+    gains = [UNDEFINED, UNDEFINED]
     if folds > 1:
         mapped, mean = np.empty_like(score), np.empty_like(score)
         splits = GroupKFold(folds, shuffle=True, random_state=seed).split(score, label, group)
@@ -223,8 +257,9 @@ def fit_map(score: Floats, label: Floats, group: Integers, resamples: int, seed:
             mean[unseen] = label[seen].mean()
         errors = [(column - label) ** 2 for column in (score, mapped, mean)]
         before, after, constant = (float(np.sqrt(error.mean())) for error in errors)
-        less = averages((errors[0] - errors[1])[:, None], numbered.astype(np.int32), len(present))
-        gain = studentise(less, symmetric=True, resamples=resamples, seed=seed).estimates()[0]
+        less = np.column_stack([errors[0] - errors[1], errors[2] - errors[1]])
+        of_groups = averages(less, numbered.astype(np.int32), len(present))
+        gains = studentise(of_groups, symmetric=True, resamples=resamples, seed=seed).estimates()
     whole = IsotonicRegression(out_of_bounds="clip").fit(score, label)
     return AspectMap(
         x=tuple(whole.X_thresholds_.tolist()),
@@ -235,5 +270,6 @@ def fit_map(score: Floats, label: Floats, group: Integers, resamples: int, seed:
         before=before,
         after=after,
         constant=constant,
-        gain=Interval(**gain.as_dict()),
+        gain=Interval(**gains[0].as_dict()),
+        over_constant=Interval(**gains[1].as_dict()),
     )

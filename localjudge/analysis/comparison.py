@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from localjudge.analysis import resampled_statistics
 from localjudge.analysis.human_labels import Marks
 from localjudge.analysis.interval import UNDEFINED, Estimate
-from localjudge.analysis.jackknife import LEAST_FOR_AGREEMENT, PARTS, agreement_estimate, exact_share
+from localjudge.analysis.jackknife import PARTS, agreement_estimate, exact_share
 from localjudge.analysis.resampling import averages, studentise
 from localjudge.analysis.scores import Floats, Integers
 
@@ -191,7 +191,7 @@ class ComparisonStatistics:
         """
         from scipy.sparse import csr_array
 
-        if value is None or not self.resamples or self.groups < LEAST_FOR_AGREEMENT:
+        if value is None or not self.resamples or self.groups < 2:
             return Estimate(value)
         # Equal pairs become one pair with more weight, because integers have few different pairs.
         pairs, pair = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)

@@ -53,14 +53,16 @@ class RankedColumn:
         self.name = name
         count = len(scores.systems)
         judged = judge_means(scores, values)
-        self.means = studentise(judged, *ends, resamples=resamples, seed=seed).estimates()
+        # The error of a calibration's map is unknown, so calibrated scores have no intervals of their own.
+        own = 0 if scores.calibrated else resamples
+        self.means = studentise(judged, *ends, resamples=own, seed=seed).estimates()
         self.deciding = judged
         self.human = [UNDEFINED] * count
         if human is not None:
             self.deciding = human_means(scores, values, *human)
             self.human = studentise(self.deciding, *ends, resamples=resamples, seed=seed).estimates()
         self.length_held, self.length_explains = means_at_equal_length(
-            scores, values, ends, measures, resamples, seed
+            scores, values, ends, measures, own, seed
         )
         first, second = np.array(list(combinations(range(count), 2)), dtype=np.int32).reshape(-1, 2).T
         cells = instruction_means(scores, values)
@@ -68,7 +70,8 @@ class RankedColumn:
         paired = (
             paired_differences(cells, first, second) if human is None else self.deciding.contrast(first, second)
         )
-        tested = studentise(paired, -reach, reach, symmetric=True, resamples=resamples, seed=seed)
+        drawn = own if human is None else resamples
+        tested = studentise(paired, -reach, reach, symmetric=True, resamples=drawn, seed=seed)
         p = tested.adjusted()
         self.pairs: list[Pair] = []
         wins = np.zeros((count, 2))

@@ -149,6 +149,11 @@ def rank(
     if of == "expected" and not scores.calibrated and (integers := scores.unmeasured & set(columns)):
         names = ", ".join(name for name in values if name in integers)
         notes.append(f"{names}: some judgements have no expected scores, so the integers are compared")
+    if scores.calibrated:
+        notes.append(
+            "calibrated means have no intervals, because the error of the map is unknown; they are not human "
+            "means: --labels with labels of a random sample of the rows estimates those"
+        )
     if scores.failed:
         notes.append(f"{scores.failed} failed rows are excluded")
     if scores.uneven:

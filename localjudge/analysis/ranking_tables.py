@@ -45,7 +45,7 @@ def ranking_tables(ranking: Ranking) -> Group:
     The means are by the judge, by the human score, and adjusted for length. The last lines name the systems
     that do not differ significantly and those that are not tested, and compare the two best.
     """
-    last = ranking.columns[-1]
+    last, untested = ranking.columns[-1], ranking.of == "calibrated"
     main = plain_table("system", heading(last), "rank", "win rate", "length", "rows", "instructions")
     for system in ranking.systems:
         best, worst = system.ranks[last]
@@ -61,9 +61,10 @@ def ranking_tables(ranking: Ranking) -> Group:
         )
     parts: list[RenderableType] = [
         title_line(
-            f"Shares of {last} by system, from {_SHARES_OF[ranking.of]}, with 95 % intervals"
+            f"Shares of {last} by system, from {_SHARES_OF[ranking.of]}"
+            + ", with 95 % intervals" * (not untested)
             if is_share(last)
-            else f"Mean {ranking.of} scores of the systems, with 95 % intervals",
+            else f"Mean {ranking.of} scores of the systems" + ", with 95 % intervals" * (not untested),
             ranking.notices,
         ),
         main,
@@ -90,14 +91,16 @@ def ranking_tables(ranking: Ranking) -> Group:
                 table.add_row("R² of length", *explained)
             parts.append(table)
     if len(ranking.systems) > 1:
-        parts += [
-            title_line(f"Differences in {last}, with 95 % intervals", ranking.notices),
-            _differences(ranking),
-        ]
+        without = untested and ranking.basis == "judge"
+        title = f"Differences in {last}" + ", with 95 % intervals" * (not without)
+        parts += [title_line(title, ranking.notices), _differences(ranking)]
         basis = "human" if ranking.basis == "human" else "judge's"
         where = f"in the {basis} scores ({last})"
-        parts += map(Text, differences_in_words(where, ranking.groups[last], ranking.untested[last]))
-        parts.append(Text(_sentence(ranking, _compared(ranking, *ranking.systems[:2]))))
+        if without:
+            parts.append(Text("Differences of calibrated scores are not tested: they have no intervals."))
+        else:
+            parts += map(Text, differences_in_words(where, ranking.groups[last], ranking.untested[last]))
+            parts.append(Text(_sentence(ranking, _compared(ranking, *ranking.systems[:2]))))
     return headed(ranking.notices, *spaced(parts), *note_lines(ranking.notes))
 
 

@@ -23,8 +23,8 @@ from localjudge.errors import UsageError
 from localjudge.system.requirements import require
 
 if TYPE_CHECKING:
+    from localjudge.analysis.human_labels import Labels
     from localjudge.analysis.scores import Of, Scores
-    from localjudge.cli.progress import Progress
 
 _READING = "reading runs, labels and texts"
 
@@ -79,7 +79,7 @@ def agree(
     with progress.step(_READING) as report:
         scores = read_scores([run], report=report)
         known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
-        applied = _calibrated(scores, calibration, allow_no_gain, known.digests, progress)
+        applied = _calibrated(scores, calibration, allow_no_gain, known)
         measures = measure(scores, inputs or ())
     with progress.step(statistics.computing):
         found = compare(scores, known, measures, applied, statistics.resamples, statistics.seed)
@@ -164,8 +164,7 @@ def rank(
         if labels:
             known = read_labels(labels, judged, parse_mapping(mapping or (), judged.targets), inputs or ())
         measures = measure(judged, inputs or ())
-        of_labels = known.digests if known else ()
-        judged = _calibrated(judged, calibration, allow_no_gain, of_labels, progress) or judged
+        judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
     of = cast("Of | None", scores)
     with progress.step(statistics.computing):
         found = compare(judged, measures, known, of, by, statistics.resamples, statistics.seed)
@@ -263,7 +262,7 @@ def calibrate(
     inputs: MovedInputs = None,
     statistics: StatisticsOptions,
 ) -> None:
-    """Fit a monotone map from the judge's scores to human scores; measure its gain on unseen instructions."""
+    """Fit a monotone map from the judge's scores to labels; measure its gain on unseen instructions."""
     require("calibrate", "trust", *input_extras([*labels, *(inputs or ())]))
     check_out_file(out)
     from localjudge.analysis.analysis_tables import calibration_table
@@ -280,24 +279,14 @@ def calibrate(
     with progress.step(statistics.computing):
         found = fit(scores, known, statistics.resamples, statistics.seed)
     found.save(out)
-    statistics.print(found.model_dump(mode="json"), calibration_table(found))
+    statistics.print(found.as_dict(), calibration_table(found))
 
 
 def _calibrated(
-    scores: Scores,
-    file: Path | None,
-    without_gain: list[str] | None,
-    labels: tuple[str, ...],
-    progress: Progress,
+    scores: Scores, file: Path | None, without_gain: list[str] | None, labels: Labels | None
 ) -> Scores | None:
     if file is None:
         return None
     from localjudge.analysis.calibration import Calibration
 
-    found = Calibration.load(file)
-    if set(found.labels) & set(labels):
-        progress.warn(
-            f"--calibration {file} was fitted on these labels, so the agreement is too high; its gain on "
-            "unseen instructions is in the file"
-        )
-    return found.apply_to(scores, without_gain or ())
+    return Calibration.load(file).apply_to(scores, without_gain or (), labels)

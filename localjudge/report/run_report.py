@@ -79,14 +79,16 @@ def write_report(
                 scores = read_scores(of_one_judge)
                 known = read_labels(labels, scores, ours, inputs) if labels else None
                 measures = measure(scores, inputs)
-                named = by_series(curves.apply_to(scores, allow_no_gain) if curves else scores, judgements)
+                named = by_series(
+                    curves.apply_to(scores, allow_no_gain, known) if curves else scores, judgements
+                )
                 # The overall human mean requires labels of every aspect.
                 whole = known if known and set(known.aspects) >= set(named.aspects) else None
                 rankings.append(rank(named, measures, whole, resamples=resamples, seed=seed))
             for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
                 scores = read_scores([run])
                 known, measures = read_labels(labels, scores, ours, inputs), measure(scores, inputs)
-                calibrated = curves.apply_to(scores, allow_no_gain) if curves else None
+                calibrated = curves.apply_to(scores, allow_no_gain, known) if curves else None
                 agreements.append((name, agree(scores, known, measures, calibrated, resamples, seed)))
         with step("writing the page") as report:
             about = head(judgements, title, rankings, agreements, audit)
