@@ -164,6 +164,27 @@ def studentise(
     return Studentised(value, low, high, t, null_t)
 
 
+def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimate:
+    """Return a statistic with its expanded percentile interval, from its values in resamples.
+
+    The interval is undefined if there are fewer than five instructions, or if the statistic is defined in fewer
+    than nine of ten resamples.
+
+    Args:
+        value: the statistic of the sample.
+        resampled: the statistic of each resample, [B]; NaN if it is undefined.
+        groups: number of instructions.
+    """
+    from scipy.stats import norm, t
+
+    kept = resampled[np.isfinite(resampled)]
+    if groups < MIN_INSTRUCTIONS or len(kept) < 0.9 * len(resampled):
+        return Estimate.of(value)
+    tails = norm.cdf(t.ppf([0.025, 0.975], groups - 1) * math.sqrt(groups / (groups - 1)))
+    low, high = np.quantile(kept, tails)
+    return Estimate.of(value, min(low, value), max(high, value))
+
+
 def averages(values: Floats, group: Integers, groups: int) -> Contributions:
     """Return the means of k columns, with the contribution of each instruction.
 

@@ -230,7 +230,7 @@ def jury(
     """Compare judges, or samples of one judge: agreement, outlier, and their combined scores as a run."""
     require("jury", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
     from localjudge.analysis.analysis_tables import jury_tables
-    from localjudge.analysis.human_labels import Labels, parse_mapping, read_labels
+    from localjudge.analysis.human_labels import parse_mapping, read_labels
     from localjudge.analysis.jury import compare_judges
     from localjudge.analysis.jury_run import write_jury
     from localjudge.cli.progress import Progress
