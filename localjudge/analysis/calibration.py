@@ -178,9 +178,9 @@ class Calibration(_CalibrationRecord):
         parts += [f"left out: {', '.join(left)}"] * bool(left)
         parts += [f"fitted on scores with notices ({kinds(self.notices)})"] * bool(self.notices)
         used = _labelled_rows(scores, labels) if labels else frozenset()
-        if known := len(used & self.rows):
+        if overlap := len(used & self.rows):
             parts.append(
-                f"fitted on labels of {known} of these {len(used)} labelled rows, so its agreement with them "
+                f"fitted on labels of {overlap} of these {len(used)} labelled rows, so its agreement with them "
                 "is too high; the calibration file has its gain on unseen instructions"
             )
         places = [scores.aspects.index(aspect) for aspect in kept]
