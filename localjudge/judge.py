@@ -26,7 +26,7 @@ from localjudge.engines.protocol import (
 from localjudge.engines.selection import engine_options, find_served_model, open_engine, open_text_engine
 from localjudge.errors import SettingError, UsageError
 from localjudge.models.adapter import Adapter
-from localjudge.models.model import BUNDLED_NOTICE, Model
+from localjudge.models.model import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
 from localjudge.models.profiles import profile_of
 from localjudge.pair_outcome import PairOutcome, joined
@@ -255,7 +255,7 @@ class Judge:
         if self.config.engine == "dry-run":
             return "This is a dry run: no model was asked, and the scores mean nothing."
         if self.model.is_bundled:
-            return BUNDLED_NOTICE
+            return BUNDLED_NOTICE if self.rubric.is_default else BUNDLED_RUBRIC_NOTICE
         known = self.model.adapter is None and not self.model.is_served and profile_of(self.model.config)
         return known.small_notice if known else None
 

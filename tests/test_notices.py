@@ -277,6 +277,23 @@ def test_guarded_prompts_truncated_candidates_and_changed_models_are_told(
     )
 
 
+def test_the_bundled_model_says_that_prompts_it_was_not_trained_for_give_scores_without_meaning(
+    cli: Cli, tmp_path: Path
+) -> None:
+    known, unknown = "it only compares words with the reference", "trained for the prompt of just-eval alone"
+    earlier = Path(__file__).parent / "earlier_runs" / "0.1"
+    for run, said in (("part-1", known), ("pairs", unknown)):
+        [notice] = (each for each in read_notices(earlier / run) if each.startswith("bundled model:"))
+        assert said in notice
+    ended = cli("score", "examples", "--rubric", "no-reference", "--out", tmp_path / "run", "--limit", 1)
+    assert ended.out.count(unknown) == ended.err.count(unknown) == 1
+    weighted = Rubric.load().model_copy(
+        update={"aspects": {k: v.model_copy(update={"weight": 2.0}) for k, v in Rubric.load().aspects.items()}}
+    )
+    assert weighted.is_default
+    assert not Rubric.load(guard=True).is_default
+
+
 def test_the_name_of_a_column_that_exports_add_is_no_aspect() -> None:
     for name in ("model", "notice", "reference"):
         with pytest.raises(ValueError, match=f"'{name}' is the name of another column"):

@@ -30,12 +30,19 @@ _READS_GGUF = "5.19"
 """The first version of transformers whose tokenizers from GGUF files are complete."""
 # Token pairs that open and close a thought.
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
+_REAL_JUDGE = (
+    "Give a real judge with --model, a model directory or an id in the local cache, such as "
+    "--model Qwen/Qwen3-8B"
+)
 BUNDLED_NOTICE = (
     "These scores come from the small bundled model. It only compares words: which words of the reference "
     "the response keeps, changes or omits, and how it is written. Use its scores to try the program, not as "
-    "results.\n"
-    "Give a real judge with --model, a model directory or an id in the local cache, such as "
-    "--model Qwen/Qwen3-8B"
+    f"results.\n{_REAL_JUDGE}"
+)
+BUNDLED_RUBRIC_NOTICE = (
+    "These scores come from the small bundled model. It was trained for the prompt of just-eval alone; its "
+    "scores and rationales by any other prompt mean nothing. Use them only to try the program.\n"
+    f"{_REAL_JUDGE}"
 )
 
 

@@ -255,6 +255,11 @@ class Rubric(RubricPart):
         return self._digest(exclude_unset=False)
 
     @property
+    def is_default(self) -> bool:
+        """Whether it is the default rubric, which the bundled model was trained for; weights may differ."""
+        return self.digest == Rubric.load().digest
+
+    @property
     def recorded_digest(self) -> str:
         """The digest over the fields that are set: a rubric in `run.json` may lack newer fields."""
         return self._digest(exclude_unset=True)

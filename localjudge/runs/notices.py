@@ -41,10 +41,15 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
         found.append("dry run: no model was asked, and the scores mean nothing")
     elif manifest.notice and manifest.model.name != BUNDLED:
         found.append(manifest.notice)
-    elif manifest.notice:
+    elif manifest.notice and manifest.rubric.is_default:
         found.append(
             "bundled model: it only compares words with the reference; use its scores to try the program, not "
             "as results"
+        )
+    elif manifest.notice:
+        found.append(
+            "bundled model: it was trained for the prompt of just-eval alone; its scores and rationales by "
+            "any other prompt mean nothing"
         )
     if manifest.settings.engine == SERVER:
         found.append(
