@@ -556,20 +556,19 @@ def test_rank_prints_the_differences_of_neighbours_if_the_systems_are_many(
     assert (differences("abcdef"), differences("abcdefg")) == (15, 6)
 
 
-def test_adjusted_p_values_hold_for_all_pairs_together() -> None:
+@pytest.mark.parametrize("shift", [0.0, 0.2, 0.35])
+def test_an_interval_excludes_0_exactly_if_the_adjusted_p_is_below_5_percent(shift: float) -> None:
     rng = np.random.default_rng(1)
-    found = studentise(averages(rng.standard_normal((60, 12)), np.arange(60), 60), resamples=FEW)
-    alone = [
-        (1 + (np.abs(found.null_t[:, k]) >= abs(found.t[k])).sum()) / (1 + len(found.null_t)) for k in range(12)
-    ]
-    adjusted = found.adjusted()
-    assert (adjusted >= alone).all()
-    left = sorted(range(12), key=lambda k: -abs(found.t[k]))
-    least = 0.0
-    while left:  # Romano & Wolf, step by step
-        reached = sum(max(abs(drawn[k]) for k in left) >= abs(found.t[left[0]]) for drawn in found.null_t)
-        least = max(least, (1 + reached) / (1 + len(found.null_t)))
-        assert adjusted[left.pop(0)] == pytest.approx(least, **EXACT)
+    values = rng.standard_normal((60, 12)) + shift
+    found = studentise(averages(values, np.arange(60), 60), symmetric=True, resamples=999)
+    together, adjusted = found.simultaneous(), found.adjusted()
+    assert (((together.low > 0) | (together.high < 0)) == (adjusted < 0.05)).all()
+    assert (together.high - together.low > found.high - found.low).all()
+    for k in range(12):
+        reached = (np.abs(found.null_t).max(axis=1) >= abs(found.value[k] / found.error[k])).sum()
+        assert adjusted[k] == pytest.approx((1 + reached) / 1000, **EXACT)
+    one = studentise(averages(values[:, :1], np.arange(60), 60), symmetric=True, resamples=999)
+    assert one.simultaneous().low[0] == pytest.approx(one.low[0], abs=0.01)
 
 
 def test_runs_of_two_judges_are_not_ranked_together(tmp_path: Path) -> None:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A value and the ends of its 95 % interval; None for each of them that is undefined."""
+    """A value and the ends of its 95 % interval; None for each of them that is undefined.
+
+    An interval with one end is open at the other: the data bound the value from one side only.
+    """
 
     value: float | None = None
     low: float | None = None
@@ -22,6 +25,10 @@ class Estimate:
         if not (math.isfinite(low) and math.isfinite(high)):
             return cls(float(value))
         return cls(float(value), float(low), float(high))
+
+    def negative(self) -> Estimate:
+        """Return the estimate with the other sign."""
+        return Estimate(*(None if end is None else -end for end in (self.value, self.high, self.low)))
 
     def as_dict(self) -> dict[str, float | None]:
         return {"value": self.value, "low": self.low, "high": self.high}

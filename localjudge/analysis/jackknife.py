@@ -88,7 +88,7 @@ class JackknifeEstimates:
             degrees, place = np.unique(freedom, return_inverse=True)
             spread = chi2.ppf(generator.random((resamples, 1)), degrees) / degrees
             null_t /= np.sqrt(spread)[:, place]
-        return Studentised(self.value, self.value - reach, self.value + reach, self.value / error, null_t)
+        return Studentised(self.value, self.value - reach, self.value + reach, error, null_t)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ class Shares:
         units = np.nan_to_num(units) + certain + 1e-6
         return cls(value, all_rows, JackknifeEstimates(log_odds, covariance, units))
 
-    def estimates(self) -> list[Estimate]:
-        """Return the shares with their intervals."""
-        found = self.log_odds.tested(resamples=0)
+    def estimates(self, found: Studentised | None = None) -> list[Estimate]:
+        """Return the shares with their intervals, or with the intervals of the log-odds that are given."""
+        found = found or self.log_odds.tested(resamples=0)
         low, high = 1 / (1 + np.exp(-found.low)), 1 / (1 + np.exp(-found.high))
         ends = zip(self.value, np.minimum(low, self.value), np.maximum(high, self.value), strict=True)
         return [Estimate.of(*each) for each in ends]

@@ -10,6 +10,7 @@ from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.analysis.measured_texts import Measures
 from localjudge.analysis.resampling import Contributions, studentise
 from localjudge.analysis.scores import Floats, Integers, Scores
+from localjudge.analysis.system_means import instruction_weights
 
 
 def means_at_equal_length(
@@ -25,8 +26,8 @@ def means_at_equal_length(
     The model of a row's score is a linear regression with three terms: an effect of the instruction, an effect
     of the system, and a slope times log(1 + characters of the candidate). The slope is thus estimated within
     instructions and within systems: if a good system writes long responses, its quality is not attributed to
-    their length. The R² is the share of the variance within instructions, between systems and within them, that
-    length explains.
+    their length. All instructions of a system have the same weight, however many rows it has on each. The R² is
+    the share of the variance within instructions, between systems and within them, that length explains.
 
     Args:
         scores: the scores of all systems.
@@ -43,15 +44,17 @@ def means_at_equal_length(
     if measures is None:
         return undefined, None
     known = measures.known
-    group, system, score = scores.group[known], scores.system[known], values[known]
+    scores, score = scores.take(known), values[known]
+    group, system, weights = scores.group, scores.system, instruction_weights(scores)
     length = np.log1p(measures.length[known])
-    inner = _within(np.column_stack([length, score]), group, scores.groups)
-    variance, _ = (inner**2).sum(axis=0) / max(len(inner), 1)
+    root = np.sqrt(weights)[:, None]
+    inner = root * _within(np.column_stack([length, score]), group, weights, scores.groups)
+    variance, _ = (inner**2).sum(axis=0) / max(weights.sum(), 1)
     if variance < 1e-12:
         return undefined, None
     explained = _explained(inner[:, 0], inner[:, 1])
     dummies = (system[:, None] == np.arange(len(scores.systems))).astype(np.float64)
-    systems = _within(dummies, group, scores.groups)
+    systems = root * _within(dummies, group, weights, scores.groups)
     # Residuals of length and score after the effects of instructions and systems (Frisch, Waugh and Lovell).
     coefficients, *_ = np.linalg.lstsq(systems, inner, rcond=None)
     residuals = inner - systems @ coefficients
@@ -61,7 +64,8 @@ def means_at_equal_length(
     slope = (residuals[:, 0] * residuals[:, 1]).sum() / squares
     errors = residuals[:, 1] - slope * residuals[:, 0]
     slope_shares = np.bincount(group, residuals[:, 0] * errors, minlength=scores.groups) / squares
-    all_shares = np.bincount(group, length - length.mean(), minlength=scores.groups) / len(length)
+    mean_length = np.average(length, weights=weights)
+    all_shares = np.bincount(group, weights * (length - mean_length), minlength=scores.groups) / weights.sum()
     value, shares, units = [], [], []
     for name in range(len(scores.systems)):
         rows = system == name
@@ -70,10 +74,11 @@ def means_at_equal_length(
             shares.append(np.zeros(scores.groups))
             units.append(0.0)
             continue
-        distance = length[rows].mean() - length.mean()
+        own = weights[rows] / weights[rows].sum()
+        distance = own @ length[rows] - mean_length
         adjusted = score[rows] - slope * length[rows]
-        own_shares = np.bincount(group[rows], adjusted - adjusted.mean(), minlength=scores.groups) / rows.sum()
-        value.append(score[rows].mean() - slope * distance)
+        own_shares = np.bincount(group[rows], own * (adjusted - own @ adjusted), minlength=scores.groups)
+        value.append(own @ score[rows] - slope * distance)
         shares.append(own_shares + slope * all_shares - distance * slope_shares)
         units.append(float(len(np.unique(group[rows]))))
     estimates = Contributions(np.array(value), np.column_stack(shares), np.array(units))
@@ -85,13 +90,13 @@ def means_at_equal_length(
     ], explained
 
 
-def _within(columns: Floats, group: Integers, groups: int) -> Floats:
-    """Return the columns [rows, k] minus their means for each instruction."""
-    rows = np.maximum(np.bincount(group, minlength=groups), 1)
+def _within(columns: Floats, group: Integers, weights: Floats, groups: int) -> Floats:
+    """Return the columns [rows, k] minus their weighted means for each instruction."""
+    total = np.bincount(group, weights, minlength=groups)
     inner = np.empty_like(columns)
     for place in range(columns.shape[1]):
-        means = np.bincount(group, columns[:, place], minlength=groups) / rows
-        inner[:, place] = columns[:, place] - means[group]
+        sums = np.bincount(group, weights * columns[:, place], minlength=groups)
+        inner[:, place] = columns[:, place] - sums[group] / total[group]
     return inner
 
 

@@ -16,7 +16,12 @@ from localjudge.analysis.scores import Floats, Integers
 
 
 def prediction_powered(
-    judged: Floats, labelled: NDArray[np.bool_], labels: Floats, group: Integers, groups: int
+    judged: Floats,
+    labelled: NDArray[np.bool_],
+    labels: Floats,
+    group: Integers,
+    groups: int,
+    weights: Floats | None = None,
 ) -> Contributions:
     """Return the mean of the labels, with the contribution of each instruction; NaN for fewer than two labels.
 
@@ -26,21 +31,26 @@ def prediction_powered(
         labels: the labels of these rows, in the same order.
         group: the instruction of each row, [m].
         groups: number of instructions.
+        weights: the weight of each row in the mean, [m]; None for equal weights.
     """
+    weights = np.ones(len(judged)) if weights is None else weights
+    own, others = (
+        weights[rows] / weights[rows].sum() if rows.any() else weights[rows] for rows in (labelled, ~labelled)
+    )
     shares = np.zeros((groups, 1))
     known, rest = judged[labelled], judged[~labelled]
     if len(known) < 2:
         return Contributions(np.array([np.nan]), shares, np.zeros(1))
     tuning = power_tuning(known, rest, labels)
     corrected = labels - tuning * known
-    value = corrected.mean() + (tuning * rest.mean() if len(rest) else 0.0)
+    mean, rest_mean = own @ corrected, others @ rest
+    value = mean + tuning * rest_mean
     # Each label influences the tuning; its leverage grows with the distance of its judge's score from the mean.
     # The HC3 correction (MacKinnon & White 1985) makes the interval valid with as few as thirty labels.
     squares = (known - known.mean()) ** 2
     leverage = np.minimum(squares / squares.sum(), 0.9) if tuning else 0.0
-    np.add.at(shares[:, 0], group[labelled], (corrected - corrected.mean()) / len(known) / (1 - leverage))
-    if len(rest):
-        np.add.at(shares[:, 0], group[~labelled], tuning * (rest - rest.mean()) / len(rest))
+    np.add.at(shares[:, 0], group[labelled], own * (corrected - mean) / (1 - leverage))
+    np.add.at(shares[:, 0], group[~labelled], tuning * others * (rest - rest_mean))
     units = len(np.unique(group[labelled]))
     return Contributions(np.array([value]), shares, np.array([float(units)]))
 

@@ -109,4 +109,6 @@ def cycles_in_words(
 
 
 def _lacks_interval(estimate: Estimate | None) -> bool:
-    return estimate is not None and estimate.value is not None and estimate.low is None
+    return (
+        estimate is not None and estimate.value is not None and estimate.low is None and estimate.high is None
+    )

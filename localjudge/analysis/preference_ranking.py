@@ -80,9 +80,9 @@ class SystemPair:
     """The comparison of two systems in one aspect; `first` has the greater strength.
 
     `win_rate` is the share of the pairs of responses that `first` wins, undefined if the two were not compared
-    directly. `difference` is that of the strengths, and `p` its p-value, adjusted for all pairs of systems.
-    `contradicts` is True if the weaker system wins more often, and `significant` if that is significant; it is
-    None if that cannot be tested.
+    directly. `difference` is that of the strengths, and `p` its p-value; both the interval and `p` are adjusted
+    for all pairs of systems. `contradicts` is True if the weaker system wins more often, and `significant` if
+    that is significant; it is None if that cannot be tested.
     """
 
     first: str
@@ -165,7 +165,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
     first, second = np.array(list(combinations(range(len(names)), 2))).reshape(-1, 2).T
     weaker = strengths.value[first] < strengths.value[second]
     first, second = np.where(weaker, second, first), np.where(weaker, first, second)
-    tested = strengths.differences(first, second).tested(resamples, seed)
+    tested = strengths.differences(first, second).tested(resamples, seed).simultaneous()
     p = tested.adjusted()
     established = SystemOrder(names, first, second, tested.value, p)
     part = dict(zip(names, component.tolist(), strict=True))

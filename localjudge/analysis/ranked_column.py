@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.analysis.length_effect import means_at_equal_length
 from localjudge.analysis.measured_texts import Measures
 from localjudge.analysis.resampling import studentise
 from localjudge.analysis.scores import Floats, Integers, Scores
-from localjudge.analysis.system_means import human_means, instruction_means, judge_means, paired_differences
-from localjudge.analysis.system_order import SystemOrder
+from localjudge.analysis.system_means import (
+    column_means,
+    connected_systems,
+    human_differences,
+    human_means,
+    instruction_means,
+    means_on_same_instructions,
+)
+from localjudge.analysis.system_order import NO_DIFFERENCE, SystemOrder
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
     """The comparison of two systems on the instructions that both answered.
 
-    `difference` is the mean of `first` minus the mean of `second`, and `p` its p-value, adjusted for all pairs
-    of the column. With labels, both refer to the prediction-powered means. `wins`, `losses` and `ties` are
-    numbers of instructions, by the judge's scores.
+    `difference` is the mean of `first` minus the mean of `second` on these instructions, and `p` its p-value.
+    The interval and `p` are adjusted for all pairs of the column: the interval excludes 0 exactly if `p` is
+    below 0.05. With labels, they refer to the prediction-powered means. `wins`, `losses` and `ties` are numbers
+    of instructions, by the judge's scores; a difference within the rounding error is a tie.
     """
 
     first: str
@@ -34,6 +43,17 @@ class Pair:
     wins: int
     losses: int
     ties: int
+
+    def turned(self) -> Pair:
+        """Return the same comparison with the systems in the other order."""
+        return replace(
+            self,
+            first=self.second,
+            second=self.first,
+            difference=self.difference.negative(),
+            wins=self.losses,
+            losses=self.wins,
+        )
 
 
 class RankedColumn:
@@ -52,33 +72,40 @@ class RankedColumn:
     ) -> None:
         self.name = name
         count = len(scores.systems)
-        judged = judge_means(scores, values)
         # The error of a calibration's map is unknown, so calibrated scores have no intervals of their own.
         own = 0 if scores.calibrated else resamples
-        self.means = studentise(judged, *ends, resamples=own, seed=seed).estimates()
-        self.deciding = judged
+        cells = instruction_means(scores, values)
+        answered = np.isfinite(cells)
+        self.means = studentise(column_means(cells), *ends, resamples=own, seed=seed).estimates()
+        self.component = connected_systems(cells)
+        same = means_on_same_instructions(cells)
+        self.held = studentise(same, *ends, resamples=own, seed=seed).estimates()
+        self.level = same.value
         self.human = [UNDEFINED] * count
         if human is not None:
-            self.deciding = human_means(scores, values, *human)
-            self.human = studentise(self.deciding, *ends, resamples=resamples, seed=seed).estimates()
+            of_people = human_means(scores, values, *human)
+            self.human = studentise(of_people, *ends, resamples=resamples, seed=seed).estimates()
         self.length_held, self.length_explains = means_at_equal_length(
             scores, values, ends, measures, own, seed
         )
         first, second = np.array(list(combinations(range(count), 2)), dtype=np.int32).reshape(-1, 2).T
-        cells = instruction_means(scores, values)
         reach = ends[1] - ends[0]
-        paired = (
-            paired_differences(cells, first, second) if human is None else self.deciding.contrast(first, second)
-        )
+        if human is None:
+            paired = column_means(cells[:, first] - cells[:, second])
+        elif answered[answered.any(axis=1)].all():
+            paired, self.level = of_people.contrast(first, second), of_people.value
+        else:
+            paired = human_differences(scores, values, *human, answered)
+            self.level = _levels(paired.value, first, second, answered)
         drawn = own if human is None else resamples
         tested = studentise(paired, -reach, reach, symmetric=True, resamples=drawn, seed=seed)
-        p = tested.adjusted()
+        tested, p = tested.simultaneous(-reach, reach), tested.adjusted()
         self.pairs: list[Pair] = []
         wins = np.zeros((count, 2))
         for place, (a, b, difference) in enumerate(zip(first, second, tested.estimates(), strict=True)):
             between = cells[:, a] - cells[:, b]
             between = between[np.isfinite(between)]
-            won, lost = int((between > 0).sum()), int((between < 0).sum())
+            won, lost = int((between > NO_DIFFERENCE).sum()), int((between < -NO_DIFFERENCE).sum())
             tied = len(between) - won - lost
             wins[a] += won + tied / 2, len(between)
             wins[b] += lost + tied / 2, len(between)
@@ -97,3 +124,22 @@ class RankedColumn:
             )
         self.win_rates = [float(won / of) if of else None for won, of in wins]
         self.order = SystemOrder(scores.systems, first, second, paired.value, p)
+
+
+def _levels(difference: Floats, first: Integers, second: Integers, answered: NDArray[np.bool_]) -> Floats:
+    """Return the levels whose differences are nearest to those of the pairs, [systems]; NaN if unknown.
+
+    Each pair has the weight of its common instructions (weighted least squares).
+
+    Args:
+        difference: the first system's advantage, [pairs]; NaN if it is not known.
+        first: the first system of each pair, [pairs].
+        second: the second system of each pair, [pairs].
+        answered: whether each system answered each instruction, [groups, systems].
+    """
+    systems = np.arange(answered.shape[1])
+    design = (first[:, None] == systems).astype(np.float64) - (second[:, None] == systems)
+    weights = (answered[:, first] & answered[:, second]).sum(axis=0) * np.isfinite(difference)
+    left = np.linalg.pinv(design.T @ (design * weights[:, None]), hermitian=True)
+    levels = left @ design.T @ (weights * np.nan_to_num(difference))
+    return np.where(np.abs(design).T @ weights > 0, levels, np.nan)

@@ -14,6 +14,7 @@ from localjudge.analysis.measured_texts import Measures
 from localjudge.analysis.ranked_column import Pair, RankedColumn
 from localjudge.analysis.resampling import RESAMPLES
 from localjudge.analysis.scores import Floats, Integers, Of, Scores, check_one_judge
+from localjudge.analysis.system_order import NO_DIFFERENCE
 from localjudge.errors import UsageError
 from localjudge.outcome_columns import OVERALL
 
@@ -22,17 +23,22 @@ from localjudge.outcome_columns import OVERALL
 class SystemRank:
     """The statistics of one system; the keys of the mappings are the columns.
 
-    `ranks` has the best and the worst rank that the paired comparisons do not exclude. `win_rate` is the share
-    of instructions on which the system beats another system, averaged over all other systems; a tie counts as
-    half. `length` is the mean length of its candidates in characters. `length_held` has the means at equal
-    length, and `human` the prediction-powered means of the human score.
+    `means` weight the instructions of the system equally. `same_instructions` has its means on all instructions
+    of its component, by the additive model of instructions and systems; None if each system answered each
+    instruction. `component` numbers the sets of systems that share instructions, directly or through other
+    systems, from 1. `ranks` has the best and the worst rank that the paired comparisons do not exclude.
+    `win_rate` is the share of instructions on which the system beats another system, averaged over all other
+    systems; a tie counts as half. `length` is the mean length of its candidates in characters. `length_held`
+    has the means at equal length, and `human` the prediction-powered means of the human score.
     """
 
     name: str
     rows: int
     instructions: int
     length: float | None
+    component: int
     means: Mapping[str, Estimate]
+    same_instructions: Mapping[str, Estimate] | None
     ranks: Mapping[str, tuple[int, int]]
     win_rate: Mapping[str, float | None]
     length_held: Mapping[str, Estimate] | None
@@ -41,16 +47,17 @@ class SystemRank:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The comparison of systems, from the best to the worst.
+    """The comparison of systems, from the best to the worst of each component.
 
     `columns` has the aspects, the shares of labels, and "overall", the mean over the ordered aspects; the last
-    column decides the order of the systems. `of` is the kind of scores; for "calibrated", `columns` and
-    "overall" include only the calibrated aspects.
-    `basis` is "judge", or "human" with labels: the scores whose differences decide the ranks, the pairs and the
-    groups in the last column. (A column without labels always uses the judge's scores.) `groups` has the sets
-    of systems without a significant difference, and `untested` the pairs of systems whose difference has no
-    p-value, also because they share no instruction. `length_explains` is the share of a column's variance
-    within instructions that length explains.
+    column decides the order of the systems: that of their means on the same instructions. `of` is the kind of
+    scores; for "calibrated", `columns` and "overall" include only the calibrated aspects. `basis` is "judge",
+    or "human" with labels: the scores whose differences decide the ranks, the pairs and the groups in the last
+    column. (A column without labels always uses the judge's scores.) `groups` has the sets of systems without a
+    significant difference, and `untested` the pairs of systems whose difference has no p-value, also because
+    they share no instruction. `contradictions` has the pairs of the last column whose tested difference has the
+    other sign than the order of the systems; `first` is the higher one. `length_explains` is the share of a
+    column's variance within instructions that length explains.
     """
 
     columns: tuple[str, ...]
@@ -60,6 +67,7 @@ class Ranking:
     pairs: tuple[Pair, ...]
     groups: Mapping[str, tuple[tuple[str, ...], ...]]
     untested: Mapping[str, tuple[tuple[str, str], ...]]
+    contradictions: tuple[Pair, ...]
     length_explains: Mapping[str, float | None]
     notes: tuple[str, ...]
     notices: tuple[str, ...]
@@ -121,8 +129,14 @@ def rank(
     last = found[-1]
     order = sorted(
         range(len(scores.systems)),
-        key=lambda s: (-np.nan_to_num(last.deciding.value[s], nan=-np.inf), scores.systems[s]),
+        key=lambda s: (
+            last.component[s],
+            -np.nan_to_num(last.level[s].round(9), nan=-np.inf),
+            scores.systems[s],
+        ),
     )
+    place = {scores.systems[s]: number for number, s in enumerate(order)}
+    ordered = (pair if place[pair.first] < place[pair.second] else pair.turned() for pair in last.pairs)
     lengths = _mean_lengths(scores, measures)
     systems = tuple(
         SystemRank(
@@ -130,7 +144,9 @@ def rank(
             rows=int((scores.system == s).sum()),
             instructions=len(np.unique(scores.group[scores.system == s])),
             length=lengths[s],
+            component=int(last.component[s]) + 1,
             means={column.name: column.means[s] for column in found},
+            same_instructions={column.name: column.held[s] for column in found} if scores.uneven else None,
             ranks={column.name: column.order.ranks[s] for column in found},
             win_rate={column.name: column.win_rates[s] for column in found},
             length_held=None if measures is None else {column.name: column.length_held[s] for column in found},
@@ -158,6 +174,12 @@ def rank(
         notes.append(f"{scores.failed} failed rows are excluded")
     if scores.uneven:
         notes.append(scores.uneven)
+    if last.component.any():
+        sets = [
+            ", ".join(scores.systems[s] for s in order if last.component[s] == one)
+            for one in range(last.component.max() + 1)
+        ]
+        notes.append(f"means are comparable only within each of these sets of systems: {'; '.join(sets)}")
     if measures is None:
         notes.append("the effect of length is unknown, because the inputs were moved; give them with --inputs")
     elif not measures.known.all():
@@ -176,6 +198,11 @@ def rank(
         pairs=tuple(pair for column in found for pair in column.pairs),
         groups={column.name: column.order.groups(order) for column in found},
         untested={column.name: column.order.untested for column in found},
+        contradictions=tuple(
+            pair.turned()
+            for pair in ordered
+            if pair.p is not None and (pair.difference.value or 0) < -NO_DIFFERENCE
+        ),
         length_explains={column.name: column.length_explains for column in found},
         notes=tuple(notes),
         notices=scores.notices,

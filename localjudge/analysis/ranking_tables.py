@@ -5,8 +5,7 @@ Each value has its 95 % interval below it. An en dash means that a value is unde
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from itertools import combinations, pairwise
 
 from rich.console import Group, RenderableType
@@ -16,7 +15,7 @@ from rich.text import Text
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.ranked_column import Pair
 from localjudge.analysis.ranking import Ranking, SystemRank
-from localjudge.analysis.system_order import SIGNIFICANCE_LEVEL, differences_in_words
+from localjudge.analysis.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, differences_in_words
 from localjudge.analysis.table_parts import (
     UNDEFINED_SIGN,
     note_lines,
@@ -37,6 +36,9 @@ _SHARES_OF = {
 }
 _ALL_PAIRS = 6
 """Largest number of systems of which every pair is listed; of more, only the neighbours in their order."""
+
+_MOST_CONTRADICTIONS = 5
+"""Largest number of pairs against the order that are named."""
 
 
 def ranking_tables(ranking: Ranking) -> Group:
@@ -77,6 +79,7 @@ def ranking_tables(ranking: Ranking) -> Group:
         parts += [title_line(others, ranking.notices), means]
     for title, kind in (
         ("Mean human scores, prediction-powered", "human"),
+        ("Means on the same instructions, by the additive model", "same_instructions"),
         ("Means at equal length", "length_held"),
     ):
         estimates = [getattr(system, kind) for system in ranking.systems]
@@ -92,16 +95,37 @@ def ranking_tables(ranking: Ranking) -> Group:
             parts.append(table)
     if len(ranking.systems) > 1:
         without = untested and ranking.basis == "judge"
-        title = f"Differences in {last}" + ", with 95 % intervals" * (not without)
+        title = f"Differences in {last}" + f", with 95 % intervals{_adjustment(ranking)}" * (not without)
         parts += [title_line(title, ranking.notices), _differences(ranking)]
-        basis = "human" if ranking.basis == "human" else "judge's"
-        where = f"in the {basis} scores ({last})"
-        if without:
-            parts.append(Text("Differences of calibrated scores are not tested: they have no intervals."))
-        else:
-            parts += map(Text, differences_in_words(where, ranking.groups[last], ranking.untested[last]))
-            parts.append(Text(_sentence(ranking, _compared(ranking, *ranking.systems[:2]))))
+        parts += (
+            [Text("Differences of calibrated scores are not tested: they have no intervals.")]
+            if without
+            else map(Text, comparison_lines(ranking))
+        )
     return headed(ranking.notices, *spaced(parts), *note_lines(ranking.notes))
+
+
+def comparison_lines(ranking: Ranking) -> Iterator[str]:
+    """Yield what the tests of the column that decides say, a line each; the last is on the two best."""
+    last = ranking.columns[-1]
+    basis = "human" if ranking.basis == "human" else "judge's"
+    yield from differences_in_words(
+        f"in the {basis} scores ({last})", ranking.groups[last], ranking.untested[last]
+    )
+    for pair in ranking.contradictions[:_MOST_CONTRADICTIONS]:
+        yield f"Against the order of the systems: {_sentence(ranking, pair)}"
+    if (more := len(ranking.contradictions) - _MOST_CONTRADICTIONS) > 0:
+        yield f"Against the order of the systems: {counted(more, 'more pair')}"
+    pair = _compared(ranking, *ranking.systems[:2])
+    higher = pair if (pair.difference.value or 0) >= 0 else pair.turned()
+    if higher not in ranking.contradictions:
+        yield _sentence(ranking, higher)
+
+
+def _adjustment(ranking: Ranking) -> str:
+    """Return for how many pairs the intervals and p-values are adjusted; empty for one pair."""
+    pairs = len(ranking.systems) * (len(ranking.systems) - 1) // 2
+    return f" and p adjusted for {pairs} pairs" if pairs > 1 else ""
 
 
 def _differences(ranking: Ranking) -> Table:
@@ -123,24 +147,11 @@ def _compared(ranking: Ranking, better: SystemRank, worse: SystemRank) -> Pair:
     names = {better.name, worse.name}
     column = ranking.columns[-1]
     pair = next(each for each in ranking.pairs if each.column == column and {each.first, each.second} == names)
-    if pair.first == better.name:
-        return pair
-    value, low, high = (
-        None if end is None else -end
-        for end in (pair.difference.value, pair.difference.high, pair.difference.low)
-    )
-    return replace(
-        pair,
-        first=pair.second,
-        second=pair.first,
-        difference=Estimate(value, low, high),
-        wins=pair.losses,
-        losses=pair.wins,
-    )
+    return pair if pair.first == better.name else pair.turned()
 
 
 def _sentence(ranking: Ranking, pair: Pair) -> str:
-    """Return in one sentence whether the first of two systems is better than the second."""
+    """Return in one sentence whether the first system of a pair is higher, by the tested difference."""
     one, other, difference = pair.first, pair.second, pair.difference
     on = f"On {counted(pair.instructions, 'instruction')}, {one}"
     if not pair.instructions or difference.value is None:
@@ -148,10 +159,12 @@ def _sentence(ranking: Ranking, pair: Pair) -> str:
     figures = f"{one} minus {other}: {difference.value:.2f}"
     if difference.low is not None and difference.high is not None:
         figures += f", 95 % interval {difference.low:.2f} to {difference.high:.2f}"
+    if abs(difference.value) <= NO_DIFFERENCE:
+        return f"{on} and {other} have equal means in {pair.column}."
     if pair.p is None:
         return f"{on} and {other} cannot be compared significantly ({figures})."
-    adjusted = f", adjusted for {counted(len(ranking.systems) * (len(ranking.systems) - 1) // 2, 'pair')}"
-    figures += f", p {'' if pair.p < 0.001 else '= '}{_p(pair.p)}" + adjusted * (len(ranking.systems) > 2)
+    figures += f", p {'' if pair.p < 0.001 else '= '}{_p(pair.p)}"
+    figures += _adjustment(ranking).replace(" and p", ", both")
     if pair.p >= SIGNIFICANCE_LEVEL:
         return f"{on} and {other} have no significant difference in {pair.column} ({figures})."
     return f"{on} is significantly higher than {other} in {pair.column} ({figures})."

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,37 +67,53 @@ class Contributions:
 
 @dataclass(frozen=True, slots=True)
 class Studentised:
-    """k estimates with their intervals and t statistics; NaN if there is no interval.
+    """k estimates with their intervals and standard errors; NaN if there is no interval.
 
-    `t` is the distance of each estimate from 0 in standard errors. `null_t` has the t statistic of B resamples
-    under the null hypothesis that this distance is 0.
+    `null_t` has the t statistics of B resamples under the null hypothesis that all estimates are 0.
     """
 
     value: Floats  # [k]
     low: Floats  # [k]
     high: Floats  # [k]
-    t: Floats  # [k]
+    error: Floats  # [k]
     null_t: Floats  # [B, k]
 
     def estimates(self) -> list[Estimate]:
         return [Estimate.of(*ends) for ends in zip(self.value, self.low, self.high, strict=True)]
 
-    def adjusted(self) -> Floats:
-        """Return two-sided p-values adjusted for k tests, [k].
+    def simultaneous(self, lowest: float = -math.inf, highest: float = math.inf) -> Studentised:
+        """Return the estimates with intervals that contain all k true values together in 95 % of samples.
 
-        The adjustment is the step-down method of Romano & Wolf (2005, doi:10.1198/016214504000000539).
+        They belong to the p-values of `adjusted`: an interval excludes 0 exactly if its p is below 0.05.
+
+        Args:
+            lowest: the smallest possible true value.
+            highest: the largest possible true value.
         """
-        p_values = np.full(len(self.t), np.nan)
-        order = np.flatnonzero(np.isfinite(self.t))
-        order = order[np.argsort(-np.abs(self.t[order]), kind="stable")]
-        if not len(order) or not len(self.null_t):
-            return p_values
-        null_t = np.abs(self.null_t[:, order])
-        # The maximum over each estimate and those with a smaller t.
-        largest = np.maximum.accumulate(null_t[:, ::-1], axis=1)[:, ::-1]
-        reached = (largest >= np.abs(self.t[order])).sum(axis=0)
-        p_values[order] = np.maximum.accumulate((1 + reached) / (1 + len(null_t)))
-        return p_values
+        largest = self._largest_t
+        place = math.ceil(0.05 * (1 + len(largest))) - 1
+        if not place:
+            return self
+        reach = np.sort(largest)[-place] * self.error
+        low, high = self.value - reach, self.value + reach
+        return replace(self, low=np.clip(low, lowest, highest), high=np.clip(high, lowest, highest))
+
+    def adjusted(self) -> Floats:
+        """Return two-sided p-values adjusted for k tests, [k]; NaN without an interval or a resample.
+
+        The adjustment is the single-step method of Westfall & Young (1993): the share of resamples in which the
+        largest |t| of all estimates reaches that of the estimate.
+        """
+        largest = np.sort(self._largest_t)
+        t = np.abs(self.value / self.error)
+        reached = len(largest) - np.searchsorted(largest, t)
+        return np.where(np.isfinite(t) & (len(largest) > 0), (1 + reached) / (1 + len(largest)), np.nan)
+
+    @property
+    def _largest_t(self) -> Floats:
+        """The largest |t| of the estimates that have an interval, in each resample, [B]."""
+        largest: Floats = np.abs(self.null_t[:, np.isfinite(self.error)]).max(axis=1, initial=0)
+        return largest
 
 
 def bootstrap_weights(groups: int, resamples: int = RESAMPLES, seed: int = 0) -> Iterator[Floats]:
@@ -150,7 +166,7 @@ def studentise(
             variance = (units * variance + total) / (units + 1) * units / (units - 1)
             null_t[done : done + len(weights)] = change / np.sqrt(variance)
             done += len(weights)
-        t = np.where(usable, value / error, np.nan)
+    error = np.where(usable, error, np.nan)
     low = high = np.full(len(value), np.nan)
     if usable.any() and resamples:
         null_t[:, ~usable] = 0
@@ -159,9 +175,9 @@ def studentise(
             lower = -upper
         else:
             lower, upper = np.quantile(null_t, [0.025, 0.975], axis=0)
-        low = np.where(usable, np.clip(value - upper * error, lowest, highest), np.nan)
-        high = np.where(usable, np.clip(value - lower * error, lowest, highest), np.nan)
-    return Studentised(value, low, high, t, null_t)
+        low = np.clip(value - upper * error, lowest, highest)
+        high = np.clip(value - lower * error, lowest, highest)
+    return Studentised(value, low, high, error, null_t)
 
 
 def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimate:

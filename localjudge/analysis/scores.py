@@ -131,7 +131,8 @@ class Scores:
         return (
             f"the systems have judgements on different instructions ({each.min()} to {each.max()} of "
             f"{len(answered)}, {int(answered.all(axis=1).sum())} in common): each mean uses the system's own "
-            "instructions; wins and the judge's differences use those that both systems of a pair answered"
+            "instructions; the order, that of the means on the same instructions, uses the additive model of "
+            "instructions and systems; wins and differences use those that both systems of a pair answered"
         )
 
     def take(self, rows: NDArray[Any]) -> Scores:

@@ -31,17 +31,24 @@ def plain_table(*names: str) -> Table:
 
 def stacked(estimate: Estimate) -> Text | str:
     """Return the value, with its interval below it."""
-    if estimate.low is None or estimate.high is None:
+    if (interval := _interval(estimate, " ")) is None:
         return two_decimals(estimate.value)
-    interval = f"{_bare(estimate.low)} {_bare(estimate.high)}"
     return Text.assemble(f"{two_decimals(estimate.value)}\n", (interval, "dim"))
 
 
 def inline(estimate: Estimate) -> str:
     """Return the value, with its interval in brackets."""
-    if estimate.low is None or estimate.high is None:
-        return two_decimals(estimate.value)
-    return f"{two_decimals(estimate.value)} ({_bare(estimate.low)} to {_bare(estimate.high)})"
+    interval = _interval(estimate, " to ")
+    return two_decimals(estimate.value) + ("" if interval is None else f" ({interval})")
+
+
+def _interval(estimate: Estimate, between: str) -> str | None:
+    """Return the ends of an interval; "≥" or "≤" and the only end of one that is open."""
+    if estimate.low is None:
+        return None if estimate.high is None else f"≤ {_bare(estimate.high)}"
+    if estimate.high is None:
+        return f"≥ {_bare(estimate.low)}"
+    return f"{_bare(estimate.low)}{between}{_bare(estimate.high)}"
 
 
 def two_decimals(value: float | None) -> str:

@@ -10,14 +10,17 @@ function cell(value, { kind, bounds }) {
   if (value === null || typeof value !== "object") return make("td", {}, value === null ? "–" : String(value));
   const shown = kind === "share" ? percent : fixed;
   const node = make("td", { class: "figure" }, make("span", { class: "mean" }, shown(value.value)));
-  if (value.low !== null && value.low !== undefined) {
-    node.append(make("span", { class: "interval" }, `${shown(value.low).replace(/\s%/, "")}\u00a0to ${shown(value.high)}`));
-    if (bounds) {
+  const low = value.low ?? null, high = value.high ?? null;
+  if (low !== null || high !== null) {
+    const ends = high === null ? `≥\u00a0${shown(low)}` : low === null ? `≤\u00a0${shown(high)}`
+      : `${shown(low).replace(/\s%/, "")}\u00a0to ${shown(high)}`;
+    node.append(make("span", { class: "interval" }, ends));
+    if (bounds && low !== null && high !== null) {
       const [from, to] = bounds, place = (number) => `${100 * (number - from) / (to - from)}%`;
       const bar = make("span", { class: "bar" }), mark = make("span", { class: "mark" });
       const strip = make("span", { class: "strip", "aria-hidden": "true" }, bar, mark);
-      bar.style.left = place(value.low);
-      bar.style.right = `${100 - parseFloat(place(value.high))}%`;
+      bar.style.left = place(low);
+      bar.style.right = `${100 - parseFloat(place(high))}%`;
       mark.style.left = place(value.value);
       node.append(strip);
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from localjudge.analysis.agreement import Agreement
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.ranking import Ranking
+from localjudge.analysis.ranking_tables import comparison_lines
 from localjudge.analysis.system_order import differences_in_words
 from localjudge.audit.findings import Audit
 from localjudge.errors import UsageError
@@ -70,24 +71,12 @@ def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[s
     columns += [{"name": "failed", "kind": "number"}] * any(failed)
     for label in index_of.keys() - {system.name for system in systems}:
         rows.append([label, *[None] * (len(columns) - 3), 0, failed[index_of[label]]])
-    alike: dict[tuple[str, ...], list[str]] = {}
-    untested: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    notes = []
     for ranking in rankings:
-        for name in [whole] if whole else names:
-            for group in ranking.groups[name]:
-                alike.setdefault(group, []).append(name)
-            if ranking.untested[name]:
-                untested.setdefault(ranking.untested[name], []).append(name)
-    notes = [
-        f"No significant difference ({', '.join(dict.fromkeys(of))}): {', '.join(group)}."
-        for group, of in alike.items()
-        if len(group) > 1
-    ]
-    notes += [
-        f"{line}."
-        for pairs, of in untested.items()
-        for line in differences_in_words(f"in {', '.join(dict.fromkeys(of))}", (), pairs)
-    ]
+        if whole is not None and len(ranking.systems) > 1:
+            notes += [f"{line.removesuffix('.')}." for line in comparison_lines(ranking)]
+    if whole is None:
+        notes += _alike_in_labels(rankings, names)
     notes += dict.fromkeys(note for ranking in rankings for note in ranking.notes)
     if len(rankings) > 1 and whole is not None:
         notes.append("The runs have several judges: a rank compares only the systems of one judge.")
@@ -99,6 +88,25 @@ def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[s
         "dots": [index_of[row[0]] for row in rows],
         "notes": notes,
     }
+
+
+def _alike_in_labels(rankings: Sequence[Ranking], names: Sequence[str]) -> Iterator[str]:
+    """Yield which systems do not differ significantly, or are not tested, in the shares of labels."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    untested: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for ranking in rankings:
+        for name in names:
+            for group in ranking.groups[name]:
+                alike.setdefault(group, []).append(name)
+            if ranking.untested[name]:
+                untested.setdefault(ranking.untested[name], []).append(name)
+    for members, of in alike.items():
+        if len(members) > 1:
+            yield f"No significant difference ({', '.join(dict.fromkeys(of))}): {', '.join(members)}."
+    for pairs, of in untested.items():
+        yield from (
+            f"{line}." for line in differences_in_words(f"in {', '.join(dict.fromkeys(of))}", (), pairs)
+        )
 
 
 def _mean_columns(rubric: Rubric) -> dict[str, dict[str, Any]]:
