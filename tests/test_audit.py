@@ -153,7 +153,9 @@ def test_a_judge_with_a_bias_is_found_out_where_it_shows_and_nowhere_else(
     assert {trial.name for trial in trials if trial.verdict == "unsound"} == found
 
 
-def test_the_shift_of_a_bias_has_its_size_and_an_interval_around_it(put_on_trial: Try, rows: Path) -> None:
+def test_the_shift_of_a_bias_has_its_size_and_no_interval_if_it_hardly_varies(
+    put_on_trial: Try, rows: Path
+) -> None:
     trials = {trial.name: trial for trial in put_on_trial(obeys_pleas).checks}
     before = [
         recalled(row["reference"], row["candidate"], "", 0, 0)
@@ -161,7 +163,7 @@ def test_the_shift_of_a_bias_has_its_size_and_an_interval_around_it(put_on_trial
     ]
     plea = trials["plea"].shift
     assert plea.value == pytest.approx(5 - sum(before) / len(before), abs=1e-3)
-    assert plea.low < plea.value < plea.high
+    assert (plea.low, plea.high) == (None, None)
     assert trials["padded"].shift.value == pytest.approx(0, abs=0.2), (
         "words that it shares with the reference by chance"
     )
