@@ -160,8 +160,15 @@ def rank(
             f"no aspect has an order, so {decides}, the share of the first label, decides the order of the "
             "systems; --by chooses another"
         )
-    if OVERALL in values and ends[OVERALL] == (0, 1):
-        notes.append("overall is the mean of the ordered aspects, each on a scale from 0 to 1")
+    if OVERALL in values:
+        counted_in = [column for column in scores.columns if column.weight]
+        weighted = ", weighted " * (len({column.weight for column in counted_in}) > 1)
+        weighted += " : ".join(f"{column.weight:g}" for column in counted_in) * bool(weighted)
+        scaled = ", each on a scale from 0 to 1" * (
+            len({scores.ends(column.name) for column in counted_in}) > 1
+        )
+        names = ", ".join(column.name for column in counted_in)
+        notes.append(f"overall is the mean of the ordered aspects{scaled}: {names}{weighted}")
     if of == "expected" and not scores.calibrated and (integers := scores.unmeasured & set(columns)):
         names = ", ".join(name for name in values if name in integers)
         notes.append(f"{names}: some judgements have no expected scores, so the integers are compared")
