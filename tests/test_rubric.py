@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from localjudge import Row, Rubric, RubricError
+from localjudge.records import Judgement
+from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.rubric import shipped_rubrics
+from localjudge.rubrics.score_column import overall, score_columns
 
 SHIPPED_DIGEST = "737b8ed0213c8bc73aca2a9371bbf732e9039eaa453d47247a25836e3e876569"
 
@@ -312,3 +315,13 @@ def test_a_placeholder_with_a_space_says_how_to_name_its_column(tmp_path: Path) 
     )
     with pytest.raises(RubricError, match=r"write {.gold_answer}, and give --column .gold_answer=gold answer"):
         Rubric.load(str(file))
+
+
+def test_an_overall_score_of_different_scales_is_the_mean_of_shares_of_the_scale() -> None:
+    wit, depth = (Aspect(scale=Scale(lowest=low, highest=high)) for low, high in ((1, 5), (0, 100)))
+    judgement = Judgement(
+        id="r", key="k", texts={}, scores={"wit": 5, "depth": 50}, expected={"wit": 3.0}, rationale_cut=False,
+        prompt_tokens=1, output_tokens=1,
+    )  # fmt: skip
+    assert overall(judgement, score_columns({"wit": wit, "depth": depth})) == 0.5
+    assert overall(judgement, score_columns({"wit": wit})) == 3

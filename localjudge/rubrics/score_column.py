@@ -88,10 +88,17 @@ def heading(column: str) -> str:
 
 
 def overall(judgement: Judgement, columns: tuple[ScoreColumn, ...]) -> float:
-    """Return the weighted mean of the expected scores, or of the scores where those are not known."""
+    """Return the weighted mean of the expected scores, or of the scores where those are not known.
+
+    Scores on different scales are first brought to the scale from 0 to 1.
+    """
     total = weights = 0.0
+    is_scaled = len({(column.lowest, column.highest) for column in columns if column.weight}) > 1
     for column in columns:
         expected = column.expected(judgement)
-        total += column.weight * (column.number(judgement) if expected is None else expected)
+        value = column.number(judgement) if expected is None else expected
+        if is_scaled:
+            value = (value - column.lowest) / (column.highest - column.lowest)
+        total += column.weight * value
         weights += column.weight
     return total / weights
