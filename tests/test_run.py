@@ -574,7 +574,7 @@ def test_the_run_says_what_a_stranger_needs_to_repeat_it(tmp_path: Path, make: M
     assert set(manifest["starts"][0]["engine"]) >= {"name", "versions", "device", "dtype", "batch_size"}
     assert set(manifest["starts"][0]) >= {"started", "inputs", "localjudge", "python", "outlines_core"}
     assert manifest["notice"] is None
-    assert "compares words" in make(model=None).describe()["notice"], "what the bundled model's scores mean"
+    assert "small bundled model" in make(model=None).describe()["notice"], "what its scores mean"
 
 
 def test_the_python_interface_takes_plain_dicts_and_gives_each_row_one_outcome(make: Make) -> None:
