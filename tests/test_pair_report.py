@@ -162,7 +162,7 @@ def test_labels_of_pairs_have_their_agreement_on_the_page(cli: Cli, nameless: Pa
     tables = {table["caption"]: table["rows"] for table in agreement["tables"]}
     assert [*tables] == ["Agreement on pairs", "Labels and orders"]
     assert [row[0] for row in tables["Agreement on pairs"]] == [
-        "depth: input order", "depth: longer wins", "depth: first wins", "depth: inter-annotator agreement",
+        "depth: input order", "depth: longer wins", "depth: first wins",
     ]  # fmt: skip
     assert tables["Agreement on pairs"][2][1]["value"] == 1
     assert tables["Labels and orders"][0][:5] == ["depth", 3, 3, 0, 0]

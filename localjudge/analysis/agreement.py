@@ -1,4 +1,4 @@
-"""Agreement of a judge with people, compared with inter-annotator agreement and trivial baselines."""
+"""Agreement of a judge with people, compared with single annotators and trivial baselines."""
 
 from __future__ import annotations
 
@@ -8,28 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from localjudge.analysis.alternative_annotator import AnnotatorTest, replace_annotators
 from localjudge.analysis.comparison import ComparedLabels, Comparison, ComparisonStatistics
-from localjudge.analysis.human_labels import Labels, Marks
-from localjudge.analysis.interval import Estimate
+from localjudge.analysis.human_labels import Labels
+from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.analysis.krippendorff import alphas
 from localjudge.analysis.measured_texts import Measures
 from localjudge.analysis.nominal_agreement import NominalAgreement, agree_on_labels
 from localjudge.analysis.resampling import RESAMPLES
 from localjudge.analysis.scores import Scores
-
-
-@dataclass(frozen=True, slots=True)
-class Ceiling:
-    """The inter-annotator agreement, which no judge is likely to exceed by much.
-
-    `rest` compares each label with the other labels of its row, over all annotators together; `annotators`
-    does the same for each annotator, without intervals. The alphas are Krippendorff's.
-    """
-
-    alpha_ordinal: Estimate
-    alpha_interval: Estimate
-    rest: Comparison
-    annotators: Mapping[str, Comparison]
+from localjudge.analysis.within_instructions import LabelledResponses, WithinInstructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +25,24 @@ class AspectAgreement:
     """The agreement for one aspect.
 
     The keys of `comparisons` are "integer", "expected", "calibrated", "length" and "overlap"; a key without
-    values is missing. `ceiling` is the inter-annotator agreement.
+    values is missing.
+
+    Attributes:
+        within: the agreement within instructions; None if fewer than two of them have two labelled responses.
+        alpha_ordinal: Krippendorff's ordinal alpha of the annotators; undefined if no row has two labels.
+        alpha_interval: the same with the interval distance.
+        annotator_test: the judge's integers beside single annotators; None if there are too few labels, or if
+            they lie outside the judge's scale.
     """
 
     rows: int
     instructions: int
     annotators: int
     comparisons: Mapping[str, Comparison]
-    ceiling: Ceiling | None
+    within: WithinInstructions | None
+    alpha_ordinal: Estimate
+    alpha_interval: Estimate
+    annotator_test: AnnotatorTest | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,49 +101,50 @@ def agree(
         against = ComparedLabels.of(marks, scores.group)
         statistics = ComparisonStatistics(against.groups, resamples, seed, lowest, highest)
         comparisons = {name: statistics.compare(column, against, in_scale) for name, column in columns.items()}
+        responses, within = LabelledResponses.of(marks, scores), {}
+        if responses:
+            within = {name: responses.compare(column, resamples, seed) for name, column in columns.items()}
         if measures is not None:
             known = marks.of_rows(measures.known)
             if len(known.row):
                 against_known = ComparedLabels.of(known, scores.group)
                 statistics = replace(statistics, groups=against_known.groups)
+                known_responses = LabelledResponses.of(known, scores)
                 for name, column in {"length": measures.length, "overlap": measures.overlap}.items():
                     if column is not None:
                         comparisons[name] = statistics.correlations(column, against_known)
+                        if known_responses:
+                            within[name] = known_responses.compare(column, resamples, seed)
+        if responses:
+            within["equal"] = responses.equal(resamples, seed)
+        several = marks.of_rows(np.bincount(marks.row, minlength=len(scores.ids)) >= 2)
+        ordinal = interval = UNDEFINED
+        if len(several.row):
+            ordinal, interval = alphas(several, scores.group)
         aspects[aspect] = AspectAgreement(
             rows=len(against.mean),
             instructions=against.groups,
             annotators=len(np.unique(marks.annotator)),
             comparisons=comparisons,
-            ceiling=_ceiling(marks, scores, aspect, labels.annotators, in_scale, resamples, seed),
+            within=WithinInstructions(responses.instructions, len(responses.first), within)
+            if responses
+            else None,
+            alpha_ordinal=ordinal,
+            alpha_interval=interval,
+            annotator_test=replace_annotators(
+                marks,
+                columns["integer"],
+                scores.group,
+                labels.annotators,
+                lambda given, other: (given - other) ** 2,
+                resamples,
+                seed,
+            )
+            if in_scale
+            else None,
         )
     nominal = {
-        aspect: agree_on_labels(scores, aspect, marks, measures, resamples, seed)
+        aspect: agree_on_labels(scores, aspect, marks, labels.annotators, measures, resamples, seed)
         for aspect, marks in labels.nominal.items()
     }
     return Agreement(aspects, nominal, tuple(notes), (calibrated or scores).notices)
-
-
-def _ceiling(
-    marks: Marks,
-    scores: Scores,
-    aspect: str,
-    annotators: tuple[str, ...],
-    in_scale: bool,
-    resamples: int,
-    seed: int,
-) -> Ceiling | None:
-    """Return the inter-annotator agreement; None if no row has two labels."""
-    counts = np.bincount(marks.row, minlength=len(scores.ids))
-    several = marks.of_rows(counts >= 2)
-    if not len(several.row):
-        return None
-    rest = ComparedLabels.others(several, scores.group)
-    statistics = ComparisonStatistics(rest.groups, resamples, seed, *scores.ends(aspect))
-    without_intervals = replace(statistics, resamples=0)
-    names = np.unique(several.annotator)
-    each = {}
-    for annotator in names if len(names) <= 20 else ():
-        part = rest.part(several.annotator == annotator)
-        each[annotators[annotator]] = without_intervals.compare(several.value, part, in_scale)
-    ordinal, interval = alphas(several, scores.group)
-    return Ceiling(ordinal, interval, statistics.compare(several.value, rest, in_scale), each)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from localjudge.analysis.agreement import Agreement, AspectAgreement
+from localjudge.analysis.alternative_annotator import annotator_lines
 from localjudge.analysis.calibration import Calibration
 from localjudge.analysis.comparison import STATISTICS, Comparison
 from localjudge.analysis.interval import Estimate
@@ -28,6 +29,7 @@ from localjudge.analysis.table_parts import (
     title_line,
     two_decimals,
 )
+from localjudge.analysis.within_instructions import NOT_WITHIN, WITHIN_NOTE
 from localjudge.rubrics.answer import shown
 from localjudge.runs.notices import headed
 from localjudge.system.quantities import counted
@@ -39,39 +41,48 @@ _HEADINGS = {
     "pearson": "Pearson",
     "kendall": "Kendall",
 }
-_ROW_NAMES = {"length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label"}
+_ROW_NAMES = {
+    "length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label",
+    "equal": "equal scores",
+}  # fmt: skip
 _INDEPENDENT_ERRORS = (
     "Without labels, this assumes that the jurors' errors are independent (Dawid and Skene's model).\n"
     "If jurors make the same errors, the accuracy is too high; --labels measures the errors."
 )
-_ONE_ANNOTATOR = "Only one annotator: the inter-annotator agreement is unknown."
 
 
 def agreement_tables(agreement: Agreement) -> Group:
-    """Return one table for each aspect: the judge's scores, the trivial baselines and the annotators."""
+    """Return the tables of each aspect: the scores and trivial baselines, also within instructions."""
     parts: list[RenderableType] = []
     for aspect, found in agreement.aspects.items():
         parts.append(title_line(_labelled(aspect, found), agreement.notices))
         table = plain_table("", *(_HEADINGS.get(name, name) for name in STATISTICS))
         for name, comparison in found.comparisons.items():
             table.add_row(_ROW_NAMES.get(name, name), *_statistics(comparison))
-        ceiling = found.ceiling
-        if ceiling:
-            table.add_section()
-            table.add_row("inter-annotator", *_statistics(ceiling.rest))
-        parts.append(table)
-        if ceiling:
-            parts.append(
-                Text(
-                    f"Krippendorff's alpha of the annotators: ordinal {inline(ceiling.alpha_ordinal)}, "
-                    f"interval {inline(ceiling.alpha_interval)}"
-                )
-            )
-        elif found.annotators == 1:
-            parts.append(Text(_ONE_ANNOTATOR))
+        parts += [table, *_within(aspect, found, agreement.notices)]
+        alpha = ""
+        if found.alpha_ordinal.value is not None:
+            alpha = f"ordinal {inline(found.alpha_ordinal)}, interval {inline(found.alpha_interval)}"
+        parts += map(Text, annotator_lines(alpha, found.annotator_test))
     for aspect, nominal in agreement.nominal.items():
         parts += [title_line(_labelled(aspect, nominal), agreement.notices), *_nominal_agreement(nominal)]
     return headed(agreement.notices, *spaced(parts), *note_lines(agreement.notes))
+
+
+def _within(aspect: str, found: AspectAgreement, notices: Sequence[str]) -> Iterator[RenderableType]:
+    """Yield the table of the agreement within instructions, or why there is none."""
+    if found.within is None:
+        yield Text(NOT_WITHIN)
+        return
+    size = [(found.within.instructions, "instruction"), (found.within.pairs, "response pair")]
+    text = f"{aspect} within instructions · {', '.join(counted(*each) for each in size)}"
+    yield title_line(text, notices)
+    table = plain_table("", "Pearson", "in order", "epsilon")
+    for name, each in found.within.comparisons.items():
+        cells = (stacked(each.pearson), stacked(each.in_order), two_decimals(each.epsilon))
+        table.add_row(_ROW_NAMES.get(name, name), *cells)
+    yield table
+    yield Text(WITHIN_NOTE)
 
 
 def _nominal_agreement(found: NominalAgreement) -> Iterator[RenderableType]:
@@ -80,9 +91,6 @@ def _nominal_agreement(found: NominalAgreement) -> Iterator[RenderableType]:
     for name, each in found.comparisons.items():
         cells = map(stacked, (each.accuracy, each.kappa, each.brier))
         table.add_row(_ROW_NAMES.get(name, name), *cells)
-    if found.rest:
-        table.add_section()
-        table.add_row("inter-annotator", *map(stacked, (found.rest.accuracy, found.rest.kappa)))
     yield table
     confusion = plain_table("human \\ judge", *found.labels, "recall")
     for label, counts, recall in zip(found.labels, found.confusion, found.recall, strict=True):
@@ -90,10 +98,9 @@ def _nominal_agreement(found: NominalAgreement) -> Iterator[RenderableType]:
     confusion.add_section()
     confusion.add_row("precision", *map(stacked, found.precision))
     yield confusion
-    if found.alpha:
-        yield Text(f"Krippendorff's alpha of the annotators: nominal {inline(found.alpha)}")
-    elif found.annotators == 1:
-        yield Text(_ONE_ANNOTATOR)
+    yield from map(
+        Text, annotator_lines(f"nominal {inline(found.alpha)}" if found.alpha else "", found.annotator_test)
+    )
 
 
 def jury_tables(jury: Jury) -> Group:

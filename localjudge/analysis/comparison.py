@@ -70,50 +70,6 @@ class ComparedLabels:
             single_group=np.searchsorted(present, group[marks.row]).astype(np.int32),
         )
 
-    @classmethod
-    def others(cls, marks: Marks, group: Integers) -> ComparedLabels:
-        """Return the other labels of each label's row, to compare `marks.value` with.
-
-        Each label counts as one row.
-
-        Args:
-            marks: the labels of rows that have at least two.
-            group: the instruction of each row of the run, [rows].
-        """
-        total = np.bincount(marks.row, marks.value)[marks.row]
-        count = np.bincount(marks.row)[marks.row]
-        order = np.argsort(marks.row, kind="stable")
-        first, second = [], []
-        for of_row in np.split(order, np.flatnonzero(np.diff(marks.row[order])) + 1):
-            pairs = ~np.eye(len(of_row), dtype=np.bool_)
-            first.append(np.repeat(of_row, len(of_row)).reshape(pairs.shape)[pairs])
-            second.append(np.tile(of_row, len(of_row)).reshape(pairs.shape)[pairs])
-        label, other = np.concatenate(first), np.concatenate(second)
-        present, numbered = np.unique(group[marks.row], return_inverse=True)
-        numbers: Integers = numbered.astype(np.int32)
-        return cls(
-            groups=len(present),
-            mean=(total - marks.value) / (count - 1),
-            mean_row=np.arange(len(marks.row), dtype=np.int32),
-            mean_group=numbers,
-            single=marks.value[other],
-            single_row=label.astype(np.int32),
-            single_group=numbers[label],
-        )
-
-    def part(self, chosen: NDArray[np.bool_]) -> ComparedLabels:
-        """Return the labels of the chosen rows, a mask [rows]."""
-        single = chosen[self.single_row]
-        return replace(
-            self,
-            mean=self.mean[chosen],
-            mean_row=self.mean_row[chosen],
-            mean_group=self.mean_group[chosen],
-            single=self.single[single],
-            single_row=self.single_row[single],
-            single_group=self.single_group[single],
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class ComparisonStatistics:

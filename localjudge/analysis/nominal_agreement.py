@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from localjudge.analysis import resampled_statistics
-from localjudge.analysis.comparison import ComparedLabels, ComparisonStatistics
+from localjudge.analysis.alternative_annotator import AnnotatorTest, replace_annotators
+from localjudge.analysis.comparison import ComparisonStatistics
 from localjudge.analysis.human_labels import Marks
 from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.analysis.krippendorff import alphas
@@ -50,7 +51,7 @@ class NominalAgreement:
         precision: share of the judge's uses of a label that the human labels confirm, by label.
         recall: share of the human uses of a label that the judge finds, by label.
         alpha: Krippendorff's nominal alpha of the annotators; None if no row has two labels.
-        rest: each human label compared with the others of its row; None if no row has two labels.
+        annotator_test: the judge's labels beside single annotators; None if there are too few labels.
     """
 
     rows: int
@@ -62,11 +63,17 @@ class NominalAgreement:
     precision: tuple[Estimate, ...]
     recall: tuple[Estimate, ...]
     alpha: Estimate | None
-    rest: NominalComparison | None
+    annotator_test: AnnotatorTest | None
 
 
 def agree_on_labels(
-    scores: Scores, aspect: str, marks: Marks, measures: Measures | None, resamples: int, seed: int
+    scores: Scores,
+    aspect: str,
+    marks: Marks,
+    annotators: tuple[str, ...],
+    measures: Measures | None,
+    resamples: int,
+    seed: int,
 ) -> NominalAgreement:
     """Compare a judge's labels with human labels.
 
@@ -74,13 +81,15 @@ def agree_on_labels(
         scores: the scores of one run.
         aspect: an aspect without an order.
         marks: its human labels, numbers from 0.
+        annotators: the names of the annotators.
         measures: length and word overlap of the rows, for the trivial baselines.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples and of the baselines' folds.
     """
     labels = tuple(map(str, scores.nominal[aspect]))
     pairs = _Pairs.of(marks, scores.group, len(labels), resamples, seed)
-    judged = scores.shares(aspect, "integer").argmax(axis=1).astype(np.float64)[marks.row]
+    verdicts = scores.shares(aspect, "integer").argmax(axis=1).astype(np.float64)
+    judged = verdicts[marks.row]
     is_measured = scores.expected is not None and f"{aspect}={labels[0]}" not in scores.unmeasured
     probabilities = scores.shares(aspect, "expected")[marks.row] if is_measured else None
     comparisons = {"judge": pairs.compare(judged, probabilities)}
@@ -96,12 +105,9 @@ def agree_on_labels(
                 predicted = of_known.predict(column[known.row])
                 comparisons[name] = of_known.compare(predicted.argmax(axis=1).astype(np.float64), predicted)
     several = marks.of_rows(np.bincount(marks.row, minlength=len(scores.ids)) >= 2)
-    alpha = rest = None
+    alpha = None
     if len(several.row):
         (alpha,) = alphas(several, scores.group, ["nominal"])
-        others = ComparedLabels.others(several, scores.group)
-        of_others = _Pairs(others.single, others.single_group, others.groups, len(labels), resamples, seed)
-        rest = of_others.compare(several.value[others.single_row], None)
     precision, recall = pairs.precision_and_recall(judged)
     return NominalAgreement(
         rows=len(np.unique(marks.row)),
@@ -113,7 +119,9 @@ def agree_on_labels(
         precision=precision,
         recall=recall,
         alpha=alpha,
-        rest=rest,
+        annotator_test=replace_annotators(
+            marks, verdicts, scores.group, annotators, np.not_equal, resamples, seed
+        ),
     )
 
 

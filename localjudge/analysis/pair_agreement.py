@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis import resampled_statistics
-from localjudge.analysis.comparison import ComparedLabels, ComparisonStatistics
+from localjudge.analysis.alternative_annotator import AnnotatorTest, replace_annotators
+from localjudge.analysis.comparison import ComparisonStatistics
 from localjudge.analysis.human_labels import Labels, Marks
 from localjudge.analysis.interval import UNDEFINED, Estimate
 from localjudge.analysis.judged_pairs import RESULTS, JudgedPairs, PairVerdicts
@@ -64,7 +65,8 @@ class LabelledPairs:
             two; undefined with one order.
         consistency: share of the pairs decided in both orders whose orders name the same response.
         alpha: Krippendorff's nominal alpha of the annotators; None if no pair has two labels.
-        rest: each label compared with the others of its pair; None if no pair has two labels.
+        annotator_test: the verdicts beside single annotators, where a tie is half a difference;
+            None if there are too few labels.
     """
 
     pairs: int
@@ -75,7 +77,7 @@ class LabelledPairs:
     gain: Estimate
     consistency: Estimate
     alpha: Estimate | None
-    rest: PairComparison | None
+    annotator_test: AnnotatorTest | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def agree_on_pairs(
         raise UsageError(f"--by {by}: no row of {pairs.folder} has this column; its columns are {columns}")
     aspects, divided = {}, {}
     for aspect, marks in labels.marks.items():
-        comparing = _Comparing(pairs, pairs.aspects[aspect], resamples, seed)
+        comparing = _Comparing(pairs, pairs.aspects[aspect], labels.annotators, resamples, seed)
         aspects[aspect] = comparing.labelled(marks)
         divided[aspect] = {
             name: comparing.labelled(known)
@@ -152,6 +154,7 @@ class _Comparing:
 
     pairs: JudgedPairs
     verdicts: PairVerdicts
+    annotators: tuple[str, ...]
     resamples: int
     seed: int
 
@@ -164,11 +167,9 @@ class _Comparing:
             if known.any()
         }
         several = marks.of_rows(np.bincount(marks.row, minlength=len(self.pairs.ids)) >= 2)
-        alpha = rest = None
+        alpha = None
         if len(several.row):
             (alpha,) = alphas(several, self.pairs.group, ["nominal"])
-            others = ComparedLabels.others(several, self.pairs.group)
-            rest = self._compare(others.single, others.single_group, several.value[others.single_row], None)
         gain = consistency = UNDEFINED
         if self.pairs.orders == 2:
             credit = 1 - np.abs(self.verdicts.result[rows] - human[:, None])
@@ -184,7 +185,15 @@ class _Comparing:
             gain=gain,
             consistency=consistency,
             alpha=alpha,
-            rest=rest,
+            annotator_test=replace_annotators(
+                marks,
+                self.verdicts.result[:, 0],
+                self.pairs.group,
+                self.annotators,
+                lambda given, other: np.abs(given - other),
+                self.resamples,
+                self.seed,
+            ),
         )
 
     def _columns(self, rows: Integers) -> Iterator[tuple[str, Floats, Floats, NDArray[np.bool_]]]:

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from localjudge.analysis.alternative_annotator import annotator_lines
 from localjudge.analysis.pair_agreement import LabelledPairs, PairAgreement, PairComparison
 from localjudge.analysis.table_parts import (
     UNDEFINED_SIGN,
@@ -42,9 +43,6 @@ def _comparisons(found: LabelledPairs) -> Table:
     table = plain_table("", "accuracy", "without ties", "decided", "kappa", "AUC")
     for name, comparison in found.comparisons.items():
         table.add_row(name, *_cells(comparison))
-    if found.rest is not None:
-        table.add_section()
-        table.add_row("inter-annotator", *_cells(found.rest))
     return table
 
 
@@ -61,8 +59,7 @@ def _lines(found: LabelledPairs) -> Iterator[str]:
         yield f"Both orders name the same response in {inline(found.consistency)} of the decided pairs"
     if found.gain.value is not None:
         yield f"Gain in accuracy from averaging both orders: {inline(found.gain)}"
-    if found.alpha is not None:
-        yield f"Krippendorff's alpha of the annotators: nominal {inline(found.alpha)}"
+    yield from annotator_lines(f"nominal {inline(found.alpha)}" if found.alpha else "", found.annotator_test)
 
 
 def _subsets(all_pairs: LabelledPairs, subsets: Mapping[str, LabelledPairs]) -> Table:

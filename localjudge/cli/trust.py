@@ -55,7 +55,7 @@ def agree(
     allow_no_gain: AllowNoGain = None,
     statistics: StatisticsOptions,
 ) -> None:
-    """Compare a run with labels: agreement, inter-annotator agreement, and baselines such as length only."""
+    """Compare a run with labels: agreement, also within instructions, single annotators, and baselines."""
     require("agree", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
     statistics.check([run])
     if _compare_responses([run]):

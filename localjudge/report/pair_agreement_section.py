@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from localjudge.analysis.pair_agreement import LabelledPairs, PairAgreement, PairComparison
-from localjudge.report.report_tables import estimate_value, table
+from localjudge.report.report_tables import annotator_leads, estimate_value, table
 
 _LEAD = (
     "The agreement of the judge's verdicts with the labels: of both orders averaged, and of each order alone. "
-    "If only the label or only the verdict is a tie, the accuracy counts one half. Trivial judges and the "
-    "inter-annotator agreement, which no judge is likely to exceed by much, are for comparison."
+    "If only the label or only the verdict is a tie, the accuracy counts one half. Trivial judges are for "
+    "comparison."
 )
 _COMPARED = [
     ("compared with the labels", "text"), ("accuracy", "estimate"), ("without ties", "estimate"),
@@ -29,30 +29,30 @@ def pair_agreement_section(agreements: Sequence[tuple[str, PairAgreement]]) -> d
     if not agreements:
         return None
     several = len(agreements) > 1
-    compared, sets, tables = [], [], []
+    compared, sets, tables, tests = [], [], [], []
     for run, agreement in agreements:
         for aspect, found in agreement.aspects.items():
             name = f"{run}, {aspect}" if several else aspect
-            compared += _compared(name, found)
+            compared += [
+                [f"{name}: {by}", *_figures(comparison)] for by, comparison in found.comparisons.items()
+            ]
+            tests.append((name, found.annotator_test))
             counts = [found.pairs, *found.labels.values()]
             sets.append([name, *counts, *map(estimate_value, (found.consistency, found.gain, found.alpha))])
             if subsets := agreement.subsets[aspect]:
                 tables.append(_by_subset(f"Accuracy by {agreement.by}: {name}", found, subsets))
     return {
-        "leads": [_LEAD, *dict.fromkeys(note for _, each in agreements for note in each.notes)],
+        "leads": [
+            _LEAD,
+            *annotator_leads(tests),
+            *dict.fromkeys(note for _, each in agreements for note in each.notes),
+        ],
         "tables": [
             table("Agreement on pairs", _COMPARED, compared),
             table("Labels and orders", _SETS, sets),
             *tables,
         ],
     }
-
-
-def _compared(name: str, found: LabelledPairs) -> list[list[Any]]:
-    known = dict(found.comparisons)
-    if found.rest is not None:
-        known["inter-annotator agreement"] = found.rest
-    return [[f"{name}: {by}", *_figures(comparison)] for by, comparison in known.items()]
 
 
 def _figures(each: PairComparison) -> list[Any]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from localjudge.analysis.agreement import Agreement
+from localjudge.analysis.alternative_annotator import NO_TEST, AnnotatorTest
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.ranking import Ranking
 from localjudge.analysis.ranking_tables import comparison_lines
 from localjudge.analysis.system_order import differences_in_words
+from localjudge.analysis.within_instructions import NOT_WITHIN, WITHIN_NOTE
 from localjudge.audit.findings import Audit
 from localjudge.errors import UsageError
 from localjudge.outcome_columns import OVERALL
@@ -27,8 +29,8 @@ _STATISTICS = {
 _NOMINAL_STATISTICS = {"accuracy": "accuracy", "kappa": "kappa", "brier": "Brier score"}
 _COMPARED = {
     "integer": "score", "expected": "expected score", "calibrated": "calibrated score",
-    "length": "length only", "overlap": "word overlap only", "people": "inter-annotator agreement",
-    "judge": "label", "most frequent": "most frequent label",
+    "length": "length only", "overlap": "word overlap only",
+    "judge": "label", "most frequent": "most frequent label", "equal": "equal scores",
 }  # fmt: skip
 
 
@@ -148,8 +150,6 @@ def agreement_tables(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, A
     ]
     for aspect, found in read:
         compared = {_COMPARED[name]: comparison for name, comparison in found.comparisons.items()}
-        if found.ceiling:
-            compared[_COMPARED["people"]] = found.ceiling.rest
         for name, comparison in compared.items():
             figures = [estimate_value(getattr(comparison, statistic)) for statistic in _STATISTICS]
             every.append([f"{aspect}: {name}", found.rows, *figures])
@@ -166,15 +166,42 @@ def agreement_tables(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, A
     details += [(heading, "estimate") for heading in _STATISTICS.values()]
     tables = [table("Spearman's correlation with the labels", columns, brief)] * bool(brief)
     tables += [table("All statistics", details, every, folded=True)] * bool(every)
+    within = [
+        [
+            f"{aspect}: {_COMPARED[name]}",
+            *map(estimate_value, (each.in_order, each.pearson)),
+            found.within.pairs,
+        ]
+        for aspect, found in read
+        if found.within
+        for name, each in found.within.comparisons.items()
+    ]
+    columns = [("compared with the labels", "text"), ("in order", "estimate"), ("Pearson", "estimate")]
+    tables += [table("Within instructions", [*columns, ("pairs", "number")], within)] * bool(within)
     return {
         "leads": [
             "The agreement of the judge's scores with the labels, compared with trivial baselines (such as "
-            "length only, word overlap only) and with the inter-annotator agreement, which no judge is likely "
-            "to exceed by much.",
+            "length only, word overlap only).",
+            *([WITHIN_NOTE] * bool(within)),
+            *([NOT_WITHIN] * any(found.within is None for _, found in read)),
+            *annotator_leads(
+                (f"{run}, {aspect}" if several else aspect, found.annotator_test)
+                for run, agreement in agreements
+                for found_in in (agreement.aspects, agreement.nominal)
+                for aspect, found in found_in.items()
+            ),
             *dict.fromkeys(note for _, agreement in agreements for note in agreement.notes),
         ],
         "tables": _nominal_tables(agreements) + tables,
     }
+
+
+def annotator_leads(tests: Iterable[tuple[str, AnnotatorTest | None]]) -> list[str]:
+    """Return the lines that compare the judge with single annotators, by the name of what was labelled."""
+    known = dict(tests)
+    missing = ", ".join(name for name, test in known.items() if test is None)
+    lines = [f"{name}: {test.in_words}" for name, test in known.items() if test]
+    return lines + [f"{missing}: {NO_TEST}"] * bool(missing)
 
 
 def _nominal_tables(agreements: Sequence[tuple[str, Agreement]]) -> list[dict[str, Any]]:
@@ -188,8 +215,6 @@ def _nominal_tables(agreements: Sequence[tuple[str, Agreement]]) -> list[dict[st
     rows, matrices = [], []
     for aspect, found in read:
         compared = {_COMPARED.get(name, name): comparison for name, comparison in found.comparisons.items()}
-        if found.rest:
-            compared[_COMPARED["people"]] = found.rest
         for name, each in compared.items():
             figures = [estimate_value(getattr(each, statistic)) for statistic in _NOMINAL_STATISTICS]
             rows.append([f"{aspect}: {name}", *figures, found.rows])

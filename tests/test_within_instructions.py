@@ -1,0 +1,114 @@
+"""Tests of agreement within instructions: against plain loops, and on judges whose truth is known."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from localjudge.analysis.human_labels import Marks
+from localjudge.analysis.scores import Floats, Scores
+from localjudge.analysis.within_instructions import LabelledResponses, WithinComparison
+from localjudge.rubrics.aspect import Aspect, Scale
+from localjudge.rubrics.score_column import score_columns
+
+SYSTEMS = 3
+
+
+def scores_of(group: Any, digests: list[str | None] | None = None) -> Scores:
+    rows = len(group)
+    return Scores(
+        columns=score_columns({"wit": Aspect(scale=Scale(lowest=1, highest=5))}),
+        folders=(Path("run"),), manifests=(), ids=[f"r{n}" for n in range(rows)],
+        digests=digests or [None] * rows, run=np.zeros(rows, int), systems=("s",), system=np.zeros(rows, int),
+        group=np.asarray(group), integer=np.ones((rows, 1), int), expected=None, failed=0,
+    )  # fmt: skip
+
+
+def within(
+    column: Floats, label: Floats, group: Any, digests: list[str | None] | None = None
+) -> WithinComparison:
+    marks = Marks(np.arange(len(label)), np.zeros(len(label), int), label)
+    responses = LabelledResponses.of(marks, scores_of(group, digests))
+    assert responses is not None
+    return responses.compare(column, 100, 0)
+
+
+def some_sets(instructions: int = 60, quality: float = 0.0) -> tuple[Floats, Floats, Any]:
+    """Return scores that know the instruction's level, and of the response as much as `quality`; and labels."""
+    rng = np.random.default_rng(3)
+    level = np.repeat(rng.normal(0, 1.1, instructions), SYSTEMS)
+    response, noise, error = rng.normal(0, 0.7, (3, SYSTEMS * instructions))
+    label = np.clip(np.round(3 + level + response + error / 5), 1, 5)
+    return 3 + level + quality * response + (1 - quality) * noise, label, np.arange(len(level)) // SYSTEMS
+
+
+def test_a_judge_of_the_instruction_alone_agrees_over_all_rows_but_not_within_instructions() -> None:
+    column, label, group = some_sets()
+    assert np.corrcoef(column, label)[0, 1] > 0.6
+    found = within(column, label, group)
+    assert found.pearson.value is not None
+    assert abs(found.pearson.value) < 0.2
+    equal = within(np.zeros(len(label)), label, group).in_order
+    assert found.in_order.low is not None
+    assert equal.high is not None
+    assert found.in_order.low < equal.high
+    good = within(*some_sets(quality=0.9)).in_order
+    assert good.low is not None
+    assert good.low > equal.high
+
+
+def test_the_share_in_order_is_that_of_plain_loops() -> None:
+    column, label, group = some_sets(12, quality=0.5)
+    found = within(column, label, group)
+    pairs = [
+        [pair for pair in combinations(range(len(group)), 2) if set(group[[*pair]]) == {g}] for g in range(12)
+    ]
+
+    def share(epsilon: float) -> float:
+        return float(np.mean([
+            np.mean([
+                np.sign(label[a] - label[b])
+                == (0 if abs(column[a] - column[b]) <= epsilon + 1e-9 else np.sign(column[a] - column[b]))
+                for a, b in of_group
+            ])
+            for of_group in pairs
+        ]))  # fmt: skip
+
+    differences = [0.0, *(abs(column[a] - column[b]) for of_group in pairs for a, b in of_group)]
+    best = max(sorted(differences), key=share)
+    assert found.epsilon == pytest.approx(best)
+    assert found.in_order.value is not None
+    assert found.in_order.value <= share(best)
+    means = np.array([label[group == g].mean() for g in range(12)])[group]
+    own = np.array([column[group == g].mean() for g in range(12)])[group]
+    assert found.pearson.value == pytest.approx(np.corrcoef(column - own, label - means)[0, 1])
+
+
+def test_exact_copies_are_in_order_and_a_constant_orders_only_ties() -> None:
+    _, label, group = some_sets()
+    assert within(label, label, group).in_order.value == 1
+    assert within(label / 7, label, group).pearson.value == pytest.approx(1)
+    constant = within(np.full(len(label), 3.3), label, group)
+    ties = [label[a] == label[b] for a, b in combinations(range(len(label)), 2) if group[a] == group[b]]
+    assert (constant.pearson.value, constant.epsilon) == (None, 0)
+    assert constant.in_order.value == pytest.approx(np.mean(ties))
+    by_instruction = within(group / 7, label, group)
+    assert (by_instruction.pearson.value, by_instruction.in_order) == (None, constant.in_order)
+
+
+def test_rows_of_the_same_texts_are_one_response() -> None:
+    column, label, group = some_sets(20, quality=0.5)
+    texts: list[str | None] = [f"text {n}" for n in range(len(group))]
+    twice = within(np.tile(column, 2), np.tile(label, 2), np.tile(group, 2), texts * 2)
+    assert twice == within(column, label, group, texts)
+
+
+def test_one_response_an_instruction_has_no_agreement_within() -> None:
+    marks = Marks(np.arange(9), np.zeros(9, int), np.arange(9.0))
+    assert LabelledResponses.of(marks, scores_of(np.arange(9))) is None
+    assert LabelledResponses.of(marks, scores_of([0, 0, 1, 2, 3, 4, 5, 6, 7])) is None
+    assert LabelledResponses.of(marks, scores_of([0, 0, 1, 1, 3, 4, 5, 6, 7])) is not None
