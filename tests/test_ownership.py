@@ -5,17 +5,23 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import socket
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from conftest import read_lines, write_rows
 
 from localjudge import Judge, read_rows
+from localjudge.errors import RunLockedError
+from localjudge.runs import ownership
 from localjudge.runs.journal import Journal
+from localjudge.runs.ownership import LOCK, Ownership
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 
@@ -105,3 +111,47 @@ def test_an_owner_that_wakes_after_a_takeover_changes_nothing(
     write_rows(rows, 12)
     go(out, judge, rows)
     assert contents(out)["judgements.jsonl"] == contents(whole)["judgements.jsonl"], "no line was lost"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("age", [0, 60])
+@pytest.mark.parametrize("cut", ["empty", "40 bytes", "60 bytes", "zeroed"])
+def test_a_lock_that_names_no_owner_is_taken_over_after_a_lease_by_one_of_two_starts(
+    tmp_path: Path, cut: str, age: int
+) -> None:
+    lock, said = tmp_path / LOCK, list[str]()
+    with Ownership(tmp_path, said.append, 3.0):
+        whole = lock.read_bytes()
+    sizes = {"empty": 0, "40 bytes": 40, "60 bytes": 60}
+    lock.write_bytes(bytes(len(whole)) if cut == "zeroed" else whole[: sizes[cut]])
+    os.utime(lock, (time.time() - age,) * 2)
+    owners: list[int] = []
+    refused: list[str] = []
+
+    def start() -> None:
+        try:
+            with Ownership(tmp_path, said.append, 3.0) as owner:
+                time.sleep(6)
+                owner.check()
+                owners.append(1)
+        except RunLockedError as error:
+            refused.append(str(error))
+
+    threads = [threading.Thread(target=start) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(owners), len(refused)) == (1, 1), (refused, said)
+    assert sum("names no owner, and no process writes it" in line for line in said) == 1, said
+
+
+def test_an_owner_in_this_pid_namespace_is_named_at_once_by_its_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = f"{socket.gethostname()}?pidns-f0000152"
+    monkeypatch.setattr("localjudge.runs.ownership.os.stat", lambda path: SimpleNamespace(st_ino=0xF0000152))
+    assert ownership._is_here(host)
+    assert not ownership._is_here(host[:-1] + "3")
+    assert not ownership._is_here(socket.gethostname())
+    assert ownership._host(host) == socket.gethostname()

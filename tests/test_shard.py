@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Cli, read_lines, write_rows
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localjudge import UsageError
+from localjudge import UsageError, load_run
+from localjudge.errors import RunMismatchError
+from localjudge.runs.merge import merge
 from localjudge.runs.shard import WHOLE, Shard
 
 ARRAY = {
@@ -138,6 +145,7 @@ def test_merging_names_what_is_missing_or_does_not_belong(
         ),
         (lambda lines: lines[1:], "row ROW of the input has no line, or two"),
         (lambda lines: [*lines, lines[-1]], "of the input has no line, or two"),
+        (lambda lines: lines[:-1], "judgements.jsonl: has LEFT lines, and its summary counts LAST rows"),
     ],
 )
 def test_a_shard_that_was_damaged_is_named_by_its_line_and_its_own_command_repairs_it(
@@ -155,6 +163,7 @@ def test_a_shard_that_was_damaged_is_named_by_its_line_and_its_own_command_repai
     end = cli("merge", *shards, "--out", tmp_path / "merged")
     row = str(json.loads(lines[0])["row"])
     words = words.replace("LAST+1", str(len(lines) + 1)).replace("LAST", str(len(lines))).replace("ROW", row)
+    words = words.replace("LEFT", str(len(lines) - 1))
     assert (end.code, words in end.err, len(end.err.splitlines())) == (2, True, 1), end.err
     assert not (tmp_path / "merged").exists()
     shown = cli("show", shards[0])
@@ -176,3 +185,43 @@ def test_a_folder_of_one_shard_is_refused_to_another(cli: Cli, tmp_path: Path, f
     for others, words in ((["--shard", "2/2"], "1/2 there, 2/2 now"), ([], "1/2 there, the whole input now")):
         end = cli("score", rows, "--out", tmp_path / "out", *others, *flags)
         assert (end.code, words in end.err) == (2, True)
+
+
+def killed_merge(place: int, shards: list[Path], out: Path) -> None:
+    """Merge, and end this process before a file operation in the folder; the number selects it."""
+    calls = iter(range(1000))
+
+    def counted(real: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        if str(out) in " ".join(map(str, arguments)) and next(calls) == place:
+            os._exit(137)
+        return real(*arguments, **named)
+
+    for name in ("open", "mkdir", "replace", "rename", "link", "unlink", "remove", "rmdir"):
+        setattr(os, name, partial(counted, getattr(os, name)))
+    merge(shards, out)
+
+
+@pytest.mark.slow
+def test_a_merge_killed_before_any_file_operation_is_never_read_as_whole_and_can_be_repeated(
+    cli: Cli, tmp_path: Path, model: Path
+) -> None:
+    shards = [tmp_path / "one", tmp_path / "two"]
+    for n, out in enumerate(shards, 1):
+        flags = ["--shard", f"{n}/2", "--rubric", "pairwise", "--pairs", "all", "--engine", "dry-run"]
+        assert cli("score", "examples", "--limit", "6", "--model", model, "--out", out, *flags).code == 0
+    names = ("judgements.jsonl", "pairs.jsonl", "summary.json", "run.json")
+    assert cli("merge", *shards, "--out", tmp_path / "whole").code == 0
+    whole = {name: (tmp_path / "whole" / name).read_bytes() for name in names}
+    for place in range(1000):
+        out = tmp_path / f"merged{place}"
+        process = multiprocessing.get_context("fork").Process(target=killed_merge, args=(place, shards, out))
+        process.start()
+        process.join()
+        with suppress(RunMismatchError):
+            if load_run(out).complete:
+                assert {name: (out / name).read_bytes() for name in names} == whole
+        merge(shards, out)
+        assert {name: (out / name).read_bytes() for name in names} == whole
+        if process.exitcode == 0:
+            break
+    assert place > 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,17 @@ from pathlib import Path
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Outcome
 from localjudge.runs.journal import read_journal
-from localjudge.runs.reader import JUDGEMENTS, SUMMARY, is_marked_complete
+from localjudge.runs.reader import JUDGEMENTS, SUMMARY, rows_if_complete
 from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_manifest import MANIFEST, ModelRecord, RunManifest, StartRecord, changes, read_manifest
+from localjudge.runs.run_manifest import (
+    MANIFEST,
+    ModelRecord,
+    RunManifest,
+    StartRecord,
+    as_json,
+    changes,
+    read_manifest,
+)
 from localjudge.runs.shard import Shard
 from localjudge.runs.summary import Summary
 from localjudge.system.steps import Report, reported, unreported
@@ -27,7 +36,8 @@ class _ShardRun:
     folder: Path
     manifest: RunManifest
     shard: Shard
-    complete: bool
+    rows: int | None
+    """Number of rows that its summary counts; None if it is not complete."""
 
     @property
     def start(self) -> StartRecord:
@@ -39,7 +49,8 @@ def merge(folders: Sequence[Path], out: Path, report: Report = unreported) -> Su
 
     Args:
         folders: the run directories of all shards.
-        out: the run directory to write; it must not contain a run.
+        out: the run directory to write. It must not contain a run, except this one: a merge that was stopped
+            can be repeated. `run.json` is written last, so nothing reads a half-written merge.
         report: receives the number of rows that were merged.
 
     Returns:
@@ -53,19 +64,24 @@ def merge(folders: Sequence[Path], out: Path, report: Report = unreported) -> Su
     _refuse_others(parts)
     _refuse_gaps(parts)
     first = parts[0]
+    starts = sorted((start for part in parts for start in part.manifest.starts), key=attrgetter("instant"))
+    whole = {"model": _model(parts), "shard": None, "starts": starts}
+    manifest = first.manifest.model_copy(update=whole)
     with RunDirectory(out) as run:
-        if (out / MANIFEST).exists() or (out / JUDGEMENTS).exists():
-            raise RunMismatchError(f"--out {out}: holds a run already; choose another folder")
+        refused = RunMismatchError(f"--out {out}: holds a run already; choose another folder")
+        if (out / MANIFEST).exists() and (out / MANIFEST).read_bytes() != as_json(manifest.as_dict()):
+            raise refused
         summary = Summary(first.manifest)
-        with run.writing(JUDGEMENTS) as scratch, scratch.open("xb") as stream:
-            stream.writelines(reported(_in_order(parts, summary), report, first.start.input_rows))
-        starts = sorted((start for part in parts for start in part.manifest.starts), key=attrgetter("instant"))
-        whole = {"model": _model(parts), "shard": None, "starts": starts}
-        manifest = first.manifest.model_copy(update=whole)
+        with run.writing(JUDGEMENTS) as scratch:
+            with scratch.open("xb") as stream:
+                stream.writelines(reported(_in_order(parts, summary), report, first.start.input_rows))
+            there = out / JUDGEMENTS
+            if there.exists() and not filecmp.cmp(scratch, there, shallow=False):
+                raise refused
+        if manifest.rubric.compares:
+            run.write_pairs(manifest)
         run.write_json(SUMMARY, summary.as_dict(manifest, complete=True, planned=first.start.input_rows))
         run.write_json(MANIFEST, manifest.as_dict())
-        if manifest.rubric.compares:
-            run.write_pairs(manifest.rubric.columns)
         run.complete = True
     return summary
 
@@ -77,7 +93,7 @@ def _read(folder: Path) -> _ShardRun:
     for name in ("input_digest", "input_rows"):
         if getattr(manifest.last_start, name) is None:
             raise UsageError(f"{folder}: its run.json lacks {name}; run its score command again")
-    return _ShardRun(folder, manifest, Shard.parse(manifest.shard, {}), is_marked_complete(folder))
+    return _ShardRun(folder, manifest, Shard.parse(manifest.shard, {}), rows_if_complete(folder))
 
 
 def _model(parts: Sequence[_ShardRun]) -> ModelRecord:
@@ -108,7 +124,7 @@ def _refuse_gaps(parts: Sequence[_ShardRun]) -> None:
     count = parts[0].shard.count
     missing = sorted(set(range(1, count + 1)) - {part.shard.index for part in parts})
     gaps = [f"{Shard(index, count)} is missing" for index in missing]
-    gaps += [f"{part.shard} ({part.folder}) is not complete" for part in parts if not part.complete]
+    gaps += [f"{part.shard} ({part.folder}) is not complete" for part in parts if part.rows is None]
     if gaps:
         raise UsageError(f"shards: {'; '.join(gaps)}; run these again and then merge")
 
@@ -139,4 +155,9 @@ def _lines(part: _ShardRun) -> Iterator[tuple[bytes, Outcome]]:
     if end < file.stat().st_size:
         raise RunMismatchError(
             f"{file}:{count + 1}: the line is torn; run this shard's score command again and then merge"
+        )
+    if count != part.rows:
+        raise RunMismatchError(
+            f"{file}: has {count} lines, and its summary counts {part.rows} rows; "
+            "run this shard's score command again and then merge"
         )

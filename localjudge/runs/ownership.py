@@ -33,6 +33,9 @@ LEASE = 30.0
 _OWN = ".owner-"
 _ROOM = 16 * 1024
 """Free disk space in bytes that a run needs to start."""
+_NAMESPACE = "?pidns-"
+_FIRST_NAMESPACE = 0xEFFFFFFC
+"""Inode number of the PID namespace of a Linux host outside of all containers."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -145,17 +148,42 @@ class Ownership(AbstractContextManager["Ownership"]):
             return
         except Timeout:
             owner = self._lease.owner
-        if owner is not None and owner.hostname != socket.gethostname():
-            self._say(
-                f"{self.folder} is locked from {owner.hostname}; waiting {lease:.0f} s for a sign of life"
-            )
+        elsewhere = owner is not None and not _is_here(owner.hostname)
+        if owner is None or elsewhere:
+            if owner is None:
+                self._remove_unreadable_lock()
+            else:
+                host = _host(owner.hostname)
+                self._say(f"{self.folder} is locked from {host}; waiting {lease:.0f} s for a sign of life")
             try:
-                self._lease.acquire(timeout=lease + 5)
+                self._lease.acquire(timeout=lease + 5 if elsewhere else 1)
                 return
             except Timeout:
                 owner = self._lease.owner
-        who = f" (process {owner.pid} on {owner.hostname})" if owner else ""
+        who = f" (process {owner.pid} on {_host(owner.hostname)})" if owner else ""
         raise RunLockedError(f"--out {self.folder}: another localjudge{who} is writing this run")
+
+    def _remove_unreadable_lock(self) -> None:
+        """Remove a lock that names no owner and is older than a lease: a power cut or a full disk cut it.
+
+        A younger lock may belong to a process that is writing it: wait, and see whether it changes.
+        """
+        import fcntl  # Unix alone has it, and only a damaged lock needs it
+
+        lock = self.folder / LOCK
+        with suppress(FileNotFoundError), lock.open("rb+") as stream:  # an open file keeps its inode number
+            seen = os.fstat(stream.fileno())
+            if time.time() - seen.st_mtime < self._lease.lease_duration:
+                self._say(
+                    f"{lock}: names no owner; waiting {self._lease.lease_duration:.0f} s for a sign of life"
+                )
+                time.sleep(self._lease.lease_duration)
+            fcntl.flock(stream, fcntl.LOCK_EX)  # of two starts, one removes it
+            now = lock.stat()
+            same = (now.st_ino, now.st_mtime_ns) == (seen.st_ino, seen.st_mtime_ns)
+            if same and self._lease.owner is None:
+                lock.unlink()
+                self._say(f"{lock}: names no owner, and no process writes it; taken over")
 
     def _take_over(self) -> None:
         """Create the private folder, check the free disk space, and remove the folders of all former owners.
@@ -197,6 +225,21 @@ def _raise_unless_filled(function: object, path: str, error: Any) -> None:
     """Raise an error of removing a folder, unless another process adds or removes files at the same time."""
     if getattr(error[1], "errno", None) not in (errno.ENOENT, errno.ENOTEMPTY):
         raise error[1]
+
+
+def _host(name: str) -> str:
+    """Return the name of a host from an owner's record, without the PID namespace that filelock adds."""
+    return name.partition(_NAMESPACE)[0]
+
+
+def _is_here(name: str) -> bool:
+    """Return whether a host in an owner's record is this one, with the same PID namespace."""
+    try:
+        inode = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:
+        inode = _FIRST_NAMESPACE
+    suffix = "" if inode == _FIRST_NAMESPACE else f"{_NAMESPACE}{inode:x}"
+    return name == socket.gethostname() + suffix
 
 
 def _remove_empty(folders: Iterable[Path]) -> None:

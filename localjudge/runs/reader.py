@@ -160,9 +160,14 @@ def read_pairs(folder: Path) -> Iterator[PairOutcome]:
         RunMismatchError: as for `read_outcomes`.
         UsageError: the rubric of the run does not compare responses.
     """
-    manifest = read_manifest(folder)
+    return pairs_of(folder, read_manifest(folder))
+
+
+def pairs_of(folder: Path, manifest: RunManifest) -> Iterator[PairOutcome]:
+    """Yield the pairs of a run with this manifest, as `read_pairs` does."""
     _refuse_single(folder, manifest.rubric)
-    return joined(read_outcomes(folder), manifest.rubric.aspects, manifest.orders, manifest.averaged)
+    outcomes = _own_outcomes(folder / JUDGEMENTS, manifest)
+    return joined(outcomes, manifest.rubric.aspects, manifest.orders, manifest.averaged)
 
 
 def _refuse_single(folder: Path, rubric: Rubric) -> None:
@@ -211,20 +216,16 @@ def _invalid(rubric: Rubric, judgement: Judgement) -> str | None:
     return None
 
 
-def is_marked_complete(folder: Path) -> bool:
-    """Return whether the summary, which is written last, marks the run as complete."""
-    return _rows_if_complete(folder) is not None
-
-
 def is_complete(folder: Path) -> bool:
     """Return whether the summary marks the run as complete, and counts as many rows as there are lines."""
     try:
-        return _rows_if_complete(folder) == count_lines(folder)
+        return rows_if_complete(folder) == count_lines(folder)
     except OSError:
         return False
 
 
-def _rows_if_complete(folder: Path) -> int | None:
+def rows_if_complete(folder: Path) -> int | None:
+    """Return the rows that the summary, which is written last, counts in a complete run; None if it is not."""
     try:
         if not (folder / SUMMARY).is_file():
             return None

@@ -23,7 +23,7 @@ from typing import Any, Self
 from localjudge.config import JudgeConfig
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.judge import Judge
-from localjudge.outcome_columns import AnswerColumns, from_bytes, to_bytes, to_json
+from localjudge.outcome_columns import from_bytes, to_bytes, to_json
 from localjudge.prompts.prompt import StopSubmitting
 from localjudge.prompts.task_feed import Task
 from localjudge.records import Failure, Outcome, Row, settings_digest
@@ -34,7 +34,7 @@ from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.earlier_lines import EarlierLines
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
-from localjudge.runs.reader import JUDGEMENTS, PAIRS, SET_ASIDE, SUMMARY, read_pairs
+from localjudge.runs.reader import JUDGEMENTS, PAIRS, SET_ASIDE, SUMMARY, pairs_of
 from localjudge.runs.run_manifest import (
     FORMAT,
     MANIFEST,
@@ -224,7 +224,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         with step("putting the lines in order") as report_lines:
             summary = self._put_in_order(report_lines)
         if self._judge.rubric.compares:
-            self.write_pairs(self._judge.rubric.columns)
+            self.write_pairs(self._manifest)
         self.complete = True
         self._write_summary(summary)
         return summary
@@ -237,9 +237,9 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """
         return self._ownership.writing(name)
 
-    def write_pairs(self, columns: AnswerColumns) -> None:
+    def write_pairs(self, manifest: RunManifest) -> None:
         """Write the outcome of each pair, from the lines in the input's order."""
-        lines = (pair.line(columns) for pair in read_pairs(self.folder))
+        lines = (pair.line(manifest.rubric.columns) for pair in pairs_of(self.folder, manifest))
         self._write_lines(PAIRS, (to_json(line, line).encode() + b"\n" for line in lines))
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
