@@ -21,6 +21,7 @@ from localjudge.analysis.matching import BY_ID_ALONE, Identity, JudgedRows, alig
 from localjudge.analysis.ranking import rank
 from localjudge.analysis.run_preferences import read_preferences
 from localjudge.analysis.scores import read_scores
+from localjudge.analysis.system_names import SystemNames
 from localjudge.errors import UsageError
 from localjudge.records import Response, Row
 from localjudge.runs.run_manifest import RunManifest, read_manifest
@@ -324,6 +325,38 @@ def test_a_jury_matches_rows_by_their_texts(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="12 of 12 rows have the id of a judged row, but another text"):
             refuse()
     assert not (tmp_path / "none").exists()
+
+
+answer = st.tuples(some(["north", "east"]), some(["g0", "g1"]), some(["yes", "no"]))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.lists(answer, max_size=4), min_size=2, max_size=3), st.booleans())
+def test_a_name_is_one_system_unless_its_runs_differ_on_an_instruction(
+    runs: list[list[tuple[str, str, str]]], same_judge: bool
+) -> None:
+    names = SystemNames("abc"[: len(runs)], [{"model": 0 if same_judge else run} for run in range(len(runs))])
+    for run, answers in enumerate(runs):
+        for system, group, text in answers:
+            names.add(run, system, group, text)
+    found, _ = names.names()
+    for system in ("north", "east"):
+        own = [run for run, answers in enumerate(runs) if any(name == system for name, _, _ in answers)]
+        said = {
+            (run, group): {text for name, asked, text in runs[run] if (name, asked) == (system, group)}
+            for run in own
+            for group in ("g0", "g1")
+        }
+        differs = any(
+            said[one, group] and said[other, group] and said[one, group] != said[other, group]
+            for group in ("g0", "g1")
+            for one in own
+            for other in own
+        )
+        is_apart = len(own) > 1 and (differs or not same_judge)
+        assert [found[run, system] for run in own] == [
+            f"{system} · {'abc'[run]}" if is_apart else system for run in own
+        ]
 
 
 def test_a_system_that_answers_differently_in_two_runs_is_two_systems(tmp_path: Path) -> None:
