@@ -264,6 +264,13 @@ def test_a_full_disk_is_red(tmp_path: Path) -> None:
         assert (check.state, "GB free, less than 1000000000.0 GB" in check.found) == ("wrong", True)
 
 
+def test_sizes_that_read_the_same_are_told_apart_in_bytes(tmp_path: Path) -> None:
+    check = storage.out(tmp_path, shutil.disk_usage(tmp_path).free + 2**40)
+    assert " GB free, less than " in check.found
+    check = storage.out(tmp_path, shutil.disk_usage(tmp_path).free + 2**20)
+    assert " bytes free, less than " in check.found
+
+
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "tiny"

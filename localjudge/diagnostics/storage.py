@@ -79,7 +79,12 @@ def _fault(folder: Path, least: int) -> str:
     except OSError as error:
         return f"cannot be written: {error.strerror}"
     free = shutil.disk_usage(place).free
-    return f"only {file_size(free)} free, less than {file_size(least)}" if free < least else ""
+    if free >= least:
+        return ""
+    sizes = [file_size(free), file_size(least)]
+    if sizes[0] == sizes[1]:  # they differ by less than what is shown
+        sizes = [f"{free:,} bytes", f"{least:,}"]
+    return f"only {sizes[0]} free, less than {sizes[1]}"
 
 
 def _free(folder: Path) -> str:

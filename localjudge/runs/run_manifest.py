@@ -273,7 +273,9 @@ def read_manifest(folder: Path) -> RunManifest:
             f"{folder}: is a file; give the run directory, such as {folder.parent}"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise RunMismatchError(f"{file}: cannot be read: {error}") from None
+        raise RunMismatchError(
+            f"{file}: cannot be read: {error}; restore the file, or start a new run in another directory"
+        ) from None
     found = document.get("format") if isinstance(document, dict) else None
     if isinstance(found, int) and found != FORMAT:
         raise RunMismatchError(
