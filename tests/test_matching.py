@@ -364,9 +364,8 @@ def test_a_system_that_answers_differently_in_two_runs_is_two_systems(tmp_path: 
     runs = [imported(tmp_path, ROWS, "this"), imported(tmp_path, last, "last")]
     scores = read_scores(runs)
     assert scores.systems == ("east · last", "east · this", "north · last", "north · this")
-    assert (
-        "north answered the same instructions differently in this, last: each counts as a system"
-        in scores.notices
+    assert any(
+        "north answered the same instructions differently in this, last" in each for each in scores.notices
     )
     assert {system.name for system in rank(scores, resamples=100).systems} == set(scores.systems)
 
@@ -376,14 +375,15 @@ def test_responses_that_one_judge_judged_twice_are_averaged_and_parts_are_pooled
     scores = read_scores([imported(tmp_path, ROWS), again])
     assert scores.systems == ("east", "north")
     assert (
-        "north: 6 responses were judged in several of run, again, and their scores are averaged"
+        "several runs: 6 responses of north were judged in several of run, again; their scores are averaged"
         in scores.notices
     )
     assert {system.means["wit"].value for system in rank(scores, resamples=100).systems} == {3}
     parts = [imported(tmp_path, part, name) for part, name in ((ROWS[:6], "first"), (ROWS[6:], "second"))]
     scores = read_scores(parts)
     assert scores.systems == ("east", "north")
-    assert "north: the rows of first, second have no instruction in common and count together" in scores.notices
+    pooled = "several runs: north answered no instruction in two of first, second; its rows count together"
+    assert pooled in scores.notices
 
 
 def test_a_reference_that_no_rubric_reads_tells_no_instructions_apart(tmp_path: Path) -> None:

@@ -61,16 +61,17 @@ class SystemNames:
             drawn = _drawn(list(runs.values()))
             if drawn is None or any(self._judges[run] != self._judges[min(runs)] for run in runs):
                 found |= {(run, system): f"{system} · {self._runs[run]}" for run in runs}
-                notes += [
-                    f"{system} answered the same instructions differently in {names}: each counts as a system"
-                ] * (drawn is None)
+                if drawn is None:
+                    said = f"{system} answered the same instructions differently in {names}, so it counts"
+                    notes.append(f"several runs: {said} as a system in each")
                 continue
             found |= {(run, system): system for run in runs}
-            notes.append(
-                f"{system}: {drawn} responses were judged in several of {names}, and their scores are averaged"
+            said = (
+                f"{drawn} responses of {system} were judged in several of {names}; their scores are averaged"
                 if drawn
-                else f"{system}: the rows of {names} have no instruction in common and count together"
+                else f"{system} answered no instruction in two of {names}; its rows count together"
             )
+            notes.append(f"several runs: {said}")
         return found, tuple(notes)
 
 
