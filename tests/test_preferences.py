@@ -199,7 +199,7 @@ def test_a_perfect_judge_orders_all_systems() -> None:
     assert found.groups == (("c",), ("b",), ("a",))
     assert (found.systems[0].win_rate.value, found.systems[0].win_rate.high) == (1, 1)
     assert found.unlimited
-    assert "some systems win or lose always" in found.notes[0]
+    assert "some systems always win or always lose" in found.notes[0]
     assert (found.position.value, found.consistency.value) == (0.5, 1)
 
 
@@ -534,3 +534,29 @@ def test_runs_of_one_response_and_of_two_are_not_ranked_together(
     for option in ("--scores", "--calibration"):
         refused = cli("rank", compared, option, "expected")
         assert (refused.code, f"{option}: is for runs that judge one response" in refused.err) == (2, True)
+
+
+def test_a_strength_is_bounded_only_where_the_pairs_bound_it() -> None:
+    found = ranked(lambda first, second, **_: certain(first > second), instructions=30)
+    best, middle, worst = (system.strength for system in found.systems)
+    assert (best.low is not None and best.low > 0, best.high) == (True, None)
+    assert (worst.low, worst.high is not None and worst.high < 0) == (None, True)
+    assert (middle.low, middle.high) == (None, None)
+    assert all(pair.difference.low > 0 and pair.difference.high is None for pair in found.pairs)
+    assert all(pair.p < 0.05 for pair in found.pairs)
+
+
+def test_an_interval_is_open_only_for_the_system_that_wins_always() -> None:
+    def judge(first: Any, second: Any, **_: Any) -> Any:
+        """System 2 always wins; 0 and 1 win against each other in turn."""
+        turn = np.arange(len(first)) % 2 == 0
+        return certain(np.where(second == 2, False, np.where(first == 2, True, turn)))
+
+    found = ranked(judge, instructions=31)
+    assert found.systems[0].name == "c"
+    ends = {
+        system.name: (system.strength.low is None, system.strength.high is None) for system in found.systems
+    }
+    assert ends == {"c": (False, True), "a": (True, False), "b": (True, False)}
+    (between,) = (pair for pair in found.pairs if {pair.first, pair.second} == {"a", "b"})
+    assert between.difference.low < 0 < between.difference.high

@@ -15,7 +15,7 @@ import numpy as np
 from localjudge.analysis.jackknife import LEAST_INFORMATION, JackknifeEstimates, Shares
 from localjudge.analysis.pair_design import PairDesign
 from localjudge.analysis.preferences import Preferences
-from localjudge.analysis.scores import Floats, Integers
+from localjudge.analysis.scores import Flags, Floats, Integers
 
 _BLOCK_SIZE = 4_000_000
 """Largest number of values in a block of instructions: 32 MB."""
@@ -31,7 +31,9 @@ class Strengths:
 
     `unlimited` is True if the likelihood has no maximum, for instance because one system always wins. The fit
     then has one more instruction, the last one: the average of all others, with ties only. For two systems this
-    is the penalty of Firth (1993, doi:10.1093/biomet/80.1.27).
+    is the penalty of Firth (1993, doi:10.1093/biomet/80.1.27). Its intervals are open where the data set no
+    bound (Ford 1957, doi:10.2307/2308513): `reaches` tells which systems win against which, directly or through
+    others.
     """
 
     design: PairDesign
@@ -40,6 +42,7 @@ class Strengths:
     inverse: Floats  # [P, P]
     weights: Floats  # [n]
     unlimited: bool
+    reaches: Flags  # [K, K]; all True with a maximum
 
     @property
     def value(self) -> Floats:
@@ -50,13 +53,24 @@ class Strengths:
         """Return the strengths, K estimates; NaN for a system that is compared with no other."""
         component = self.design.component
         alone = np.bincount(component)[component] == 1
-        return self._combined(np.where(alone, np.nan, self.value), self._unit[:, : len(alone)])
+        apart = component[:, None] != component
+        return self._combined(
+            np.where(alone, np.nan, self.value),
+            self._unit[:, : len(alone)],
+            open_below=~(self.reaches | apart).all(axis=1),
+            open_above=~(self.reaches | apart).all(axis=0),
+        )
 
     def differences(self, first: Integers, second: Integers) -> JackknifeEstimates:
         """Return the differences of strengths: `first` minus `second`, both [pairs]; NaN if not comparable."""
         together = self.design.component[first] == self.design.component[second]
         value = np.where(together, self.value[first] - self.value[second], np.nan)
-        return self._combined(value, self._unit[:, first] - self._unit[:, second])
+        return self._combined(
+            value,
+            self._unit[:, first] - self._unit[:, second],
+            open_below=~self.reaches[first, second],
+            open_above=~self.reaches[second, first],
+        )
 
     def coefficient(self) -> JackknifeEstimates:
         """Return the coefficient of length, one estimate: the change of the log-odds per unit of length."""
@@ -85,7 +99,9 @@ class Strengths:
     def _unit(self) -> Floats:
         return np.eye(len(self.parameters))
 
-    def _combined(self, value: Floats, matrix: Floats) -> JackknifeEstimates:
+    def _combined(
+        self, value: Floats, matrix: Floats, open_below: Flags | None = None, open_above: Flags | None = None
+    ) -> JackknifeEstimates:
         """Return estimates whose derivative by the parameters is `matrix` [P, k].
 
         Their `units` are the effective numbers of instructions: 1 / Σ q², if q is the share of the information
@@ -103,7 +119,7 @@ class Strengths:
             units = np.where(squares > 0, total**2 / squares, 0)
         covariance = matrix.T @ (self.changes.T @ self.changes) @ matrix
         # Rounding does not take away an instruction.
-        return JackknifeEstimates(value, covariance, units + self.unlimited + 1e-6)
+        return JackknifeEstimates(value, covariance, units + self.unlimited + 1e-6, open_below, open_above)
 
 
 def fit_strengths(preferences: Preferences) -> Strengths:
@@ -157,7 +173,21 @@ def _fit(design: PairDesign, preference: Floats) -> Strengths:
         changes = np.vstack([changes, last])
     changes -= changes.mean(axis=0)
     inverse = np.asarray(np.linalg.inv(whole), dtype=np.float64)
-    return Strengths(design, found, changes, inverse, weights, unlimited)
+    reaches = _reaches(design, preference) | (not unlimited)
+    return Strengths(design, found, changes, inverse, weights, unlimited, reaches)
+
+
+def _reaches(design: PairDesign, preference: Floats) -> Flags:
+    """Return whether each system wins against each other, directly or through systems between them, [K, K]."""
+    from scipy.sparse.csgraph import shortest_path
+
+    won = np.zeros((len(design.component), len(design.component), 2))
+    np.add.at(won, (design.first, design.second), np.stack([preference, 1 - preference], axis=1))
+    total = won[..., 0] + won[..., 1].T
+    # Of certain preferences, only those of the winner count, as for LEAST_INFORMATION.
+    wins = total > LEAST_INFORMATION / 4 * (total + total.T)
+    reached: Flags = np.isfinite(shortest_path(wins, unweighted=True))
+    return reached
 
 
 def _maximum(design: PairDesign, preference: Floats) -> Floats:

@@ -19,12 +19,12 @@ class Estimate:
 
     @classmethod
     def of(cls, value: float, low: float = math.nan, high: float = math.nan) -> Estimate:
-        """Return an estimate; NaN and infinity mean undefined, and without a value there is no interval."""
+        """Return an estimate; an infinite end is open, and with NaN or without a value there is no interval."""
         if not math.isfinite(value):
             return cls()
-        if not (math.isfinite(low) and math.isfinite(high)):
+        if math.isnan(low) or math.isnan(high):
             return cls(float(value))
-        return cls(float(value), float(low), float(high))
+        return cls(float(value), *(float(end) if math.isfinite(end) else None for end in (low, high)))
 
     def negative(self) -> Estimate:
         """Return the estimate with the other sign."""

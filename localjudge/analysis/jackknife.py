@@ -20,11 +20,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localjudge.analysis.interval import Estimate
 from localjudge.analysis.resampling import MIN_INSTRUCTIONS, RESAMPLES, Studentised, averages
-from localjudge.analysis.scores import Floats, Integers
+from localjudge.analysis.scores import Flags, Floats, Integers
 
 LEAST_INFORMATION = 0.002
 """Information of a preference, as a share of that of 50 %, below which it counts as certain: more than 99.95 %.
@@ -46,12 +45,15 @@ class JackknifeEstimates:
     """k estimates with their covariance from the jackknife.
 
     `units` is the number of instructions that contribute to each estimate. There is no interval if an estimate
-    is not finite, has no variance, or depends on fewer than five instructions.
+    is not finite, has no variance, or depends on fewer than five instructions. `open_below` and
+    `open_above` tell which estimates the data do not bound on that side; their intervals have no end there.
     """
 
     value: Floats  # [k]
     covariance: Floats  # [k, k]
     units: Floats  # [k]
+    open_below: Flags | None = None  # [k]
+    open_above: Flags | None = None  # [k]
 
     def estimates(self) -> list[Estimate]:
         """Return the estimates with their intervals."""
@@ -88,7 +90,9 @@ class JackknifeEstimates:
             degrees, place = np.unique(freedom, return_inverse=True)
             spread = chi2.ppf(generator.random((resamples, 1)), degrees) / degrees
             null_t /= np.sqrt(spread)[:, place]
-        return Studentised(self.value, self.value - reach, self.value + reach, error, null_t)
+        low = np.where(usable & (self.open_below is not None and self.open_below), -np.inf, self.value - reach)
+        high = np.where(usable & (self.open_above is not None and self.open_above), np.inf, self.value + reach)
+        return Studentised(self.value, low, high, error, null_t)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +169,7 @@ def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0) -> 
     return Estimate.of(value, low, high)
 
 
-def exact_share(held: NDArray[np.bool_], group: Integers) -> Estimate:
+def exact_share(held: Flags, group: Integers) -> Estimate:
     """Return the share of rows where something holds, with the exact interval of Clopper & Pearson (1934).
 
     If instructions have several rows, the interval is that of the effective number of rows, which has the

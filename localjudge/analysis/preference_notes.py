@@ -41,8 +41,8 @@ def preference_notes(
         yield f"strengths are comparable only within each of these sets of systems: {'; '.join(sets)}"
     if strengths.unlimited:
         yield (
-            "some systems win or lose always, so the strengths have no most likely values: the fit counts one "
-            "more instruction of ties"
+            "some systems always win or always lose, so the strengths have no most likely values: the fit "
+            "counts one more instruction of ties, and an interval is open where the pairs set no bound"
         )
     elif held is not None and held.unlimited:
         yield (
@@ -88,7 +88,7 @@ def notes_on_intervals(
         if statistics:
             yield (
                 f"no interval can be computed for {', '.join(statistics)}{whose}: the judge's preferences are "
-                f"the same on all instructions, or it depends mostly on fewer than {MIN_INSTRUCTIONS} of them"
+                f"the same on all instructions, set no bound, or count on fewer than {MIN_INSTRUCTIONS} of them"
             )
 
 

@@ -8,7 +8,6 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from localjudge.analysis.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
 from localjudge.analysis.interval import Estimate
@@ -16,12 +15,10 @@ from localjudge.analysis.preference_notes import notes_on_intervals, preference_
 from localjudge.analysis.preferences import Preferences
 from localjudge.analysis.resampling import RESAMPLES
 from localjudge.analysis.run_preferences import RunPreferences
-from localjudge.analysis.scores import Integers
+from localjudge.analysis.scores import Flags, Integers
 from localjudge.analysis.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder
 from localjudge.analysis.win_rates import PositionEffect, direct_win_rates, system_win_rates
 from localjudge.errors import UsageError
-
-Flags = NDArray[np.bool_]
 
 _STATISTICS = {
     "strength": "the strength",

@@ -85,6 +85,7 @@ class Studentised:
         """Return the estimates with intervals that contain all k true values together in 95 % of samples.
 
         They belong to the p-values of `adjusted`: an interval excludes 0 exactly if its p is below 0.05.
+        An open end stays open.
 
         Args:
             lowest: the smallest possible true value.
@@ -95,7 +96,8 @@ class Studentised:
         if not place:
             return self
         reach = np.sort(largest)[-place] * self.error
-        low, high = self.value - reach, self.value + reach
+        low = np.where(np.isneginf(self.low), self.low, self.value - reach)
+        high = np.where(np.isposinf(self.high), self.high, self.value + reach)
         return replace(self, low=np.clip(low, lowest, highest), high=np.clip(high, lowest, highest))
 
     def adjusted(self) -> Floats:

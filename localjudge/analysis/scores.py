@@ -25,6 +25,7 @@ from localjudge.system.steps import Report, reported, unreported
 
 Integers = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Of = Literal["integer", "expected"]
 """Kind of score: the judge's integer, or the mean of the scale weighted by the judge's probabilities."""
 
