@@ -61,6 +61,13 @@ def test_agreement_has_an_interval_if_two_instructions_disagree() -> None:
     assert not has_interval(compared(score[: LEAST_FOR_AGREEMENT - 1], human[: LEAST_FOR_AGREEMENT - 1]).kappa)
 
 
+def test_three_errors_in_twenty_rows_do_not_exclude_a_judge_that_errs_in_one_of_fifty() -> None:
+    human = [1, 2, 3, 4, 5] * 4
+    found = compared([value + (row in (6, 11, 12)) for row, value in enumerate(human)], human)
+    assert found.kappa.high is not None
+    assert found.kappa.high > 0.996, "kappa of 2 % errors by one point"
+
+
 def test_a_correlation_has_the_interval_of_fishers_z() -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal(400)

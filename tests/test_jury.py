@@ -63,6 +63,7 @@ def test_jurors_with_independent_errors_are_worth_their_number_and_copies_are_wo
     assert copies.votes.value == pytest.approx(1)
     assert copies.correlation.value == pytest.approx(1)
     assert (copies.difference.value, copies.difference.low) == (0, None)
+    assert copies.votes.low is None, "equal errors do not show that the next ones are equal"
     assert errors_of(jurors[:, ::-1], labels).votes.value == pytest.approx(apart.votes.value)
 
 
@@ -96,6 +97,22 @@ def test_perfect_jurors_and_one_row_have_no_votes(labels: Integers) -> None:
     assert (perfect.correlation.value, perfect.votes.value, perfect.jury.value) == (None, None, 0)
     one = errors_of([[0, 0, 1]], [0])
     assert (one.votes.value, one.best_juror.value, one.difference.value) == (None, None, None)
+
+
+def test_the_interval_of_votes_contains_them_if_the_jurors_make_nearly_the_same_errors() -> None:
+    random = np.random.default_rng(4)
+
+    def drawn(rows: int) -> tuple[Integers, Integers]:
+        labels = random.integers(0, 3, rows)
+        shared = judged(random, labels, 0.3)
+        return np.column_stack([judged(random, shared, 0.03) for _ in NAMES]), labels
+
+    votes = errors_of(*drawn(50_000)).votes.value
+    assert votes is not None
+    found = [errors_of(*drawn(30)).votes for _ in range(200)]
+    held = [each.low <= votes <= each.high for each in found if each.low is not None and each.high is not None]
+    assert len(held) > 100
+    assert np.mean(held) > 0.9
 
 
 def test_the_best_juror_is_compared_on_instructions_that_did_not_choose_it() -> None:

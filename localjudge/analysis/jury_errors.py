@@ -9,8 +9,9 @@ import numpy as np
 
 from localjudge.analysis.human_labels import Marks
 from localjudge.analysis.interval import UNDEFINED, Estimate
+from localjudge.analysis.jackknife import PARTS, jackknife_interval
 from localjudge.analysis.jury_aspect import RatedAspect
-from localjudge.analysis.resampling import averages, bootstrap_weights, expanded_percentile, studentise
+from localjudge.analysis.resampling import averages, studentise
 from localjudge.analysis.scores import Floats, Integers
 
 
@@ -83,8 +84,13 @@ def jury_errors(
         highest = float(rated.ends[1] - rated.ends[0])
     present, numbered = np.unique(group[rows], return_inverse=True)
     groups, of_row = len(present), numbered.astype(np.int32)
-    weights = [np.ones((1, groups)), *bootstrap_weights(groups, resamples, seed)]
-    correlations = np.concatenate([_mean_correlation(errors, of_row, each) for each in weights])
+    parts, jurors = min(groups, PARTS), len(names)
+    left_out = np.concatenate([np.ones((1, parts)), 1 - np.eye(parts)])
+    correlations = _mean_correlation(errors, of_row % parts, left_out)
+    # The logarithm of the votes is nearly symmetric also if all jurors make the same errors.
+    with np.errstate(divide="ignore", over="ignore"):
+        worth = np.log(jurors) - np.log(np.maximum(1 + (jurors - 1) * correlations, 0))
+        low, high = np.maximum(np.exp(jackknife_interval(worth[0], worth[1:])), 1)
     # Half of the instructions choose the best juror, and the others compare it with the jury.
     half = np.random.default_rng(seed).permutation(groups) < groups // 2
     choosing, others = half[of_row], ~half[of_row]
@@ -95,14 +101,11 @@ def jury_errors(
         means = averages(columns, of_row[others], groups)
         found = studentise(means, 0, highest, False, resamples, seed).estimates()[:2]
         found += studentise(means, -highest, highest, True, resamples, seed).estimates()[2:]
-    jurors = len(names)
-    with np.errstate(divide="ignore"):
-        worth = jurors / np.maximum(1 + (jurors - 1) * correlations, 0)
     return JuryErrors(
         rows=len(rows),
         instructions=groups,
-        correlation=expanded_percentile(correlations[0], correlations[1:], groups),
-        votes=expanded_percentile(worth[0], worth[1:], groups),
+        correlation=Estimate.of(correlations[0], *(jurors / np.array([high, low]) - 1) / (jurors - 1)),
+        votes=Estimate.of(np.exp(worth[0]), low, high),
         best=None if best is None else names[best],
         compared=int(others.sum()),
         jury=found[0],
@@ -127,7 +130,7 @@ def _mean_correlation(errors: Floats, group: Integers, weights: Floats) -> Float
     of_groups = np.zeros((weights.shape[1], terms.shape[1]))
     np.add.at(of_groups, group, terms)
     sums = weights @ of_groups
-    sums /= sums[:, :1]
+    sums /= np.maximum(sums[:, :1], 1)  # nothing is left without the only row
     means, products = sums[:, 1 : jurors + 1], sums[:, jurors + 1 :].reshape(-1, jurors, jurors)
     covariance = products - means[:, :, None] * means[:, None]
     variance = np.diagonal(covariance, axis1=1, axis2=2)
