@@ -6,7 +6,8 @@ A score is a whole number from 1 to 5: a normal variable (the sum of an instruct
 and noise) that is divided at four thresholds. In the population `even` the five scores have about equal
 frequencies; in `high` three of four scores are 5, as for the clarity of strong models; in `top` nine of ten
 scores are 5. Intervals of means are compared with the percentile bootstrap and the normal interval, and
-prediction-powered intervals with intervals from the labels only.
+prediction-powered intervals with intervals from the labels only. `benchmarks/interval_limits.py` simulates
+expected scores, also near the ends of the scale.
 """
 
 from __future__ import annotations
