@@ -131,6 +131,24 @@ def test_alpaca_eval_gets_a_preference_for_each_pair(cli: Cli, run: Path, tmp_pa
     assert (end.code, "give one of the systems a, b" in end.err) == (2, True)
 
 
+def test_alpaca_eval_needs_aspects_that_have_a_mean(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "scores.jsonl"
+    lines = [
+        {"instruction": "i", "candidate": c, "system": c, "wit": 3, "polite": "yes", "grade": "right"}
+        for c in "ab"
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = tmp_path / "run"
+    rubric = tmp_path / "mixed.toml"
+    rubric.write_text(LABELS + "[aspects.wit]\nscale = { lowest = 1, highest = 5 }\n")
+    assert cli("import", file, "--rubric", rubric, "--out", run).code == 0
+    end = cli("export", run, "--to", "alpaca-eval", "--baseline", "a", "--out", tmp_path / "a.json")
+    assert (end.code, "has no ordered aspects that all have the same values, so no mean" in end.err) == (
+        2,
+        True,
+    )
+
+
 @pytest.mark.slow
 def test_inspect_reads_what_it_was_given(cli: Cli, run: Path, tmp_path: Path) -> None:
     log = pytest.importorskip("inspect_ai.log")

@@ -443,20 +443,18 @@ def test_systems_are_ordered_by_the_share_of_the_first_label_or_a_named_one(tmp_
     assert printed.startswith("Shares of grade=correct by system, from the judge's probabilities")
 
 
-def test_aspects_of_different_scales_have_an_overall_mean_from_0_to_1(grading_jury: list[Path]) -> None:
+def test_aspects_of_different_values_have_no_overall_mean_and_the_first_one_decides(
+    grading_jury: list[Path],
+) -> None:
     found = rank(read_scores(grading_jury[:1]), resamples=FEW)
-    assert found.columns[-1] == "overall"
-    lines = list(read_lines(grading_jury[0]))
-    tones = {"cold": 0, "neutral": 0.5, "warm": 1}
-    for system in found.systems:
-        means = [
-            (line["polite"] + tones[line["tone"]] + line["depth"] / 10) / 3
-            for line in lines
-            if line["system"] == system.name
-        ]
-        assert system.means["overall"].value == pytest.approx(np.mean(means), **EXACT)
-    told = "overall is the mean of the ordered aspects, each on a scale from 0 to 1: polite, tone, depth"
-    assert told in found.notes
+    assert (found.columns[-1], "overall" in found.columns) == ("polite", False)
+    told = (
+        "the ordered aspects (polite, tone, depth) have different values, so there is no overall mean; polite "
+        "decides the order of the systems"
+    )
+    assert f"{told}; --by chooses another" in found.notes
+    named = rank(read_scores(grading_jury[:1]), resamples=FEW, by="depth")
+    assert told.replace("; polite", "; depth") in named.notes
 
 
 def test_labels_of_a_sample_give_shares_of_the_human_label(tmp_path: Path) -> None:

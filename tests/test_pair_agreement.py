@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli
+from scipy.stats import binomtest
 from scripted import Taste, scripted_comparison
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from test_input_formats import save_dataset
@@ -115,6 +117,18 @@ def test_a_judge_that_always_prefers_the_first_place_is_right_in_half_of_the_pai
     assert values(found, "input order") == values(found, "first wins") == [0.75, 0.75, 0, 0.75]
     assert values(found, "reverse order")[0] == 0.25
     assert (found.consistency.value, found.gain.value) == (0, 0)
+
+
+def test_the_shares_of_decided_pairs_have_exact_intervals(judged: Run) -> None:
+    pairs = marked_pairs("ab" * 9)
+    for pair in pairs[3:]:  # nothing but the place decides these
+        pair["candidate_a"] = pair["candidate_b"] = "same"
+    found = agreement(judged(lambda a, b: 0.9 if a == b else marked(a, b), pairs)).aspects["better"]
+    exact = binomtest(3, 18).proportion_ci()
+    assert dataclasses.astuple(found.consistency)[:3] == pytest.approx((3 / 18, exact.low, exact.high), **EXACT)
+    right = found.comparisons["input order"].without_ties
+    assert (right.low, right.high) == pytest.approx(tuple(binomtest(10, 18).proportion_ci()), **EXACT)
+    assert found.comparisons["both orders"].without_ties.low is None, "three pairs are too few"
 
 
 def test_a_judge_that_prefers_the_longer_response_is_the_baseline_of_the_longer_one(judged: Run) -> None:

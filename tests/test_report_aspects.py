@@ -130,30 +130,29 @@ def test_an_aspect_without_an_order_has_no_expected_score_but_a_confidence(
         assert confidence[0, place] == pytest.approx(given, abs=0.0006)
 
 
-def test_the_overall_score_of_several_scales_is_the_mean_of_the_ordered_aspects_from_0_to_1(
+def test_a_page_of_several_scales_shows_no_overall_score_and_orders_by_the_first_ordered_aspect(
     kinds: Path, kinds_page: Path
 ) -> None:
+    assert head(kinds_page)["decides"] == "polite"
     overall = np.frombuffer(data(kinds_page, "overall"), "<f4")
     for line in read_lines(kinds):
-        tilt = line["tilt"] if line["tilt_expected"] is None else line["tilt_expected"]
-        mean = (line["polite_expected"] + (tilt + 2) / 4 + (line["quality_expected"] - 1) / 2) / 3
-        assert overall[head(kinds_page)["ids"].index(line["id"])] == pytest.approx(mean, abs=0.0006)
-    [found] = (each for each in head(kinds_page)["table"]["columns"] if each["name"] == "overall")
-    assert (found["bounds"], found["note"]) == ([0, 1], "0 to 1")
+        place = head(kinds_page)["ids"].index(line["id"])
+        assert overall[place] == pytest.approx(line["polite_expected"], abs=0.0006)
+    assert "Overall" not in head(kinds_page)["leads"]["systems"]
     [length] = head(kinds_page)["figures"]["length"]
     assert length["spec"]["layer"][0]["encoding"]["y"]["scale"]["domain"] == [0, 1]
+    assert length["spec"]["layer"][0]["encoding"]["y"]["title"] == "polite"
 
 
 def test_a_table_says_what_each_mean_is_on(kinds_page: Path) -> None:
     columns = {column["name"]: column for column in head(kinds_page)["table"]["columns"]}
     shown = {name: (column["kind"], column["note"]) for name, column in columns.items() if "bounds" in column}
     assert shown == {
-        "overall": ("estimate", "0 to 1"),
         **{f"grade={label}": ("share", "share") for label in LABELS_OF_GRADE},
         "polite": ("share", "share of yes"),
         "tilt": ("estimate", "\N{MINUS SIGN}2 to 2"),
         "quality": ("estimate", "1 poor to 3 good"),
-        "mean at equal length": ("estimate", "0 to 1"),
+        "mean at equal length": ("share", "share of yes"),
     }
 
 

@@ -17,7 +17,7 @@ from localjudge import Row, Rubric, RubricError
 from localjudge.records import Judgement
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.rubric import shipped_rubrics
-from localjudge.rubrics.score_column import overall, score_columns
+from localjudge.rubrics.score_column import averaged, overall, score_columns
 
 SHIPPED_DIGEST = "737b8ed0213c8bc73aca2a9371bbf732e9039eaa453d47247a25836e3e876569"
 
@@ -317,11 +317,24 @@ def test_a_placeholder_with_a_space_says_how_to_name_its_column(tmp_path: Path) 
         Rubric.load(str(file))
 
 
-def test_an_overall_score_of_different_scales_is_the_mean_of_shares_of_the_scale() -> None:
-    wit, depth = (Aspect(scale=Scale(lowest=low, highest=high)) for low, high in ((1, 5), (0, 100)))
+def test_an_overall_score_needs_ordered_aspects_with_the_same_values() -> None:
+    wit, tact = Aspect(scale=Scale(lowest=1, highest=5), weight=3), Aspect(scale=Scale(lowest=1, highest=5))
+    grade = Aspect(choices={"A": "right", "B": "wrong"})
+    good, warm = (
+        Aspect(choices=dict(zip("AB", labels, strict=True)), ordered=True)
+        for labels in (("no", "yes"), ("cold", "warm"))
+    )
+    short, polite = Aspect(scale=Scale(lowest=0, highest=1)), Aspect(boolean=True)
+    for aspects, found in (
+        ((grade, wit, tact), "12"), ((wit,), "0"), ((polite, polite), "01"), ((grade,), ""),
+        ((wit, polite), ""), ((wit, short), ""), ((short, polite), ""), ((good, warm), ""),
+        ((good, polite), ""),
+    ):  # fmt: skip
+        columns = score_columns({str(place): aspect for place, aspect in enumerate(aspects)})
+        assert "".join(column.name for column in averaged(columns)) == found
     judgement = Judgement(
-        id="r", key="k", texts={}, scores={"wit": 5, "depth": 50}, expected={"wit": 3.0}, rationale_cut=False,
+        id="r", key="k", texts={}, scores={"wit": 5, "tact": 2}, expected={"wit": 3.0}, rationale_cut=False,
         prompt_tokens=1, output_tokens=1,
     )  # fmt: skip
-    assert overall(judgement, score_columns({"wit": wit, "depth": depth})) == 0.5
+    assert overall(judgement, score_columns({"wit": wit, "tact": tact})) == (3 * 3 + 2) / 4
     assert overall(judgement, score_columns({"wit": wit})) == 3

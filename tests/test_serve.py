@@ -248,6 +248,19 @@ def test_a_reward_that_is_not_defined_is_an_error_and_no_number(short_rubric: Pa
         RewardFormula.parse(text, Rubric.load(short_rubric)).reward(judgement())
 
 
+def test_a_formula_names_the_overall_score_only_if_the_aspects_have_the_same_values(tmp_path: Path) -> None:
+    file = tmp_path / "mixed.toml"
+    file.write_text(
+        'name = "mixed"\n[aspects.tact]\nscale = { lowest = 1, highest = 5 }\n'
+        "[aspects.wit]\nscale = { lowest = 0, highest = 9 }\n"
+        "[prompt]\ntemplate = '{$instruction} {$candidate} {$aspects} {$answer_format}'\n"
+    )
+    rubric = Rubric.load(file)
+    assert RewardFormula.parse("tact + wit / 9", rubric).reward(judgement()) == pytest.approx(4 + 2 / 9)
+    with pytest.raises(UsageError, match="overall needs ordered aspects that all have the same values; "):
+        RewardFormula.parse("overall", rubric)
+
+
 def judgement() -> Judgement:
     return Judgement(
         id="a", key="k", texts={"rationale": "R."}, scores={"tact": 4, "wit": 2}, rationale_cut=False,

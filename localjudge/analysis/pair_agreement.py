@@ -175,7 +175,9 @@ class _Comparing:
             credit = 1 - np.abs(self.verdicts.result[rows] - human[:, None])
             averaged = 1 - np.abs(self.verdicts.averaged[rows] - human)
             gain = self._mean(averaged - credit[:, 1:].mean(axis=1), group, -1.0, symmetric=True)
-            consistency = self._mean(self.verdicts.agree[rows], group)
+            agree = self.verdicts.agree[rows]
+            decided = np.isfinite(agree)
+            consistency = self._statistics(group).share(agree[decided] == 1, group[decided])
         return LabelledPairs(
             pairs=len(rows),
             instructions=len(np.unique(group)),
@@ -213,11 +215,9 @@ class _Comparing:
         """Compare results [m] with labels [m]; `score` has the preferences minus one half, [m]."""
         from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
-        present, numbered = np.unique(group, return_inverse=True)
-        numbers = numbered.astype(np.int32)
-        statistics = ComparisonStatistics(len(present), self.resamples, self.seed, 0, 1)
+        numbers = np.unique(group, return_inverse=True)[1].astype(np.int32)
+        statistics = self._statistics(group)
         decided = (human != _TIE) & (result != _TIE)
-        right = (human == result).astype(np.float64)
         kappa = auc = UNDEFINED
         if len(np.unique(human)) > 1:
             value = float(cohen_kappa_score(*((each * 2).astype(int) for each in (human, result))))
@@ -235,11 +235,14 @@ class _Comparing:
             auc = statistics.resampled(value, resampled_statistics.auc, scores, is_preferred, groups, 0.0)
         return PairComparison(
             accuracy=self._mean(1 - np.abs(human - result), group),
-            without_ties=self._mean(right[decided], group[decided]),
+            without_ties=statistics.share((human == result)[decided], group[decided]),
             decided=int(decided.sum()),
             kappa=kappa,
             auc=auc,
         )
+
+    def _statistics(self, group: Integers) -> ComparisonStatistics:
+        return ComparisonStatistics(len(np.unique(group)), self.resamples, self.seed, 0, 1)
 
     def _mean(self, values: Floats, group: Integers, lowest: float = 0.0, symmetric: bool = False) -> Estimate:
         """Return the mean of values of pairs, of which those that are NaN are left out."""

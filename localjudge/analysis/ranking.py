@@ -17,6 +17,7 @@ from localjudge.analysis.scores import Floats, Integers, Of, Scores, check_one_j
 from localjudge.analysis.system_order import NO_DIFFERENCE
 from localjudge.errors import UsageError
 from localjudge.outcome_columns import OVERALL
+from localjudge.rubrics.score_column import averaged, deciding
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +50,15 @@ class SystemRank:
 class Ranking:
     """The comparison of systems, from the best to the worst of each component.
 
-    `columns` has the aspects, the shares of labels, and "overall", the mean over the ordered aspects; the last
-    column decides the order of the systems: that of their means on the same instructions. `of` is the kind of
-    scores; for "calibrated", `columns` and "overall" include only the calibrated aspects. `basis` is "judge",
-    or "human" with labels: the scores whose differences decide the ranks, the pairs and the groups in the last
-    column. (A column without labels always uses the judge's scores.) `groups` has the sets of systems without a
-    significant difference, and `untested` the pairs of systems whose difference has no p-value, also because
-    they share no instruction. `contradictions` has the pairs of the last column whose tested difference has the
-    other sign than the order of the systems; `first` is the higher one. `length_explains` is the share of a
-    column's variance within instructions that length explains.
+    `columns` has the aspects, the shares of labels, and "overall", the mean over the ordered aspects, if these
+    are several and have the same values; the last column decides the order of the systems: that of their means
+    on the same instructions. `of` is the kind of scores; for "calibrated", `columns` and "overall" include only
+    the calibrated aspects. `basis` is "judge", or "human" with labels: the scores whose differences decide the
+    ranks, the pairs and the groups in the last column. (A column without labels uses the judge's scores.)
+    `groups` has the sets of systems without a significant difference, and `untested` the pairs of systems whose
+    difference has no p-value, also because they share no instruction. `contradictions` has the pairs of the
+    last column whose tested difference has the other sign than the order of the systems; `first` is the higher
+    one. `length_explains` is the share of a column's variance within instructions that length explains.
     """
 
     columns: tuple[str, ...]
@@ -92,8 +93,8 @@ def rank(
         measures: length and word overlap of the rows, for the effect of length.
         labels: labels of a random sample of the rows, for prediction-powered means.
         of: the kind of scores; by default the expected scores if all rows have them.
-        by: the column that decides the order of the systems; by default "overall", or the only ordered aspect,
-            or the share of the first label.
+        by: the column that decides the order of the systems; by default "overall", or the first ordered
+            aspect, or the share of the first label.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
 
@@ -106,8 +107,9 @@ def rank(
     table = np.column_stack([scores.column(aspect, of) for aspect in scores.aspects])
     ends = {name: scores.ends(name) for name in scores.aspects}
     values = dict(zip(scores.aspects, table.T, strict=True))
-    if sum(column.weight > 0 for column in scores.columns) > 1:
-        values[OVERALL], ends[OVERALL] = _overall(scores, table)
+    whole = averaged(scores.columns)
+    if len(whole) > 1:
+        values[OVERALL], ends[OVERALL] = _overall(scores, table), (whole[0].lowest, whole[0].highest)
     if by is not None and by not in values:
         raise UsageError(f"--by {by}: give one of {', '.join(values)}")
     decides = by or _deciding(scores, tuple(values))
@@ -161,14 +163,15 @@ def rank(
             "systems; --by chooses another"
         )
     if OVERALL in values:
-        counted_in = [column for column in scores.columns if column.weight]
-        weighted = ", weighted " * (len({column.weight for column in counted_in}) > 1)
-        weighted += " : ".join(f"{column.weight:g}" for column in counted_in) * bool(weighted)
-        scaled = ", each on a scale from 0 to 1" * (
-            len({scores.ends(column.name) for column in counted_in}) > 1
+        weighted = ", weighted " * (len({column.weight for column in whole}) > 1)
+        weighted += " : ".join(f"{column.weight:g}" for column in whole) * bool(weighted)
+        names = ", ".join(column.name for column in whole)
+        notes.append(f"overall is the mean of the ordered aspects: {names}{weighted}")
+    elif not whole and (ordered_aspects := [column.name for column in scores.columns if column.weight]):
+        notes.append(
+            f"the ordered aspects ({', '.join(ordered_aspects)}) have different values, so there is no overall "
+            f"mean; {decides} decides the order of the systems" + "; --by chooses another" * (by is None)
         )
-        names = ", ".join(column.name for column in counted_in)
-        notes.append(f"overall is the mean of the ordered aspects{scaled}: {names}{weighted}")
     if of == "expected" and not scores.calibrated and (integers := scores.unmeasured & set(columns)):
         names = ", ".join(name for name in values if name in integers)
         notes.append(f"{names}: some judgements have no expected scores, so the integers are compared")
@@ -220,24 +223,19 @@ def _deciding(scores: Scores, columns: Sequence[str]) -> str:
     """Return the column that decides the order of the systems if none is named."""
     if OVERALL in columns:
         return OVERALL
-    return next((column.name for column in scores.columns if column.weight), columns[0])
+    return next((column.name for column in deciding(scores.columns)), columns[0])
 
 
-def _overall(scores: Scores, table: Floats) -> tuple[Floats, tuple[int, int]]:
-    """Return the weighted mean over the ordered aspects of each row, and the lowest and the highest mean.
-
-    Aspects with different scales are first brought to the scale from 0 to 1.
+def _overall(scores: Scores, table: Floats) -> Floats:
+    """Return the weighted mean over the ordered aspects of each row.
 
     Args:
         scores: the scores.
         table: their columns, (rows, columns).
     """
     weights = np.array([column.weight for column in scores.columns])
-    weighted = {scores.ends(column.name) for column in scores.columns if column.weight}
-    if len(weighted) == 1:
-        return table @ weights / weights.sum(), weighted.pop()
-    low, high = np.array([scores.ends(name) for name in scores.aspects]).T
-    return ((table - low) / (high - low)) @ weights / weights.sum(), (0, 1)
+    mean: Floats = table @ weights / weights.sum()
+    return mean
 
 
 def _labelled(
@@ -257,7 +255,7 @@ def _labelled(
                 if column.weight:
                     rows, label = labels.means(column.name)
                     table[rows, place] = label
-            mean, _ = _overall(scores, table)
+            mean = _overall(scores, table)
             whole = np.flatnonzero(~np.isnan(mean)).astype(np.int32)
             found[OVERALL] = whole, mean[whole]
     return found

@@ -16,7 +16,7 @@ from typing import Any
 from localjudge.errors import UsageError
 from localjudge.pair_outcome import PairOutcome
 from localjudge.records import Judgement, Outcome
-from localjudge.rubrics.score_column import overall
+from localjudge.rubrics.score_column import averaged, overall
 from localjudge.runs.reread_texts import Text
 from localjudge.runs.run_manifest import RunManifest
 
@@ -41,11 +41,11 @@ def write_annotations(
     if not first:
         systems = sorted({str(outcome.system) for outcome, _ in read()})
         raise UsageError(f"--baseline {baseline}: give one of the systems {', '.join(systems)}")
-    columns = manifest.rubric.score_columns
-    if not any(column.weight for column in columns):
+    columns = averaged(manifest.rubric.score_columns)
+    if not columns:
         raise UsageError(
-            f"--to alpaca-eval: the rubric {manifest.rubric.name} has no ordered aspect, so no mean decides "
-            "which answer is better"
+            f"--to alpaca-eval: the rubric {manifest.rubric.name} has no ordered aspects that all have the "
+            "same values, so no mean decides which answer is better; judge with a rubric that has"
         )
     annotations = []
     for outcome, text in read():

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from localjudge.analysis.interval import UNDEFINED, Estimate
-from localjudge.report.judgements import NO_SCORE, Judgements, overall_ends
-from localjudge.report.shown_values import mean_is_share, value_colours, value_texts
-from localjudge.rubrics.score_column import ScoreColumn
+from localjudge.report.judgements import NO_SCORE, Judgements
+from localjudge.report.shown_values import decides, mean_is_share, value_colours, value_texts
+from localjudge.rubrics.score_column import ScoreColumn, deciding
 
 SERIES_COLOURS = (
     "#3b7ea1", "#d1743f", "#5a9367", "#a6588f", "#c2a03a", "#6a6fb3", "#8a6d56", "#4aa0a0",
@@ -138,14 +138,13 @@ def distribution(judgements: Judgements, name: str) -> Spec:
 
 
 def length_against_score(judgements: Judgements) -> Spec:
-    """Return the chart of the mean over the ordered aspects against the length of the candidate.
+    """Return the chart of the overall score, or of the first ordered aspect, against the candidate's length.
 
     The points are a sample of the judgements. The line is the mean of all judgements, in two to twelve groups
     by length.
     """
-    columns, ends = judgements.columns, overall_ends(judgements.rubric)
-    ordered = [column for column in judgements.rubric.score_columns if column.weight]
-    share = len(ordered) == 1 and mean_is_share(ordered[0])
+    columns, first = judgements.columns, deciding(judgements.rubric.score_columns)[0]
+    share = mean_is_share(first)
     overall = columns.overall
     known = np.flatnonzero((columns.length >= 0) & ~np.isnan(overall))
     chosen = np.sort(np.random.default_rng(0).permutation(known)[:MOST_POINTS])
@@ -180,8 +179,8 @@ def length_against_score(judgements: Judgements) -> Spec:
     y = {
         "field": "overall",
         "type": "quantitative",
-        "title": ordered[0].name if len(ordered) == 1 else "overall",
-        "scale": {"domain": ends, "nice": False},
+        "title": decides(judgements.rubric),
+        "scale": {"domain": (first.lowest, first.highest), "nice": False},
         "axis": {"tickCount": 5} | ({"format": "%"} if share else {}),
     }
     return {

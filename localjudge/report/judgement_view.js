@@ -3,6 +3,7 @@
 const FIELDS = ["candidate", "rationale", "error", "thoughts", "probabilities", "source", "cut", "columns", "rationales"];
 const MOST_OFFERED = 21;      // scores of a scale that the filter offers
 const { confidence, length } = arrays;
+const whole = ordered.length === 1 || head.decides === "overall";   // the mean of all ordered aspects exists
 
 const leastConfidence = new Float32Array(N).fill(NaN), spread = new Float32Array(N).fill(NaN);
 for (let row = 0; row < N; row++) {
@@ -20,13 +21,13 @@ for (let row = 0; row < N;) {
 
 const ORDERS = [
   ["Instruction", null, false],
-  ...(ordered.length > 1 ? [["Overall score", overall, true]] : []),
+  ...(head.decides === "overall" ? [["Overall score", overall, true]] : []),
   ...aspects.map(({ name, kind, lowest }, aspect) => [name, (row) => {
     const mean = ofAspect(expected, aspect, row), score = ofAspect(scores, aspect, row);
     return score < 0 ? NaN : Number.isNaN(mean) ? lowest + score : mean;
   }, kind !== "labels"]),
   ...(leastConfidence.every(Number.isNaN) ? [] : [["Lowest confidence", leastConfidence, false]]),
-  ...(ordered.length ? [["Difference between systems", spread, true]] : []),
+  ...(ordered.length ? [["Difference between systems" + (whole ? "" : `, ${head.decides}`), spread, true]] : []),
   ["Length", (row) => (length[row] < 0 ? NaN : length[row]), true],
 ];
 const STATES = [
@@ -79,7 +80,7 @@ function marksOf(row) {
     const score = ofAspect(scores, aspect, row);
     return chip(aspect, score, `${name}: ${values[score]}`);
   });
-  return ordered.length ? [...chips, make("span", { class: "mean" }, overallText(overall[row]))] : chips;
+  return whole ? [...chips, make("span", { class: "mean", title: head.decides }, overallText(overall[row]))] : chips;
 }
 
 // ---- a judgement ----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from localjudge.outcome_columns import RATIONALE, from_bytes, rationale_of
 from localjudge.records import Judgement, Outcome
 from localjudge.report.page import PageKind, PageRow
 from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.score_column import deciding
 from localjudge.runs.journal import journal_lines
 from localjudge.runs.reader import JUDGEMENTS, read_outcomes
 from localjudge.runs.reread_texts import Text, Texts
@@ -47,8 +48,8 @@ class Columns:
             failed.
         expected: float64 (A, N), the expected score; NaN if it is unknown, or the aspect has no order.
         confidence: float64 (A, N), the probability of the score; NaN if it is unknown.
-        overall: float64 (N,), the weighted mean over the ordered aspects, of the expected scores or of the
-            scores where those are not known; NaN if the row failed, or no aspect is ordered.
+        overall: float64 (N,), the weighted mean of the expected scores, or of the scores where those are not
+            known, over the columns that decide (`deciding`); NaN if the row failed, or no aspect is ordered.
         length: int32 (N,), characters of the candidate; -1 if its text was not found.
         flags: uint8 (N,), a sum of `FAILED` and the other bits.
     """
@@ -242,31 +243,18 @@ def rounded_shares(judgement: Judgement) -> dict[str, list[float]] | None:
     return {aspect: [round(share, 4) for share in shares] for aspect, shares in found} or None
 
 
-def overall_ends(rubric: Rubric) -> tuple[int, int] | None:
-    """Return the lowest and the highest mean over the ordered aspects; None if there is none.
-
-    Aspects with different scales are first brought to the scale from 0 to 1.
-    """
-    ends = {(column.lowest, column.highest) for column in rubric.score_columns if column.weight}
-    return None if not ends else ends.pop() if len(ends) == 1 else (0, 1)
-
-
 def _overall(rubric: Rubric, scores: NDArray[np.int16], expected: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the weighted mean over the ordered aspects, (N,).
+    """Return the weighted mean over the columns that decide which response is better, (N,).
 
     Args:
         rubric: the rubric.
         scores: the places of the scores among the values of their aspects, (A, N).
         expected: the expected scores, (A, N).
     """
-    lowest, highest = overall_ends(rubric) or (0, 1)
     total, weights = np.zeros(scores.shape[1]), 0.0
-    for aspect, places, means in zip(rubric.aspects.values(), scores, expected, strict=True):
-        if aspect.numbers is None:
-            continue
-        numbers = np.array([*aspect.numbers.values()])
-        known = np.where(np.isnan(means), numbers[places], means)
-        low, high = numbers.min(), numbers.max()
-        total += aspect.weight * (lowest + (known - low) * (highest - lowest) / (high - low))
-        weights += aspect.weight
+    for column in deciding(rubric.score_columns):
+        place = [*rubric.aspects].index(column.name)
+        numbers, means = np.array([*column.numbers.values()]), expected[place]
+        total += column.weight * np.where(np.isnan(means), numbers[scores[place]], means)
+        weights += column.weight
     return np.where((scores[0] == NO_SCORE) | (weights == 0), np.nan, total / (weights or 1))

@@ -16,9 +16,9 @@ from localjudge.analysis.interval import Estimate
 from localjudge.analysis.ranking import Ranking
 from localjudge.analysis.scores import Scores, run_names
 from localjudge.report import charts, confidence_charts
-from localjudge.report.judgements import FAILED, Columns, Judgements
+from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.report_tables import agreement_tables, audit_tables, systems_table
-from localjudge.report.shown_values import kind, legend, mean_is_share, value_colours, value_texts
+from localjudge.report.shown_values import decides, kind, legend, mean_is_share, value_colours, value_texts
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
@@ -78,6 +78,7 @@ def head(
             }
             for name, aspect in rubric.aspects.items()
         ],
+        "decides": decides(rubric),
         "rationale": any(manifest.rubric.columns.texts for manifest in judgements.manifests),
         "series": [
             {"label": label, "colour": charts.series_colour(index)}
@@ -129,7 +130,7 @@ def _notices(judgements: Judgements, rankings: Sequence[Ranking]) -> list[str]:
     of_runs = together(run_names(folders), [notices_and_signs(folder) for folder in folders])
     calibrated = (notice for ranking in rankings if ranking.of == "calibrated" for notice in ranking.notices)
     notices = list(dict.fromkeys([*of_runs, *judgements.notes, *calibrated]))
-    if empty := _empty_responses(judgements.columns):
+    if empty := _empty_responses(judgements):
         notices.append(empty)
     if missing := len(judgements) - judgements.found:
         reasons = f" ({'; '.join(judgements.problems)})" if judgements.problems else ""
@@ -144,8 +145,9 @@ def notices_and_signs(folder: Path) -> tuple[str, ...]:
     return *read_notices(folder), *read_warning_signs(folder)
 
 
-def _empty_responses(columns: Columns) -> str | None:
+def _empty_responses(judgements: Judgements) -> str | None:
     """Return a warning if empty responses have a higher mean score than the others; None otherwise."""
+    columns, name = judgements.columns, decides(judgements.rubric)
     judged = ~np.isnan(columns.overall)
     empty = columns.overall[judged & (columns.length == 0)]
     others = columns.overall[judged & (columns.length > 0)]
@@ -153,7 +155,7 @@ def _empty_responses(columns: Columns) -> str | None:
         return None
     return (
         f"empty responses: {counted(len(empty), 'response')} without text, with a mean score of "
-        f"{empty.mean():.2f}; the others have {others.mean():.2f}; read some"
+        f"{empty.mean():.2f} in {name}; the others have {others.mean():.2f}; read some"
     )
 
 
@@ -178,13 +180,11 @@ def _systems_lead(rubric: Rubric, rankings: Sequence[Ranking]) -> str:
     every = {ranking.of for ranking in rankings}
     of = rankings[0].of if every in ({"expected"}, {"calibrated"}) else ""
     named = f"{of} scores" if of and not all(map(mean_is_share, rubric.score_columns)) else "scores"
-    ends = {(column.lowest, column.highest) for column in rubric.score_columns if column.weight}
+    ordered = any(column.weight for column in rubric.score_columns)
     lead = f"{_means_heading(rubric)} of the {named} with 95 % intervals from resampling instructions."
     if of and any(map(mean_is_share, rubric.score_columns)):
         lead += " A share is the mean probability of the score."
-    if len(ends) > 1:
-        lead += " Overall is the mean of the ordered aspects, each brought to the scale from 0 to 1."
-    if ends:
+    if ordered:
         lead += (
             " A rank is a range if the differences between systems on the same instructions are not "
             "significant."

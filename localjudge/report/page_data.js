@@ -95,7 +95,7 @@ const fixed = (number, digits = 2) => number === null || Number.isNaN(number) ? 
 const percent = (share, digits = 0) => share === null || Number.isNaN(share) ? "–" : `${(100 * share).toFixed(digits)}\u00a0%`;
 const meanOf = (aspect, mean) => (aspects[aspect].kind === "boolean" ? percent : fixed)(mean);
 const ordered = aspects.flatMap(({ kind }, aspect) => (kind === "labels" ? [] : [aspect]));
-const overallText = (mean) => (ordered.length === 1 ? meanOf(ordered[0], mean) : fixed(mean));
+const overallText = (mean) => meanOf(ordered[0], mean);
 function paint(node, colour) {
   const [red, green, blue] = [1, 3, 5].map((place) => parseInt(colour.slice(place, place + 2), 16));
   node.style.background = colour;

@@ -18,7 +18,7 @@ from localjudge.analysis.within_instructions import NOT_WITHIN, WITHIN_NOTE
 from localjudge.audit.findings import Audit
 from localjudge.errors import UsageError
 from localjudge.outcome_columns import OVERALL
-from localjudge.report.judgements import FAILED, Judgements, overall_ends
+from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.shown_values import mean_is_share, scale_text
 from localjudge.rubrics.rubric import Rubric
 
@@ -43,7 +43,7 @@ def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[s
     failures = judgements.columns.series[(judgements.columns.flags & FAILED) > 0]
     failed = np.bincount(failures, minlength=len(index_of)).tolist()
     systems = [system for ranking in rankings for system in ranking.systems]
-    known = _mean_columns(judgements.rubric)
+    known = _mean_columns(judgements.rubric, rankings[0].columns)
     names = [name for name in known if name in rankings[0].columns]  # with a calibration, only those calibrated
     whole = _whole(judgements.rubric, names)
     columns = [known[name] for name in dict.fromkeys([whole, *names] if whole else names)]
@@ -111,7 +111,7 @@ def _alike_in_labels(rankings: Sequence[Ranking], names: Sequence[str]) -> Itera
         )
 
 
-def _mean_columns(rubric: Rubric) -> dict[str, dict[str, Any]]:
+def _mean_columns(rubric: Rubric, ranked: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return the table columns of the means by their names. A note says what a mean is on, if that differs."""
     columns = {
         column.name: {
@@ -122,17 +122,16 @@ def _mean_columns(rubric: Rubric) -> dict[str, dict[str, Any]]:
         }
         for column in rubric.score_columns
     }
-    if ends := overall_ends(rubric):
-        columns[OVERALL] = {
-            "name": OVERALL, "kind": "estimate", "bounds": [*ends], "note": f"{ends[0]} to {ends[1]}"
-        }  # fmt: skip
+    if OVERALL in ranked:
+        of = next(column for column in rubric.score_columns if column.weight and column.name in ranked)
+        columns[OVERALL] = columns[of.name] | {"name": OVERALL}
     if len({column["note"] for column in columns.values()}) == 1:
         return {name: column | {"note": None} for name, column in columns.items()}
     return columns
 
 
 def _whole(rubric: Rubric, names: Sequence[str]) -> str | None:
-    """Return the column of the mean of all aspects, or of the only ordered aspect; None without any."""
+    """Return the column of the mean of all aspects, or of the first ordered aspect; None without any."""
     ordered = [column.name for column in rubric.score_columns if column.weight and column.name in names]
     return OVERALL if OVERALL in names else ordered[0] if ordered else None
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
+from localjudge.outcome_columns import OVERALL
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.score_column import ScoreColumn
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.score_column import ScoreColumn, deciding
 
 ORDERED_COLOURS = ("#b5533c", "#dd9b6b", "#b9b4a6", "#78a5b8", "#2f6f95")
 """Colours from the lowest score to the highest, interpolated between them."""
@@ -51,6 +53,12 @@ def legend(aspect: Aspect) -> list[tuple[str, str]]:
     if len(pairs) <= _MOST_IN_LEGEND:
         return pairs
     return [pairs[round(step * (len(pairs) - 1) / 4)] for step in range(5)]
+
+
+def decides(rubric: Rubric) -> str | None:
+    """Return what decides which response is better: the overall score, the first ordered aspect, or nothing."""
+    columns = deciding(rubric.score_columns)
+    return None if not columns else columns[0].name if len(columns) == 1 else OVERALL
 
 
 def scale_text(column: ScoreColumn) -> str:

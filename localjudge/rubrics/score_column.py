@@ -6,7 +6,7 @@ this label, and 0 elsewhere; its expected value is the label's probability.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from localjudge.records import Judgement
@@ -87,18 +87,31 @@ def heading(column: str) -> str:
     return column.replace("=", "=\n", 1)
 
 
-def overall(judgement: Judgement, columns: tuple[ScoreColumn, ...]) -> float:
+def averaged(columns: Sequence[ScoreColumn]) -> tuple[ScoreColumn, ...]:
+    """Return the columns whose mean is the overall score: all ordered aspects, if they have the same values.
+
+    Empty if no aspect has an order, or if two of them have different values: such scores have no mean.
+    """
+    ordered = tuple(column for column in columns if column.weight)
+    return ordered if len({str(column.numbers) for column in ordered}) == 1 else ()
+
+
+def deciding(columns: Sequence[ScoreColumn]) -> tuple[ScoreColumn, ...]:
+    """Return the columns whose mean decides which response is better: those of the overall score, or else the
+    first ordered aspect; empty if no aspect has an order."""
+    return averaged(columns) or tuple(column for column in columns if column.weight)[:1]
+
+
+def overall(judgement: Judgement, columns: Sequence[ScoreColumn]) -> float:
     """Return the weighted mean of the expected scores, or of the scores where those are not known.
 
-    Scores on different scales are first brought to the scale from 0 to 1.
+    Args:
+        judgement: the judgement.
+        columns: the columns that are averaged, one or more (`averaged`).
     """
     total = weights = 0.0
-    is_scaled = len({(column.lowest, column.highest) for column in columns if column.weight}) > 1
     for column in columns:
         expected = column.expected(judgement)
-        value = column.number(judgement) if expected is None else expected
-        if is_scaled:
-            value = (value - column.lowest) / (column.highest - column.lowest)
-        total += column.weight * value
+        total += column.weight * (column.number(judgement) if expected is None else expected)
         weights += column.weight
     return total / weights

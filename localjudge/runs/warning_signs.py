@@ -109,9 +109,10 @@ def _order_signs(aspect: str, effect: OrderEffect) -> list[str]:
         found.append(f"order: in {aspect}, none of {pairs} pairs has a label for a response in both orders")
     elif (p := effect.agreement_p()) > LEVEL:
         found.append(
-            f"order: nothing shows that {aspect} compares the responses: both orders name the same response in "
-            f"{same} of {decided} decided pairs (of {pairs}), and {effect.same_by_chance:.1f} are expected if "
-            f"only the place decides ({_p(p)}); judge more pairs, or use a larger model"
+            f"order: nothing shows that the judge compares the responses in {aspect}: both orders name "
+            f"the same response in {same} of {decided} decided pairs (of {pairs}), and "
+            f"{effect.same_by_chance:.1f} are expected if only the place decides ({_p(p)}); "
+            "judge more pairs, or use a larger model"
         )
     if (p := effect.place_p()) < PLACE_LEVEL:
         first, second = effect.by_place

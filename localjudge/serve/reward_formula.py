@@ -2,7 +2,7 @@
 
 It is parsed, never executed: numbers, texts, `+ - * / **`, comparisons (true counts as 1), `and`, `or`, `not`,
 `A if B else C`, and the functions `min`, `max` and `abs`. Its names are the aspects, `ASPECT_expected`, and
-`overall`, the mean of all aspects.
+`overall`, the mean of all ordered aspects if they have the same values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from localjudge.errors import UsageError
 from localjudge.outcome_columns import OVERALL
 from localjudge.records import Judgement
 from localjudge.rubrics.rubric import Rubric
-from localjudge.rubrics.score_column import overall
+from localjudge.rubrics.score_column import averaged, overall
 
 _EXPECTED = "_expected"
 _LONGEST = 1000
@@ -69,7 +69,7 @@ class RewardFormula:
         Raises:
             UsageError: it is no formula, or a name is none of the rubric's.
         """
-        known = {OVERALL} if any(column.weight for column in rubric.score_columns) else set()
+        known = {OVERALL} if averaged(rubric.score_columns) else set()
         for name, aspect in rubric.aspects.items():
             known |= {name} if aspect.numbers is None else {name, name + _EXPECTED}
         try:
@@ -90,8 +90,8 @@ class RewardFormula:
         """
         known: dict[str, Any] = dict(judgement.scores)
         known |= {name + _EXPECTED: value for name, value in judgement.expected.items()}
-        if any(column.weight for column in self.rubric.score_columns):
-            known[OVERALL] = overall(judgement, self.rubric.score_columns)
+        if columns := averaged(self.rubric.score_columns):
+            known[OVERALL] = overall(judgement, columns)
         try:
             value = float(self._value(known))
         except (TypeError, ValueError, ArithmeticError) as error:
@@ -112,7 +112,10 @@ def _compiled(node: ast.expr, names: set[str]) -> _Value:
             return lambda known: value
         case ast.Name(id=name):
             if name not in names:
-                raise ValueError(f"{name} is no aspect; give {', '.join(sorted(names))}")
+                wrong = (
+                    "is no aspect" if name != OVERALL else "needs ordered aspects that all have the same values"
+                )
+                raise ValueError(f"{name} {wrong}; give {', '.join(sorted(names))}")
             return lambda known: _known(known, name)
         case ast.UnaryOp(op=sign, operand=operand) if type(sign) in _SIGNS:
             change, inner = _SIGNS[type(sign)], _compiled(operand, names)
