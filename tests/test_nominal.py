@@ -452,7 +452,7 @@ def test_aspects_of_different_values_have_no_overall_mean_and_the_first_one_deci
         "the ordered aspects (polite, tone, depth) have different values, so there is no overall mean; polite "
         "decides the order of the systems"
     )
-    assert f"{told}; --by chooses another" in found.notes
+    assert f"{told}; rank --by chooses another" in found.notes
     named = rank(read_scores(grading_jury[:1]), resamples=FEW, by="depth")
     assert told.replace("; polite", "; depth") in named.notes
 

@@ -160,7 +160,7 @@ def rank(
     if by is None and not any(column.weight for column in scores.columns):
         notes.append(
             f"no aspect has an order, so {decides}, the share of the first label, decides the order of the "
-            "systems; --by chooses another"
+            "systems; rank --by chooses another"
         )
     if OVERALL in values:
         weighted = ", weighted " * (len({column.weight for column in whole}) > 1)
@@ -170,7 +170,7 @@ def rank(
     elif not whole and (ordered_aspects := [column.name for column in scores.columns if column.weight]):
         notes.append(
             f"the ordered aspects ({', '.join(ordered_aspects)}) have different values, so there is no overall "
-            f"mean; {decides} decides the order of the systems" + "; --by chooses another" * (by is None)
+            f"mean; {decides} decides the order of the systems" + "; rank --by chooses another" * (by is None)
         )
     if of == "expected" and not scores.calibrated and (integers := scores.unmeasured & set(columns)):
         names = ", ".join(name for name in values if name in integers)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localjudge.analysis.interval import Estimate
-from localjudge.analysis.jackknife import Shares
+from localjudge.analysis.interval import UNDEFINED, Estimate
+from localjudge.analysis.jackknife import Shares, exact_share
 from localjudge.analysis.preferences import Preferences
 from localjudge.analysis.scores import Floats, Integers
 
@@ -73,11 +73,10 @@ class PositionEffect:
             return tuple(shares.estimates())
 
         known = np.isfinite(here.agree)
-        agree, everything = here.agree[known], np.zeros(known.sum(), dtype=np.int32)
         return cls(
             share=share(wins, np.zeros_like(first), 1)[0],
             first=share(wins, first, len(here.systems)),
             second=share(1 - wins, second, len(here.systems)),
-            consistency=Shares.of(agree, everything, 1, here.group[known]).estimates()[0],
+            consistency=exact_share(here.agree[known] == 1, here.group[known]) if known.any() else UNDEFINED,
             has_both_orders=bool(both.any()),
         )

@@ -199,6 +199,7 @@ def _position(pairs: ListedPairs, ranking: PreferenceRanking | None) -> dict[str
     if not judged.any():
         return None
     unnamed = set(pairs.names) <= set(UNNAMED)
+    shown = [one for one in NO_WINNER if (found.winners[:, judged] == WINNERS.index(one)).any()]
     rows = []
     for place, aspect in enumerate(pairs.rubric.aspects):
         same = found.same_response[place, judged]
@@ -209,16 +210,15 @@ def _position(pairs: ListedPairs, ranking: PreferenceRanking | None) -> dict[str
             order = ranking.aspects[aspect]
             shown_first, consistency = order.position, order.consistency
         verdicts = found.winners[place, judged]
-        ties, undecided = (Estimate(float((verdicts == WINNERS.index(one)).mean())) for one in NO_WINNER)
+        without = [Estimate(float((verdicts == WINNERS.index(one)).mean())) for one in shown]
         first = Estimate(float(found.preference[place, judged].mean()))
-        shares = [shown_first, consistency, ties, undecided, *([first] * unnamed)]
+        shares = [shown_first, consistency, *without, *([first] * unnamed)]
         rows.append([aspect, *map(estimate_value, shares), int(judged.sum())])
     columns = [
         ("aspect", "text"),
         ("win rate of the first place", "share"),
         ("same response in both orders", "share"),
-        ("ties", "share"),
-        ("undecided", "share"),
+        *(({"tie": "ties"}.get(one, one), "share") for one in shown),
     ]
     columns += [("first response of the input wins", "share")] * unnamed + [("pairs", "number")]
     return {"leads": [_POSITION], "tables": [table("", columns, rows)]}

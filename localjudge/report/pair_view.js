@@ -34,8 +34,8 @@ $("by-series").parentNode.after(make("label", {}, "Against ", make("select", { i
 if (!head.table) for (const id of ["by-series", "by-opponent"]) $(id).parentNode.style.display = "none";
 $("by-aspect").append(...aspects.map(({ name }, aspect) => option(aspect, name)));
 $("by-aspect").parentNode.style.display = aspects.length > 1 ? "" : "none";
-$("by-score").append(option("", "any"), option("tie", "tie"),
-  ...(scores.includes(UNDECIDED) ? [option("undecided", "undecided")] : []), ...systems().slice(1));
+$("by-score").append(option("", "any"), ...[[TIE, "tie"], [UNDECIDED, "undecided"]].flatMap(([place, name]) =>
+  (scores.includes(place) ? [option(name, name)] : [])), ...systems().slice(1));
 $("key-beside").remove();
 const offerScores = () => {};  // the winners are the same for every aspect
 const winner = (aspect, row) => [series[row], "tie", opponent[row], "undecided"][ofAspect(scores, aspect, row)];

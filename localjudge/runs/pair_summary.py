@@ -153,9 +153,9 @@ class PairSummary:
 
     def _line(self, name: str, effect: OrderEffect) -> str:
         """Return what one aspect says of the pairs and of the order of the responses."""
-        parts = [f"{counted(self._winners[name, 'tie'], 'tie')}"]
-        if undecided := self._winners[name, None]:
-            parts.append(f"{undecided} undecided")
+        ties, undecided = self._winners[name, "tie"], self._winners[name, None]
+        parts = [counted(ties, "tie")] * bool(ties or not undecided)
+        parts += [f"{undecided} undecided"] * bool(undecided)
         if self._orders > 1:
             same = f"both orders name the same response in {effect.same_response} of "
             parts.insert(0, same + counted(effect.decided, "decided pair"))
