@@ -138,7 +138,9 @@ def rank_pairs(
     orders = {name: rank_preferences(each, resamples, seed) for name, each in runs.aspects.items()}
     notes = []
     if by is None and len(orders) > 1:
-        notes.append(f"{decides}, the first aspect, decides the order of the systems; rank --by chooses another")
+        notes.append(
+            f"{decides}, the first aspect, decides the order of the systems; rank --by chooses another"
+        )
     if runs.failed:
         notes.append(f"{runs.failed} failed pairs are excluded")
     if runs.unnamed:
