@@ -12,11 +12,18 @@ from typing import Self
 from localjudge.config import JudgeConfig
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.vocabulary import Vocabulary
-from localjudge.engines.protocol import Completion, Decoding, TextCompletion, TextDecoding, TokenChoice
+from localjudge.engines.protocol import (
+    LARGEST_LOGPROB,
+    Completion,
+    Decoding,
+    TextCompletion,
+    TextDecoding,
+    TokenChoice,
+)
 from localjudge.errors import ModelError, SettingError
 from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
-from localjudge.rubrics.answer import Answer, AnswerLayout, ValueField
+from localjudge.rubrics.answer import Answer, AnswerLayout, ValueField, check_characters
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.written_values import (
@@ -181,6 +188,7 @@ class TextReader:
         """
         if not completion.finished:
             raise ValueError("it is cut off at the limit of its tokens")
+        check_characters(completion.thoughts + completion.text, "it")
         thoughts, text = _split_thoughts(completion.text)
         answer = self.rubric.parse(text)
         cut = any(len(each) >= self.text_characters for each in answer.texts.values())
@@ -229,6 +237,9 @@ def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) 
         choices: the tokens of the completion; a token that ends the turn may follow the answer's.
         rest: the answer from this value on.
         field: the values.
+
+    Raises:
+        ValueError: the numbers in the value's place are not log-probabilities.
     """
     begin = "".join(choice.text for choice in choices).rfind(rest)
     if begin < 0:  # a character of several tokens, which stand in the list as something else
@@ -240,6 +251,11 @@ def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) 
         start += len(choice.text)
     else:
         return None
+    if not all(each <= LARGEST_LOGPROB for each in choice.alternatives.values()):  # NaN as well
+        raise ValueError(
+            f"the log-probabilities of {field.name} are not numbers up to 0; "
+            "to judge without them, give --engine-arg top_logprobs=0"
+        )
     before = choice.text[: begin - start]
     shares = dict.fromkeys(field.values, 0.0)
     for text, logprob in choice.alternatives.items():

@@ -322,8 +322,8 @@ class Judge:
             read = self._read(completion)
         except (ValueError, LookupError) as error:
             # The table excludes this case; an engine that does not apply the table is reported here.
-            said = completion.text if isinstance(completion, TextCompletion) else None
-            reason = f"{row.source}: the engine's answer is not whole: {error}"
+            said = _printable(completion.text) if isinstance(completion, TextCompletion) else None
+            reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
             return Failure(**identity, error=reason, failed_answer=said)
         return Judgement(
             **identity,
@@ -336,6 +336,11 @@ class Judge:
             thoughts=read.thoughts if self.config.keep_thoughts else None,
             output_tokens=read.output_tokens,
         )
+
+
+def _printable(text: str) -> str:
+    """Return a text that UTF-8 can hold: half of a surrogate pair becomes its escape sequence."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _described(adapter: Adapter) -> dict[str, Any]:

@@ -15,6 +15,7 @@ verl is given this file and the name `compute_score`; the environment names the 
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 import urllib.error
@@ -50,7 +51,12 @@ class RewardEndpoint:
             completions: texts, or lists of messages whose last one is judged.
             columns: further columns of the dataset, a list each. Those that the rubric uses are read, such as
                 `reference`; other lists are ignored.
+
+        Raises:
+            ValueError: there are more or fewer completions than prompts.
         """
+        if len(prompts) != len(completions):
+            raise ValueError(f"{len(prompts)} prompts and {len(completions)} completions: give one for each")
         own = {
             name: values
             for name, values in columns.items()
@@ -104,11 +110,16 @@ def compute_score(
     extra_info: Mapping[str, Any] | None = None,
     **_: Any,
 ) -> float:
-    """Return the reward of one solution, as verl asks for; `extra_info` has the `question`."""
+    """Return the reward of one solution, as verl asks for; `extra_info` has the `question`.
+
+    A row whose ground truth is None or NaN has no reference.
+    """
     url = os.environ.get("LOCALJUDGE_URL", "http://127.0.0.1:8700")
     asked = dict(extra_info or {})
     instruction = asked.get("question") or asked.get("prompt") or ""
-    row = {"instruction": instruction, "candidate": solution_str, "reference": str(ground_truth)}
+    row = {"instruction": instruction, "candidate": solution_str}
+    if ground_truth is not None and not (isinstance(ground_truth, float) and math.isnan(ground_truth)):
+        row["reference"] = str(ground_truth)
     return RewardEndpoint(url).rewards([row])[0]
 
 

@@ -39,10 +39,8 @@ def test_both_tables_forbid_exactly_what_the_rule_forbids(rows: list[tuple[int, 
     slots = np.arange(len(rows))
     logits = torch.randn(len(rows), VOCABULARY.size)
     on_host, on_device = logits.clone(), logits.clone()
-    HostTable(TABLE, 9, CPU, len(rows)).constrain(on_host, states, left, slots, sampled=False)
-    DeviceTable(TABLE, 9, CPU, len(rows)).constrain(
-        on_device, *map(torch.from_numpy, (states, left, slots)), sampled=False
-    )
+    HostTable(TABLE, 9, CPU, len(rows)).constrain(on_host, states, left, slots)
+    DeviceTable(TABLE, 9, CPU, len(rows)).constrain(on_device, *map(torch.from_numpy, (states, left, slots)))
     assert torch.equal(on_host, on_device)
     for row, (state, rest) in enumerate(zip(states, left, strict=True)):
         allowed = torch.from_numpy(TABLE.allowed(int(state), int(rest), closing_margin=9))
@@ -51,14 +49,17 @@ def test_both_tables_forbid_exactly_what_the_rule_forbids(rows: list[tuple[int, 
 
 
 @pytest.mark.parametrize("broken", [torch.nan, torch.inf, -torch.inf])
-@pytest.mark.parametrize("sampled", [True, False])
-def test_a_broken_models_logits_still_leave_an_allowed_choice(broken: float, sampled: bool) -> None:
-    logits = torch.full((1, VOCABULARY.size), broken)
-    states, left, slots = np.array([TABLE.start]), np.array([LIMIT]), np.array([0])
-    HostTable(TABLE, 0, CPU, 1).constrain(logits, states, left, slots, sampled=sampled)
-    allowed = torch.from_numpy(TABLE.allowed(TABLE.start, LIMIT))
-    assert allowed[logits[0].argmax()]
-    assert not sampled or torch.equal(torch.isfinite(logits[0]), allowed)
+@pytest.mark.parametrize("written", ["", '{"rationale":"x'], ids=["at the start", "in a text"])
+def test_a_broken_models_logits_still_leave_an_allowed_choice(broken: float, written: str) -> None:
+    state = TABLE.states(written.encode())[-1]
+    rows = np.array([state]), np.array([LIMIT]), np.array([0])
+    on_host, on_device = torch.full((2, 1, VOCABULARY.size), broken)
+    HostTable(TABLE, 0, CPU, 1).constrain(on_host, *rows)
+    DeviceTable(TABLE, 0, CPU, 1).constrain(on_device, *map(torch.from_numpy, rows))
+    allowed = torch.from_numpy(TABLE.allowed(state, LIMIT))
+    for logits in (on_host[0], on_device[0]):
+        assert allowed[logits.argmax()]
+        assert torch.equal(torch.isfinite(logits), allowed)
 
 
 def test_scores_are_kept_as_the_model_saw_them_and_the_last_time_counts() -> None:
@@ -66,7 +67,7 @@ def test_scores_are_kept_as_the_model_saw_them_and_the_last_time_counts() -> Non
     state = TABLE.states(b'{"rationale":"x","scores":{"safety":"')[-1]
     seen = torch.randn(3, VOCABULARY.size)
     for logits in seen[:2]:
-        table.constrain(logits[None].clone(), np.array([state]), np.array([99]), np.array([1]), sampled=False)
+        table.constrain(logits[None].clone(), np.array([state]), np.array([99]), np.array([1]))
     kept = table.scores.take([0, 1])
     values = seen[1, [ord(character) for character in "12345"]].double()
     np.testing.assert_allclose(kept[1, 0], torch.softmax(values, dim=0), rtol=1e-12)

@@ -346,6 +346,10 @@ def test_a_model_that_is_not_there_damaged_or_changed_is_red(cli: Cli, tmp_path:
         said("./none")
         == "model ./none: no such directory → give --model a directory, or an id in the local cache"
     )
+    whole = "the whole id of a repository, such as meta-llama/Llama-3.3-70B-Instruct"
+    assert whole in said("llama-3.3-70b")
+    assert "the whole id of a repository, OWNER/NAME" in said("none")
+    assert "hf download" not in said("llama-3.3-70b") + said("none")
     assert said("some/one").startswith("model some/one: no such directory, and not in the local cache ")
     assert said("some/one").endswith(
         " → download it: hf download some/one, or score with --allow-download, or bring it in a pack "

@@ -213,6 +213,7 @@ def test_a_damaged_adapter_is_refused_in_one_line(
     ("name", "value"),
     [
         ("peft_type", "ADALORA"), ("task_type", "SEQ_CLS"), ("r", 0), ("r", "4"), ("lora_alpha", None),
+        ("lora_alpha", 10**400), ("lora_alpha", float("inf")),
         ("bias", "all"), ("init_lora_weights", "pissa"), ("use_dora", True), ("modules_to_save", ["lm_head"]),
         ("rank_pattern", {"q_proj": 8}), ("alpha_pattern", {"q_proj": 8}), ("fan_in_fan_out", True),
         ("megatron_config", {"a": 1}), ("layer_replication", [[0, 1]]), ("of_tomorrow", "yes"),

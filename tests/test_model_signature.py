@@ -76,6 +76,26 @@ def test_a_model_whose_files_changed_since_it_was_signed_is_refused_in_one_line(
     assert not (signed / "localjudge-manifest.json").exists(), "what was not signed gets no manifest"
 
 
+@pytest.mark.parametrize("place", [".git/hooks/post-checkout", ".github/a", ".gitattributes/a"])
+def test_files_of_git_which_no_signature_covers_are_refused(
+    cli: Cli, signed: Path, keys: tuple[Path, Path], place: str
+) -> None:
+    (signed / place).parent.mkdir(parents=True)
+    (signed / place).write_text("#!/bin/sh\n")
+    for end in (verified(cli, signed, keys[1]), cli("models", "sign", signed, "--key", keys[0])):
+        name = place.partition("/")[0]
+        assert (end.code, end.out) == (2, ""), end.err
+        assert f"model {signed}: has {name}, which a signature does not cover; " in end.err
+        assert not (signed / "localjudge-manifest.json").exists()
+
+
+def test_the_list_of_attributes_that_a_hub_adds_does_not_matter(
+    cli: Cli, signed: Path, keys: tuple[Path, Path]
+) -> None:
+    (signed / ".gitattributes").write_text("*.safetensors filter=lfs\n")
+    assert verified(cli, signed, keys[1]).code == 0
+
+
 def test_another_key_no_key_and_no_signature_are_each_one_line(
     cli: Cli, tmp_path: Path, signed: Path, keys: tuple[Path, Path]
 ) -> None:

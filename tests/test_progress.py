@@ -71,6 +71,12 @@ def test_bytes_are_shown_as_sizes() -> None:
     assert step.text() == "verifying · 12.0 GB of 100.0 GB · elapsed 1:00 · remaining 7:20 · 200.0 MB/s"
 
 
+def test_tokens_of_unfinished_answers_show_that_an_engine_works() -> None:
+    judging = JudgingProgress("judging", "rows", clock(0.0, 10.0), total=20, answer_tokens=lambda: 1280)
+    assert judging.text() == "0 of 20 rows · 1,280 tokens · 0.0 rows/s · 128 tokens/s · elapsed 0:10"
+    assert judging.numbers()["output_tokens"] == 1280
+
+
 def test_the_rate_of_a_judging_ends_with_its_last_row() -> None:
     judging = JudgingProgress("judging", "rows", clock(0.0, 10.0, 500.0), total=20)
     judging.add([], 20)

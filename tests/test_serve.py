@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import os
 import signal
 import socket
@@ -194,6 +195,11 @@ def test_trainers_get_a_number_for_each_row(judge: Judge, monkeypatch: pytest.Mo
         monkeypatch.setenv("LOCALJUDGE_URL", endpoint.url)
         score = compute_score("data", completions[2], "Yes.", {"question": prompts[2]})
         assert score == answer["rewards"][2]
+        with pytest.raises(ValueError, match="3 prompts and 2 completions: give one for each"):
+            trl(prompts, completions[:2])
+        for missing in (None, math.nan):  # the rubric asks for one
+            with pytest.raises(RuntimeError, match="reference"):
+                compute_score("data", completions[2], missing, {"question": prompts[2]})
 
 
 def test_a_row_without_a_score_has_no_reward_unless_one_is_given_for_it(judge: Judge) -> None:
@@ -445,6 +451,7 @@ def test_kept_pairs_are_read_as_pairs(model: Path, tmp_path: Path) -> None:
         (["--certfile", "a.pem"], "--certfile and --keyfile belong together"),
         (["--certfile", "gone", "--keyfile", "gone"], "--certfile gone: cannot be read: No such file"),
         (["--token-file", "gone"], "--token-file gone: cannot be read"),
+        (["--adapter", "a", "--adapter", "b"], "serve: takes one --adapter; start one server for each adapter"),
         (["--port", "70000"], "--host 127.0.0.1 --port 70000: bind(): port must be 0-65535"),
     ],
 )

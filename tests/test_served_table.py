@@ -24,7 +24,7 @@ from scripted_server import (
 
 from localjudge import Judge, UsageError
 from localjudge.engines.vllm.score_collector import TableSettings
-from localjudge.records import Judgement, Row
+from localjudge.records import Failure, Judgement, Row
 from localjudge.runs.pipeline import RowSource, score_run
 from localjudge.runs.reader import read_notices
 
@@ -39,11 +39,23 @@ def tokens_of(judge: Judge) -> list[int]:
     return tokens
 
 
+Listed = list[dict[str, float]]
+Change = Callable[[list[int], Listed], tuple[list[int], Listed]]
+
+
 @contextmanager
 def table_serving(
-    tokens: Callable[[], list[int]], table: Callable[[], object] = lambda: None
+    tokens: Callable[[], list[int]],
+    table: Callable[[], object] = lambda: None,
+    change: Change = lambda tokens, listed: (tokens, listed),
 ) -> Iterator[ScriptedServer]:
-    """Serve completions of token ids, as a vLLM with this table does, or with none."""
+    """Serve completions of token ids, as a vLLM with this table does, or with none.
+
+    Args:
+        tokens: returns the tokens of each answer.
+        table: returns the digest of the server's table.
+        change: changes the tokens and the lists of the answers to rows; those to the trial stay.
+    """
     with serving(lambda text, before: None) as server:
         get = server.reply
 
@@ -57,7 +69,10 @@ def table_serving(
                 {f"token_id:{each}": -1.0 - rank for rank, each in enumerate(body.get("logprob_token_ids", []))}
                 for _ in tokens()
             ]
-            choice = {"token_ids": tokens(), "logprobs": {"top_logprobs": listed}}
+            answer = tokens()
+            if len(server.bodies) > 2:
+                answer, listed = change(answer, listed)
+            choice = {"token_ids": answer, "logprobs": {"top_logprobs": listed}}
             return 200, {"choices": [choice], "usage": {"prompt_tokens": len(body["prompt"])}}
 
         server.reply = reply  # type: ignore[method-assign]
@@ -116,6 +131,56 @@ def test_a_server_with_the_table_gives_tokens_and_normalized_probabilities(
             assert outcome.probabilities[aspect] == pytest.approx(
                 [each / sum(shares) for each in shares], abs=1e-6
             )
+
+
+def every(value: float) -> Change:
+    return lambda tokens, listed: (tokens, [dict.fromkeys(each, value) for each in listed])
+
+
+NOT_FINITE = "probabilities of a score are not finite numbers"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda tokens, listed: ([10**6, *tokens[1:]], listed), "the token 1000000, which the model does not"),
+        (lambda tokens, listed: ([2**70, *tokens[1:]], listed), "which the model does not have"),
+        (lambda tokens, listed: ([-1, *tokens[1:]], listed), "the token -1, which the model does not have"),
+        (lambda tokens, listed: (tokens, listed[1:]), "log-probabilities at "),
+        (lambda tokens, listed: ([], listed), "places for 0 tokens"),
+        (every(math.inf), NOT_FINITE),
+        (every(-math.inf), NOT_FINITE),
+        (every(math.nan), NOT_FINITE),
+        (every(1e6), NOT_FINITE),
+        (every(3.0), NOT_FINITE),
+    ],
+)
+def test_tokens_and_probabilities_that_cannot_be_fail_their_row(
+    change: Change, said: str, model: Path, short_rubric: Path
+) -> None:
+    with (
+        table_serving(lambda: tokens_of(judge), lambda: digest_of(judge), change) as server,
+        table_judge(server, model, short_rubric) as judge,
+    ):
+        outcomes = list(judge.score(ROWS))
+    assert len(outcomes) == len(ROWS)
+    for outcome in outcomes:
+        assert isinstance(outcome, Failure)
+        assert said in outcome.error
+
+
+def test_a_list_without_all_values_gives_no_probabilities(model: Path, short_rubric: Path) -> None:
+    def picked(tokens: list[int], listed: Listed) -> tuple[list[int], Listed]:
+        return tokens, [{f"token_id:{each}": -2.5} for each in tokens]
+
+    with (
+        table_serving(lambda: tokens_of(judge), lambda: digest_of(judge), picked) as server,
+        table_judge(server, model, short_rubric) as judge,
+    ):
+        outcomes = list(judge.score(ROWS))
+    for outcome in outcomes:
+        assert isinstance(outcome, Judgement)
+        assert (outcome.probabilities, outcome.expected) == ({}, {})
 
 
 def test_a_run_by_construction_says_that_the_weights_are_the_servers(

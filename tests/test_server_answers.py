@@ -24,7 +24,7 @@ from scripted_server import (
     serving,
 )
 
-from localjudge import UsageError
+from localjudge import RowSource, UsageError, score_run
 from localjudge.records import Failure, Judgement
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.written_values import answer_pattern, value_places
@@ -38,6 +38,13 @@ form = "Feedback: {rationale} [RESULT] {score}"
 [prompt]
 template = "Q: {$instruction} A: {$candidate} score 1-5 {$answer_format}"
 """
+
+
+def each_character_with(logprob: float) -> dict[str, Any]:
+    """Return the log-probabilities of a reply in which each value has this one."""
+    top = [{"token": value, "logprob": logprob} for value in "123"]
+    content = [{"token": each, "logprob": 0.0, "top_logprobs": top} for each in WHOLE]
+    return {"logprobs": {"content": content}}
 
 
 def test_whole_answers_become_judgements(short_rubric: Path) -> None:
@@ -60,6 +67,13 @@ def test_whole_answers_become_judgements(short_rubric: Path) -> None:
         (chat(WHOLE.replace('"3"', "3")), "wit is not one of its values"),
         (chat(""), "the engine's answer is not whole"),
         (chat("[" * 100_000), "the engine's answer is not whole"),
+        (
+            chat(WHOLE.replace("Seen", "\\ud83d")),
+            "rationale has half of a surrogate pair (U+D83D), which is no character",
+        ),
+        (chat(WHOLE.replace('"wit"', '"tact":"1","wit"')), "has the key 'tact' twice"),
+        (chat(WHOLE, **each_character_with(1e3)), "log-probabilities of tact are not numbers up to 0"),
+        (chat(WHOLE, **each_character_with(math.nan)), "give --engine-arg top_logprobs=0"),
         ((200, {"choices": []}), "the server's reply has no answer in it"),
         ((400, {"error": {"message": "too many\ntokens"}}), "the server answered 400: too many tokens"),
         ((413, b"<html>large</html>"), "the server answered 413: <html>large</html>"),
@@ -89,6 +103,35 @@ def test_what_is_no_answer_is_a_failure_of_its_row_in_one_line_and_is_asked_for_
     content = reply[1]["choices"] if isinstance(reply[1], dict) and "choices" in reply[1] else None
     said = content[0]["message"]["content"] if content else None
     assert failure.failed_answer == said
+
+
+HALF = "half \ud83d"
+
+
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (chat(HALF), "half \\ud83d"),
+        (chat(WHOLE.replace("Seen", HALF)), WHOLE.replace("Seen", "half \\ud83d")),
+        ((200, json.dumps(chat(HALF)[1], ensure_ascii=False).encode("utf-8", "surrogatepass")), "half \\ud83d"),
+        (chat("", message={"content": WHOLE, "reasoning": HALF}), WHOLE),
+        ((400, {"error": {"message": HALF}}), None),
+        ((200, {"error": HALF}), None),
+    ],
+    ids=["an answer", "a rationale", "bytes", "thoughts", "a refusal", "an error"],
+)
+def test_half_of_a_character_fails_its_row_and_the_run_goes_on(
+    reply: Reply, said: str | None, short_rubric: Path, tmp_path: Path
+) -> None:
+    with (
+        serving(lambda text, before: reply if number_of(text) == 3 else chat(WHOLE)) as server,
+        judge_on(server, short_rubric) as judge,
+    ):
+        score_run(judge, RowSource.of_rows(ROWS), tmp_path)
+    lines = {line["id"]: line for line in read_lines(tmp_path)}
+    assert len(lines) == len(ROWS)
+    assert [row for row, line in lines.items() if line["status"] == "failed"] == ["r3"]
+    assert lines["r3"]["failed_answer"] == said
 
 
 def test_an_answer_that_is_not_whole_is_asked_for_again_only_on_request(short_rubric: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING
@@ -42,6 +42,7 @@ class Progress(RunObserver):
         self._messages = messages or Messages.here()
         self._interval, self._clock = interval, clock
         self._steps: list[StepProgress] = []
+        self._answer_tokens: Callable[[], int] = int
 
     def say(self, text: str, *, always: bool = False) -> None:
         self._messages.say(text, always=always)
@@ -67,13 +68,19 @@ class Progress(RunObserver):
     @contextmanager
     def counting(self, total: int) -> Iterator[None]:
         """Show the progress of `total` rows until the block ends."""
-        judging = JudgingProgress("judging", "rows", self._clock, total=total)
+        judging = JudgingProgress(
+            "judging", "rows", self._clock, total=total, answer_tokens=self._answer_tokens
+        )
         try:
             with self._shown(judging, redirect=True):
                 yield
         finally:
             if judging.done and self._messages.form == "text":
                 self.say(judging.text())
+
+    def watch(self, answer_tokens: Callable[[], int]) -> None:
+        """Show the tokens of unfinished answers as well."""
+        self._answer_tokens = answer_tokens
 
     def add(self, outcomes: Iterable[Outcome], rows: int) -> None:
         """Count outcomes that were written, and the rows that received them.

@@ -56,6 +56,8 @@ def serve(
     from localjudge.serve.listener import LOOPBACK
     from localjudge.serve.reward_formula import RewardFormula
 
+    if len(judge.adapter or ()) > 1:
+        raise UsageError("serve: takes one --adapter; start one server for each adapter")
     config, cluster = judge.prepare("serve", (), seed=seed)
     formula = None if reward is None else RewardFormula.parse(reward, config.rubric)
     if failed_reward is not None and formula is None:

@@ -120,12 +120,14 @@ class JudgingProgress(StepProgress):
 
     Attributes:
         failed: number of failures; duplicate rows share one.
-        tokens: number of tokens of the answers.
+        finished_tokens: number of tokens of the judgements.
+        answer_tokens: returns the number of tokens of answers so far, unfinished ones included; 0 if unknown.
         last: the time of the last outcome; afterwards, the lines are put in order.
     """
 
     failed: int = 0
-    tokens: int = 0
+    finished_tokens: int = 0
+    answer_tokens: Callable[[], int] = int
     last: float | None = None
 
     def add(self, outcomes: Iterable[Outcome], rows: int) -> None:
@@ -133,10 +135,15 @@ class JudgingProgress(StepProgress):
         self.done += rows
         for outcome in outcomes:
             if outcome.status == "judged":
-                self.tokens += outcome.output_tokens
+                self.finished_tokens += outcome.output_tokens
             else:
                 self.failed += 1
         self.last = self.clock()
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens of the answers so far."""
+        return max(self.finished_tokens, self.answer_tokens())
 
     @property
     def elapsed(self) -> float:
@@ -148,11 +155,13 @@ class JudgingProgress(StepProgress):
         return {**StepProgress.numbers(self), "failed": self.failed, "output_tokens": self.tokens}
 
     def _parts(self) -> list[tuple[int, str]]:
+        tokens = self.tokens
         return [
             (0, self._amount()),
             *([(2, f"{self.failed:,} failed")] if self.failed else []),
+            *([(3, f"{tokens:,} tokens")] if tokens and not self.done else []),
             (4, f"{self._shown(self.rate)}/s"),
-            (5, f"{self.tokens / self.elapsed:,.0f} tokens/s"),
+            (5, f"{tokens / self.elapsed:,.0f} tokens/s"),
             *self._times(),
         ]
 

@@ -89,7 +89,7 @@ class HostTable:
         self._aspect = np.full(len(table.distance), -1)
         self._aspect[table.score_state] = np.arange(len(table.score_state))
 
-    def constrain(self, logits: torch.Tensor, states: Rows, left: Rows, slots: Rows, *, sampled: bool) -> None:
+    def constrain(self, logits: torch.Tensor, states: Rows, left: Rows, slots: Rows) -> None:
         """Keep the scores' probabilities, then forbid, in place, each token that may not come next.
 
         Args:
@@ -97,14 +97,11 @@ class HostTable:
             states: the state of each row, (rows,).
             left: the number of tokens left for each row, at least 1, (rows,).
             slots: the slot that keeps each row's scores, (rows,).
-            sampled: whether tokens are sampled; then NaN must be replaced in every row. If the largest logit
-                is taken instead, a NaN among many allowed tokens does no harm.
         """
         aspects = self._aspect[states]
         if (scored := np.flatnonzero(aspects >= 0)).size:
             self.scores.keep(logits, *map(self._tensor, (scored, slots[scored], aspects[scored])))
-        if sampled:
-            _make_finite(logits)
+        _make_finite(logits)
         groups: dict[tuple[int, int], list[int]] = {}
         # Plain Python: NumPy's overhead for each group is larger than the work.
         for row, (state, rest) in enumerate(zip(states.tolist(), left.tolist(), strict=True)):
@@ -125,7 +122,6 @@ class HostTable:
                 values[row][tokens] = -np.inf
             return
         kept = values[rows[:, None], tokens]
-        _make_finite(torch.from_numpy(kept))
         for row in rows:
             values[row].fill(-np.inf)
         values[rows[:, None], tokens] = kept
@@ -135,7 +131,6 @@ class HostTable:
             logits[rows[:, None], mask.tokens] = -torch.inf
             return
         kept = logits[rows[:, None], mask.tokens]
-        _make_finite(kept)
         logits[rows] = -torch.inf
         logits[rows[:, None], mask.tokens] = kept
 
@@ -184,19 +179,12 @@ class DeviceTable:
         self._aspect = torch.from_numpy(aspect).to(device)
 
     def constrain(
-        self,
-        logits: torch.Tensor,
-        states: torch.Tensor,
-        left: torch.Tensor,
-        slots: torch.Tensor,
-        *,
-        sampled: bool,
+        self, logits: torch.Tensor, states: torch.Tensor, left: torch.Tensor, slots: torch.Tensor
     ) -> None:
         """Do what `HostTable.constrain` does, for int64 tensors on the device."""
         rows = torch.arange(len(states), device=states.device)
         self.scores.keep(logits, rows, slots, self._aspect[states])
-        if sampled:
-            _make_finite(logits)
+        _make_finite(logits)
         most = (left - 1).clamp(max=UNREACHABLE - 1).to(torch.int16)
         logits.masked_fill_(self._need[states] > most[:, None], -torch.inf)
 

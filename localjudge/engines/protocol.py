@@ -22,6 +22,9 @@ from localjudge.models.adapter import Adapter
 from localjudge.prompts.prompt import Prompt
 from localjudge.records import Turn
 
+LARGEST_LOGPROB = 0.001
+"""The largest log-probability that is a rounded 0; a larger number of a server is no log-probability."""
+
 
 class EngineInfo(BaseModel):
     """The device and the settings of an open engine. `run.json` records them.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -133,7 +133,7 @@ def _problem(config: Mapping[str, Any]) -> str | None:
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if type(rank) is not int or rank < 1:
         return f"r is {str(rank)[:40]}; it must be a whole number of at least 1"
-    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not math.isfinite(alpha):
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not abs(alpha) <= sys.float_info.max:
         return f"lora_alpha is {str(alpha)[:40]}; it must be a number"
     if config.get("bias", "none") != "none":
         return f"bias is {str(config['bias'])[:40]}; an adapter of biases is not supported"

@@ -66,10 +66,15 @@ def cached_folder(name: str, allow_download: bool) -> Path:
             return Path(incomplete)
         looked = f"model {name}: no such directory, and not in the local cache {constants.HF_HUB_CACHE}"
     if not allow_download:
-        raise ModelError(
-            f"{looked}; download it: hf download {name}, or score with --allow-download, or bring it in a pack "
-            "(localjudge pack --model)"
-        )
+        fetch = f"download it: hf download {name}, or score with --allow-download, or bring it in a pack"
+        if "/" not in name:
+            from localjudge.models.profiles import profiles
+
+            ids = (each.id for each in profiles() if each.name.startswith(name.lower()))
+            whole = next(ids, None)
+            such = "OWNER/NAME" if whole is None else f"such as {whole}"
+            fetch = f"give a directory, or the whole id of a repository, {such}, or bring it in a pack"
+        raise ModelError(f"{looked}; {fetch} (localjudge pack --model)")
     try:
         with online():
             return Path(snapshot_download(name, allow_patterns=_FETCHED))

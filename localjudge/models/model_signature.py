@@ -36,9 +36,10 @@ def sign_model(path: Path, key: Path, signature: Path, pass_phrase: bytes | None
 
     Raises:
         UsageError: the package model-signing is not installed.
-        ModelError: the key cannot be used, or a file cannot be read or written.
+        ModelError: the model has files of git, the key cannot be used, or a file cannot be read or written.
     """
     require("models sign", "signing")
+    _check_git(path, "sign a copy without it")
     from model_signing import hashing, signing
 
     password: Any = pass_phrase  # bytes, whatever the library's annotation says
@@ -68,11 +69,13 @@ def check_model_signature(path: Path, signature: Path, key: Path) -> None:
 
     Raises:
         UsageError: the package model-signing is not installed.
-        ModelError: the signature is by another key, or the files differ from the signed ones.
+        ModelError: the signature is by another key, or the files differ from the signed ones,
+            or some are files of git.
     """
     require("models verify --signature", "signing")
     from model_signing import verifying
 
+    _check_git(path, "verify a copy without it")
     for file in (signature, key):
         if not file.is_file():
             raise ModelError(f"{file}: no such file")
@@ -89,6 +92,18 @@ def check_model_signature(path: Path, signature: Path, key: Path) -> None:
         said = re.sub(r": Expected .*?((?=Hash mismatch for )|$)", ", ", _one_line(error))
         said = re.sub(r'[][\\"]', "", said).rstrip(", ")
         raise ModelError(f"{signature}: does not fit {path}: {said}") from None
+
+
+def _check_git(path: Path, advice: str) -> None:
+    """Refuse a directory with files of git, because a signature of this format does not cover them.
+
+    It does not cover `.gitattributes` and `.gitignore` either. Hubs add them, and nothing reads them.
+    """
+    for name in (".git", ".github", ".gitattributes", ".gitignore"):
+        entry = path / name
+        harmless = name not in (".git", ".github") and entry.is_file()
+        if (entry.exists() or entry.is_symlink()) and not harmless:
+            raise ModelError(f"model {path}: has {name}, which a signature does not cover; {advice}")
 
 
 def _one_line(error: Exception) -> str:

@@ -21,6 +21,20 @@ def shown(value: Value) -> str:
     return str(value) if not isinstance(value, bool) else "yes" if value else "no"
 
 
+def check_characters(text: str, name: str) -> None:
+    """Check that a text can be written as UTF-8.
+
+    Raises:
+        ValueError: it has half of a surrogate pair, which is no character.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} has half of a surrogate pair (U+{ord(text[error.start]):04X}), which is no character"
+        ) from None
+
+
 @dataclass(frozen=True, slots=True)
 class FreeText:
     """A field: a text of one character or more.
@@ -49,6 +63,7 @@ class FreeText:
         """
         if not isinstance(value, str) or not value:
             raise ValueError(f"{self.name} is not a text with characters")
+        check_characters(value, self.name)
         return value
 
 

@@ -46,7 +46,7 @@ class JsonLayout(AnswerLayout):
         )
 
     def parse(self, text: str) -> Answer:
-        return self.read(json.loads(text.removeprefix(_FENCE)))
+        return self.read(json.loads(text.removeprefix(_FENCE), object_pairs_hook=_without_duplicates))
 
     def read(self, document: Any) -> Answer:
         """Return the values in a parsed answer.
@@ -78,6 +78,20 @@ def _schema(keys: ObjectLayout) -> dict[str, Any]:
         "required": list(keys),
         "additionalProperties": False,
     }
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of an answer.
+
+    Raises:
+        ValueError: it has a key twice, so its value is not known.
+    """
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"has the key {key[:40]!r} twice")
+        found[key] = value
+    return found
 
 
 def _values(keys: ObjectLayout, document: Any) -> Iterator[tuple[AnswerField, Any]]:

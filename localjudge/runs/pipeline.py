@@ -254,6 +254,8 @@ def score_run(
             speed.add(outcomes)
             told.add(outcomes, rows)
 
+        engine = judge.engine
+        told.watch(lambda: getattr(engine, "answer_tokens", 0))
         with told.counting(plan.rows - done), asked:
             summary = run.score(add, stopping.asked if stopping else lambda: False, told.step)
         if run.complete:

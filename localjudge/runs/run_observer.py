@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,13 @@ class RunObserver:
     def counting(self, total: int) -> Iterator[None]:
         """Enclose the judging of `total` rows."""
         yield
+
+    def watch(self, answer_tokens: Callable[[], int]) -> None:
+        """Receive a function that returns the number of tokens of answers so far, unfinished ones included.
+
+        An engine may finish many rows at once after a long time; their tokens show that it works. An engine
+        that does not count them returns 0.
+        """
 
     def add(self, outcomes: list[Outcome], rows: int) -> None:
         """Receive outcomes that were written, and the number of rows that they finished."""

@@ -183,7 +183,8 @@ def _words_of(document: Any) -> str:
 
 
 def _first_line(said: object) -> str:
-    return " ".join(str(said).split())[:300] or type(said).__name__
+    printable = str(said).encode("utf-8", "backslashreplace").decode()  # JSON can hold half of a character
+    return " ".join(printable.split())[:300] or type(said).__name__
 
 
 def _seconds(text: str | None) -> float:

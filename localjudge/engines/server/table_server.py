@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from localjudge.engines.engine_options import TableServerOptions
-from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
+from localjudge.engines.protocol import LARGEST_LOGPROB, Completion, Decoding, EngineInfo, completion
 from localjudge.engines.server.connection import Connection, RequestRefusedError, RequestTroubleError
 from localjudge.engines.server.served_model import ServedModel
 from localjudge.engines.server.server_requests import ServerRequests
@@ -238,14 +238,28 @@ class TableServer:
         except (ValidationError, IndexError):
             return Completion(tag, error="the server's reply has no tokens in it")
         self._prompt_tokens += reply.usage.prompt_tokens if reply.usage else 0
-        tokens = self._decoding.table.whole(choice.token_ids)
+        table = self._decoding.table
+        unknown = [each for each in choice.token_ids if not 0 <= each < table.next_state.shape[1]]
+        if unknown:
+            reason = f"has the token {str(unknown[0])[:20]}, which the model does not have"
+            return Completion(tag, error=f"the server's reply {reason}")
+        tokens = table.whole(choice.token_ids)
         listed = choice.logprobs.top_logprobs if choice.logprobs else None
         if not listed:
             return Completion(tag, tuple(tokens))
-        return completion(tag, tokens, self._probabilities(tokens, listed))
+        if len(listed) != len(choice.token_ids):
+            reason = f"log-probabilities at {len(listed)} places for {len(choice.token_ids)} tokens"
+            return Completion(tag, error=f"the server's reply has {reason}")
+        kept = self._probabilities(tokens, listed)
+        return Completion(tag, tuple(tokens)) if kept is None else completion(tag, tokens, kept)
 
-    def _probabilities(self, tokens: list[int], listed: list[dict[str, float] | None]) -> NDArray[np.float64]:
-        """Return the probabilities of the first token of each value, (A, K); NaN where none are listed."""
+    def _probabilities(
+        self, tokens: list[int], listed: list[dict[str, float] | None]
+    ) -> NDArray[np.float64] | None:
+        """Return the probabilities of the first token of each value, (A, K); None if one is not listed.
+
+        They are NaN where the answer does not have the value, or the server's numbers are no log-probabilities.
+        """
         table = self._decoding.table
         aspect_at = {int(state): aspect for aspect, state in enumerate(table.score_state)}
         kept = np.where(table.has_probabilities[:, None], np.nan, 0.0) * np.ones(table.score_token.shape)
@@ -254,7 +268,10 @@ class TableServer:
             aspect = aspect_at.get(state)
             if aspect is not None and found and table.has_probabilities[aspect]:
                 names = [f"token_id:{each}" for each in table.score_token[aspect] if each >= 0]
-                chosen = np.exp([found.get(name, -np.inf) for name in names])
+                if not found.keys() >= set(names):  # the server ignores the list of a request
+                    return None
+                chosen = np.array([found[name] for name in names])
+                chosen = np.exp(np.where(chosen <= LARGEST_LOGPROB, chosen, np.nan))
                 kept[aspect] = 0.0
                 kept[aspect, : len(names)] = chosen / chosen.sum() if chosen.sum() > 0 else np.nan
             state = int(table.next_state[state, token])

@@ -60,7 +60,7 @@ class BatchAnswers:
         lengths = np.array([len(self.tokens[row]) for row in rows])
         # The token after a complete answer is ignored, but some token must be allowed.
         left = np.where(self._complete[at], 1, self._deadline[at] - lengths)
-        self._table.constrain(logits, self._states[at], left, at, sampled=True)
+        self._table.constrain(logits, self._states[at], left, at)
         picked = logits.argmax(dim=-1) if self._decoding.temperature == 0 else self._sample(at, lengths, logits)
         for row, token in zip(rows, picked.tolist(), strict=True):
             if not self._complete[row]:

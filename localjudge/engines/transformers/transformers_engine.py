@@ -48,7 +48,8 @@ class TransformersEngine:
         self._batch_size = options.batch_size or (16 if self._device.type == "cpu" else 64)
         self._decoding = decoding
         self._base = model
-        self._prompt_tokens = 0
+        self._prompt_tokens = self._finished_tokens = 0
+        self._answers: BatchAnswers | None = None
         widened = False
         self._mixed = not rotates_by_batch(model.config)
         check_tensors(model)
@@ -104,6 +105,12 @@ class TransformersEngine:
     def statistics(self) -> Mapping[str, Any]:
         return {"prompt_tokens": self._prompt_tokens}
 
+    @property
+    def answer_tokens(self) -> int:
+        """Number of tokens of all answers so far, also of those in progress; another thread may ask."""
+        answers = self._answers
+        return self._finished_tokens + (sum(map(len, answers.tokens)) if answers else 0)
+
     def close(self) -> None:
         del self._model
 
@@ -120,7 +127,7 @@ class TransformersEngine:
 
     def _generate(self, batch: list[Prompt]) -> list[Completion]:
         tokens = [prompt.tokens for prompt in batch]
-        answers = BatchAnswers(self._table, self._decoding, [prompt.seed for prompt in batch])
+        answers = self._answers = BatchAnswers(self._table, self._decoding, [prompt.seed for prompt in batch])
         try:
             with torch.inference_mode():
                 generate(self._model, tokens, answers, self._decoding.max_tokens)
@@ -132,6 +139,7 @@ class TransformersEngine:
         except RuntimeError as error:
             raise EngineError(f"the engine failed: {error}") from error
         self._prompt_tokens += sum(map(len, tokens))
+        self._finished_tokens, self._answers = self.answer_tokens, None
         probabilities = self._table.scores.take(list(range(len(batch))))
         return [
             completion(prompt.tag, answer, kept)

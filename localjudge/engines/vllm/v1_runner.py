@@ -54,7 +54,6 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
             0, np.int64
         )  # of the rows: their indices in the batch, their slots
         self._after = self._table.next_state.item  # reads one entry, faster than an index does
-        self._sampled = False
 
     @classmethod
     def load_table(cls, settings: TableSettings) -> TokenTable:
@@ -77,7 +76,6 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
                 limit = params.max_tokens
                 deadline = min(limit, int(self._allowances[entry]))
                 self._rows[index] = _RowState(tokens, limit, deadline, slot, entry)
-                self._sampled |= params.temperature > 0
         for source, target, direction in batch_update.moved:
             moved, replaced = self._rows.pop(source, None), self._rows.pop(target, None)
             if moved is not None:
@@ -104,12 +102,12 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         every = len(rows) == len(logits) == where[-1] + 1
         part = logits if every else logits[torch.from_numpy(where).to(logits.device)]
         if isinstance(self._tensors, HostTable):
-            self._tensors.constrain(part, states, left, slots, sampled=self._sampled)
+            self._tensors.constrain(part, states, left, slots)
         else:
             packed = torch.from_numpy(np.stack([states, left, slots]))
             if self._pin:
                 packed = packed.pin_memory()
-            self._tensors.constrain(part, *packed.to(self._device, non_blocking=True), sampled=self._sampled)
+            self._tensors.constrain(part, *packed.to(self._device, non_blocking=True))
         if not every:
             logits[torch.from_numpy(where).to(logits.device)] = part
         return logits

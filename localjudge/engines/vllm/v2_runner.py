@@ -57,7 +57,6 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         self._kept_at = torch.zeros(requests, dtype=torch.int64, device=device)
         self._nowhere = settings.slots
         self._new: dict[int, tuple[int, int] | None] = {}
-        self._sampled = False
 
     @classmethod
     def load_table(cls, settings: TableSettings) -> TokenTable:
@@ -66,10 +65,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         slot = slot_of(sampling_params, self._slot_count)
         self._new[req_idx] = None if slot is None else (sampling_params.max_tokens, slot)
-        if slot is None:
-            return False
-        self._sampled |= sampling_params.temperature > 0
-        return True
+        return slot is not None
 
     def apply_staged_writes(self) -> None:
         """Set up the slots of new requests. A preempted request brings output tokens, which are replayed."""
@@ -110,7 +106,7 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
             # score.
             stays = (ctx.expanded_local_pos > 0) & (self._history[slots, (position - 1).clamp(min=0)] == states)
             kept_at = torch.where(stays, self._nowhere, kept_at)
-        self._table.constrain(logits, states, left.clamp(min=1), kept_at, sampled=self._sampled)
+        self._table.constrain(logits, states, left.clamp(min=1), kept_at)
         return logits
 
     def _to_device(self, array: NDArray[np.int64]) -> torch.Tensor:
