@@ -32,12 +32,13 @@ class Odds:
     @classmethod
     def of(cls, judgement: Judgement, name: str, aspect: Aspect) -> Self:
         """Return the odds of one order; without probabilities, the judgement's label has all of them."""
-        assert aspect.numbers is not None  # a preference has an order
+        numbers = aspect.numbers
+        assert numbers is not None  # a preference has an order
         shares = judgement.probabilities.get(name)
         if shares is None:
-            shares = [float(label == judgement.scores[name]) for label in aspect.numbers]
+            shares = [float(label == judgement.scores[name]) for label in numbers]
         first = tie = second = 0.0
-        for share, step in zip(shares, aspect.numbers.values(), strict=True):
+        for share, step in zip(shares, numbers.values(), strict=True):
             first += share if step > 0 else 0
             tie += share if step == 0 else 0
             second += share if step < 0 else 0
@@ -211,8 +212,9 @@ def pair_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> A
 def _preference(orders: list[Judgement], name: str, aspect: Aspect, averaged: bool) -> Preference:
     odds = [Odds.of(each, name, aspect) for each in orders]
     mean = Odds.mean(odds)
-    assert aspect.numbers is not None  # a preference has an order
-    places = [(number > 0) - (number < 0) for each in orders for number in [aspect.numbers[each.scores[name]]]]
+    numbers = aspect.numbers
+    assert numbers is not None  # a preference has an order
+    places = [(number > 0) - (number < 0) for number in (numbers[each.scores[name]] for each in orders)]
     named = {-place if each.swapped else place for each, place in zip(orders, places, strict=True)}
     undecided: Winner | None = "tie" if aspect.has_tie else None
     winner = _WINNERS[named.pop()] if len(named) == 1 else undecided

@@ -77,6 +77,7 @@ def test_rationales_that_repeat_the_placeholder_of_the_prompt_are_counted(copy: 
     (line,) = signs(12, rationales=(copy, "It is right."))
     assert line.startswith("copied rationales: 6 of 12 judged rows repeat the prompt's placeholder")
     assert signs(22, rationales=(copy, *["It is right."] * 10)) == (), "2 of 22"
+    assert signs(10, rationales=(copy, *["It is right."] * 10)) == (), "one row"
 
 
 def test_rationales_that_ran_into_their_limit_are_counted() -> None:

@@ -24,7 +24,7 @@ from localjudge.system.quantities import counted
 LEAST = 10
 """Least number of judged rows, or of pairs, for a sign: fewer say little."""
 COPIED = 0.1
-"""Least share of rows whose rationale repeats a placeholder of the prompt."""
+"""Least share of rows whose rationale repeats a placeholder of the prompt; one row is no sign."""
 CUT = 0.25
 """Least share of rows with a rationale that was cut at its limit."""
 LEVEL = 0.05
@@ -76,7 +76,7 @@ class WarningSigns:
     def _of_rows(self) -> list[str]:
         rows = f"of {counted(self._judged, 'judged row')}"
         found = []
-        if self._copied >= COPIED * self._judged:
+        if self._copied >= max(2, COPIED * self._judged):
             found.append(
                 f"copied rationales: {self._copied} {rows} repeat the prompt's placeholder instead of giving "
                 "reasons; use a larger model"
