@@ -28,9 +28,9 @@ import coverage
 import numpy as np
 import results_table
 
-from localjudge.analysis.calibration import fit_map
-from localjudge.analysis.ranked_column import RankedColumn
-from localjudge.analysis.scores import Scores
+from localjudge.analysis.agreement.calibration import fit_map
+from localjudge.analysis.matching.scores import Scores
+from localjudge.analysis.ranking.ranked_column import RankedColumn
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
 

@@ -22,12 +22,12 @@ import numpy as np
 import results_table
 from scipy.stats import norm
 
-from localjudge.analysis.agreement import agree
-from localjudge.analysis.comparison import Comparison
-from localjudge.analysis.human_labels import Labels, Marks
-from localjudge.analysis.ppi import prediction_powered
-from localjudge.analysis.resampling import Contributions, averages, bootstrap_weights, studentise
-from localjudge.analysis.scores import Scores
+from localjudge.analysis.agreement.agreement import agree
+from localjudge.analysis.agreement.comparison import Comparison
+from localjudge.analysis.matching.human_labels import Labels, Marks
+from localjudge.analysis.matching.scores import Scores
+from localjudge.analysis.statistics.ppi import prediction_powered
+from localjudge.analysis.statistics.resampling import Contributions, averages, bootstrap_weights, studentise
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
 

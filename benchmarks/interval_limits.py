@@ -6,10 +6,10 @@ The populations are those of `benchmarks/coverage.py`, and expected scores just 
 of which 2 % are 2.
 
 * `ends` has the means of expected scores, for 7 to 200 instructions. From it follows `LEAST_REACH` of
-  `localjudge.analysis.resampling`: the smallest of the values in `REACHES` with which the printed intervals
-  contain the mean in 93 % of the sets or more.
+  `statistics.resampling`: the smallest of the values in `REACHES`
+  with which the printed intervals contain the mean in 93 % of the sets or more.
 * `kappa` has judges that are wrong by one point in 2 % to 20 % of the rows; Pearson's correlation beside it.
-  From it follows `LEAST_FOR_AGREEMENT` of `localjudge.analysis.jackknife`: the smallest number of rows in
+  From it follows `LEAST_FOR_AGREEMENT` of `statistics.jackknife`: the smallest number of rows in
   `SIZES` from which on the printed intervals of kappa contain its value in 93 % of the sets, within two Monte
   Carlo errors. Few sets of few rows have the two errors that an interval requires: only these are used, and
   `missed` is the share of all sets whose interval is printed and wrong. The population `top` is shown but not
@@ -31,8 +31,8 @@ import coverage
 import numpy as np
 import results_table
 
-from localjudge.analysis import jackknife, resampled_statistics, resampling
-from localjudge.analysis.resampling import averages
+from localjudge.analysis.statistics import jackknife, resampled_statistics, resampling
+from localjudge.analysis.statistics.resampling import averages
 
 REACHES = (0.0, 0.25, 0.5, 0.75, 1.0)
 """Values of `LEAST_REACH` that are compared."""

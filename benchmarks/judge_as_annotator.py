@@ -29,8 +29,8 @@ import numpy as np
 import results_table
 from scipy.stats import norm
 
-from localjudge.analysis.alternative_annotator import EPSILON, AnnotatorTest, replace_annotators
-from localjudge.analysis.human_labels import Marks
+from localjudge.analysis.agreement.alternative_annotator import EPSILON, AnnotatorTest, replace_annotators
+from localjudge.analysis.matching.human_labels import Marks
 
 DISTANCES: dict[str, Callable[..., np.ndarray]] = {
     "scores": lambda given, other: (given - other) ** 2,

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import results_table
 
-from localjudge.analysis import jury_errors
-from localjudge.analysis.human_labels import Marks
-from localjudge.analysis.jury_aspect import RatedAspect
-from localjudge.analysis.resampling import bootstrap_weights, expanded_percentile
+from localjudge.analysis.juries import jury_errors
+from localjudge.analysis.juries.jury_aspect import RatedAspect
+from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.statistics.resampling import bootstrap_weights, expanded_percentile
 
 SHARED = (0.0, 0.3, 0.7, 0.9, 0.97)
 SIZES = (15, 30, 100)

@@ -24,12 +24,12 @@ import results_table
 from scipy.special import expit
 from scipy.stats import norm
 
-from localjudge.analysis.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
-from localjudge.analysis.interval import Estimate
-from localjudge.analysis.preferences import Preferences
-from localjudge.analysis.resampling import Contributions, averages, studentise
-from localjudge.analysis.scores import Integers
-from localjudge.analysis.win_rates import PositionEffect, direct_win_rates, system_win_rates
+from localjudge.analysis.matching.scores import Integers
+from localjudge.analysis.pairs.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
+from localjudge.analysis.pairs.preferences import Preferences
+from localjudge.analysis.pairs.win_rates import PositionEffect, direct_win_rates, system_win_rates
+from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics.resampling import Contributions, averages, studentise
 
 SIZES = (30, 80, 200)
 """Numbers of instructions."""

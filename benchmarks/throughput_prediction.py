@@ -1,4 +1,4 @@
-"""The efficiencies of `localjudge.models.device`: fitted on two shapes of a model, and checked on a third.
+"""The efficiencies of `models/capacity/device.py`: fitted on two shapes of a model, and checked on a third.
 
     python benchmarks/throughput_prediction.py [--rows 16] [--also DIR]
 
@@ -28,8 +28,8 @@ from typing import Any
 
 import results_table
 
-from localjudge.models.device import Device
-from localjudge.models.throughput import AnswerTokens, Workload, throughput
+from localjudge.models.capacity.device import Device
+from localjudge.models.capacity.throughput import AnswerTokens, Workload, throughput
 
 SHAPES = {
     # hidden size, layers, feed-forward size
@@ -179,7 +179,7 @@ def write_model(folder: Path, shape: str) -> Path:
 def measure(shape: str, folder: Path, rows: Path, limit: int, rounds: int) -> Case:
     """Judge the rows and return the shortest time in seconds."""
     from localjudge import Judge, read_rows
-    from localjudge.models.capacity import PlannedModel
+    from localjudge.models.capacity.capacity_plan import PlannedModel
     from localjudge.records import Judgement, numbered
     from localjudge.runs.run_plan import RunPlan
     from localjudge.runs.workload import workload

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from localjudge.runs.pipeline import RowSource, RunResult, score_run
     from localjudge.runs.reader import RecordedRun, load_run
     from localjudge.runs.run_observer import RunObserver
+    from localjudge.serve.reward import RewardEndpoint
 
 __version__ = "0.1.0"
 
@@ -39,6 +40,7 @@ __all__ = [
     "ModelError",
     "RecordedRun",
     "Response",
+    "RewardEndpoint",
     "Row",
     "RowSource",
     "Rubric",
@@ -62,6 +64,7 @@ _MODULES = {
     "runs.reader": ("RecordedRun", "load_run"),
     "runs.pipeline": ("RowSource", "RunResult", "score_run"),
     "runs.run_observer": ("RunObserver",),
+    "serve.reward": ("RewardEndpoint",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

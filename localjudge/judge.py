@@ -12,8 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, Unpack
 
-from localjudge.answer_reader import ReadAnswer, TableReader, TextReader
 from localjudge.config import JudgeConfig, JudgeSettings
+from localjudge.engines.answer_reader import ReadAnswer, TableReader, TextReader
 from localjudge.engines.cluster import Cluster
 from localjudge.engines.engine_options import ServerOptions, TableServerOptions
 from localjudge.engines.protocol import (
@@ -26,13 +26,13 @@ from localjudge.engines.protocol import (
 from localjudge.engines.selection import engine_options, find_served_model, open_engine, open_text_engine
 from localjudge.errors import SettingError, UsageError
 from localjudge.models.adapter import Adapter
+from localjudge.models.capacity.profiles import profile_of
 from localjudge.models.model import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
-from localjudge.models.profiles import profile_of
-from localjudge.pair_outcome import PairOutcome, joined
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.prompts.task_feed import Task, TaskFeed
 from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_key, settings_digest
+from localjudge.records.pair_outcome import PairOutcome, joined
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import AnswerLayout

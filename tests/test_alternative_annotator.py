@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from localjudge.analysis.alternative_annotator import AnnotatorTest, replace_annotators
-from localjudge.analysis.human_labels import Marks
-from localjudge.analysis.scores import Floats
+from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
+from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.scores import Floats
 
 REPEATS = 60
 

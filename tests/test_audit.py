@@ -16,10 +16,10 @@ from scipy.stats import binomtest
 from scripted import Opinion, scripted_judge
 
 from localjudge import Row, Rubric, UsageError, read_rows
-from localjudge.analysis.interval import UNDEFINED
-from localjudge.audit import Audit, read_audit, run_audit, sample_rows
-from localjudge.audit.perturbations import PERTURBATIONS, reordered
-from localjudge.audit.row_changes import DoesNotApply, Setting
+from localjudge.analysis.audit import Audit, read_audit, run_audit, sample_rows
+from localjudge.analysis.audit.perturbations import PERTURBATIONS, reordered
+from localjudge.analysis.audit.row_changes import DoesNotApply, Setting
+from localjudge.analysis.statistics.interval import UNDEFINED
 from localjudge.cli.audit import _thresholds
 
 NAMES = [each.name for each in PERTURBATIONS]

@@ -19,7 +19,7 @@ from report_page import held_rows
 import localjudge
 from localjudge import load_run
 from localjudge.errors import RunMismatchError
-from localjudge.outcome_columns import from_bytes, to_line
+from localjudge.records.outcome_columns import from_bytes, to_line
 from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import read_manifest
 

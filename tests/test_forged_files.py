@@ -19,7 +19,7 @@ from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
 from localjudge import Judge, Row
-from localjudge.analysis.calibration import Calibration
+from localjudge.analysis.agreement.calibration import Calibration
 from localjudge.constraint.compiler import token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import read_vocabulary

@@ -19,7 +19,7 @@ from test_transformers import THINKING_CHAT, save_random_model
 from test_typed_answers import aspects, longest_answer
 
 from localjudge import Judge, JudgeConfig, RowSource, Rubric, UsageError, load_run, score_run
-from localjudge.audit.perturbations import reordered
+from localjudge.analysis.audit.perturbations import reordered
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.token_table import TokenTable
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary

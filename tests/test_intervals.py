@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from localjudge.analysis import resampled_statistics
-from localjudge.analysis.comparison import ComparedLabels, Comparison, ComparisonStatistics
-from localjudge.analysis.human_labels import Marks
-from localjudge.analysis.interval import Estimate
-from localjudge.analysis.jackknife import LEAST_FOR_AGREEMENT, agreement_estimate, exact_share
-from localjudge.analysis.krippendorff import alphas
-from localjudge.analysis.resampling import averages, studentise
+from localjudge.analysis.agreement.comparison import ComparedLabels, Comparison, ComparisonStatistics
+from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.statistics import resampled_statistics
+from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics.jackknife import LEAST_FOR_AGREEMENT, agreement_estimate, exact_share
+from localjudge.analysis.statistics.krippendorff import alphas
+from localjudge.analysis.statistics.resampling import averages, studentise
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
 

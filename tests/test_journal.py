@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localjudge.errors import RunBrokenError, RunMismatchError
-from localjudge.outcome_columns import AnswerColumns, from_bytes, to_bytes
 from localjudge.records import Failure
+from localjudge.records.outcome_columns import AnswerColumns, from_bytes, to_bytes
 from localjudge.runs.journal import Journal, KeyIndex, key_digest, read_journal
 from localjudge.system.line_store import LineStore
 

@@ -11,12 +11,12 @@ import pytest
 from conftest import Cli
 
 from localjudge import Rubric
-from localjudge.analysis.dawid_skene import error_rates
-from localjudge.analysis.human_labels import Marks
-from localjudge.analysis.imported_scores import import_scores
-from localjudge.analysis.jury_aspect import RatedAspect
-from localjudge.analysis.jury_errors import JuryErrors, jury_errors
-from localjudge.analysis.scores import Floats, Integers
+from localjudge.analysis.juries.dawid_skene import error_rates
+from localjudge.analysis.juries.jury_aspect import RatedAspect
+from localjudge.analysis.juries.jury_errors import JuryErrors, jury_errors
+from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.imported_scores import import_scores
+from localjudge.analysis.matching.scores import Floats, Integers
 
 FEW, ROWS = 200, 200
 NAMES = ("first", "second", "third")

@@ -16,10 +16,10 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from localjudge.errors import ModelError
-from localjudge.models.capacity import CapacityPlan, PlannedModel
+from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
+from localjudge.models.capacity.memory import BLOCK, Use, cpu_needs, needs, refusal
+from localjudge.models.capacity.profiles import Profile, find_profile, profiles
 from localjudge.models.configuration import _COUNTED, read_shape, shape_of
-from localjudge.models.memory import BLOCK, Use, cpu_needs, needs, refusal
-from localjudge.models.profiles import Profile, find_profile, profiles
 from localjudge.models.weights import weights_in
 from localjudge.prompts.rendered_turns import render
 from localjudge.system.machine import Machine

@@ -15,18 +15,18 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, cohen_kappa_score, precision_recall_fscore_support
 
 from localjudge import Judgement, Row, Rubric, UsageError
-from localjudge.analysis import resampled_statistics
-from localjudge.analysis.agreement import Agreement, agree
-from localjudge.analysis.human_labels import read_labels
-from localjudge.analysis.imported_scores import import_scores
-from localjudge.analysis.interval import UNDEFINED
-from localjudge.analysis.jury import compare_judges
-from localjudge.analysis.jury_run import write_jury
-from localjudge.analysis.label_values import LabelColumn
-from localjudge.analysis.measured_texts import measure
-from localjudge.analysis.ranking import rank
-from localjudge.analysis.run_writer import write_run
-from localjudge.analysis.scores import read_scores
+from localjudge.analysis.agreement.agreement import Agreement, agree
+from localjudge.analysis.juries.jury import compare_judges
+from localjudge.analysis.juries.jury_run import write_jury
+from localjudge.analysis.matching.human_labels import read_labels
+from localjudge.analysis.matching.imported_scores import import_scores
+from localjudge.analysis.matching.label_values import LabelColumn
+from localjudge.analysis.matching.measured_texts import measure
+from localjudge.analysis.matching.run_writer import write_run
+from localjudge.analysis.matching.scores import read_scores
+from localjudge.analysis.ranking.ranking import rank
+from localjudge.analysis.statistics import resampled_statistics
+from localjudge.analysis.statistics.interval import UNDEFINED
 from localjudge.records import row_key, settings_digest
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings

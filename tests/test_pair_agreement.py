@@ -18,14 +18,14 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from test_input_formats import save_dataset
 
 from localjudge import UsageError
-from localjudge.analysis import resampled_statistics
-from localjudge.analysis.judged_pairs import JudgedPairs, read_judged_pairs
-from localjudge.analysis.jury import compare_judges
-from localjudge.analysis.jury_run import write_jury
-from localjudge.analysis.krippendorff import alpha
-from localjudge.analysis.pair_agreement import LabelledPairs, PairAgreement, agree_on_pairs
-from localjudge.analysis.pair_labels import read_pair_labels
-from localjudge.analysis.scores import read_scores
+from localjudge.analysis.juries.jury import compare_judges
+from localjudge.analysis.juries.jury_run import write_jury
+from localjudge.analysis.matching.scores import read_scores
+from localjudge.analysis.pairs.judged_pairs import JudgedPairs, read_judged_pairs
+from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement, agree_on_pairs
+from localjudge.analysis.pairs.pair_labels import read_pair_labels
+from localjudge.analysis.statistics import resampled_statistics
+from localjudge.analysis.statistics.krippendorff import alpha
 from localjudge.runs.pipeline import RowSource, score_run
 
 FEW = 200

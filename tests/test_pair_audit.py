@@ -16,10 +16,10 @@ from pair_runs import write_responses
 from scripted import ScriptedEngine
 
 from localjudge import Judge, Row, Rubric
-from localjudge.audit import Audit, read_audit, run_audit, sample_rows
-from localjudge.audit.findings import SOUND
-from localjudge.audit.perturbations import PAIR_PERTURBATIONS
-from localjudge.audit.row_changes import DoesNotApply, Setting
+from localjudge.analysis.audit import Audit, read_audit, run_audit, sample_rows
+from localjudge.analysis.audit.findings import SOUND
+from localjudge.analysis.audit.perturbations import PAIR_PERTURBATIONS
+from localjudge.analysis.audit.row_changes import DoesNotApply, Setting
 from localjudge.records import Response
 from localjudge.rows.inputs import read_rows
 from localjudge.rows.pairs import Pairing

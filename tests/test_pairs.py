@@ -16,8 +16,8 @@ from conftest import Cli, read_lines
 from scripted import Taste, scripted_comparison
 
 from localjudge import Judge, Rubric, RubricError, UsageError, load_run
-from localjudge.pair_outcome import Odds, PairOutcome, Preference
 from localjudge.records import Failure, Judgement, Row
+from localjudge.records.pair_outcome import Odds, PairOutcome, Preference
 from localjudge.rows.columns import as_row
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing

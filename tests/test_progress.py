@@ -17,7 +17,7 @@ from conftest import Cli, write_rows
 
 from localjudge import JudgeConfig, RowSource, RunObserver, score_run
 from localjudge.airgap.pack_files import write_parts
-from localjudge.analysis.scores import read_scores
+from localjudge.analysis.matching.scores import read_scores
 from localjudge.cli.messages import Messages
 from localjudge.cli.progress import Progress
 from localjudge.cli.step_progress import JudgingProgress, StepProgress

@@ -22,8 +22,8 @@ from jsonschema import Draft202012Validator
 
 from localjudge import Failure, Judge, Judgement, Response, Row, Rubric, UsageError, read_rows
 from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
-from localjudge.outcome_columns import from_line
 from localjudge.records import Outcome
+from localjudge.records.outcome_columns import from_line
 from localjudge.runs.interruption import StoppedBySignal, StopSignal
 from localjudge.runs.repeat import repeat
 from localjudge.runs.run_directory import RunDirectory

@@ -13,11 +13,11 @@ from conftest import Cli, write_rows
 
 from localjudge import Judge, Row, read_rows
 from localjudge.errors import UsageError
-from localjudge.models.capacity import PlannedModel
-from localjudge.models.device import Device
-from localjudge.models.forecast import Forecast
+from localjudge.models.capacity.capacity_plan import PlannedModel
+from localjudge.models.capacity.device import Device
+from localjudge.models.capacity.forecast import Forecast
+from localjudge.models.capacity.throughput import PADDING, AnswerTokens, Workload, throughput
 from localjudge.models.shape import Shape
-from localjudge.models.throughput import PADDING, AnswerTokens, Workload, throughput
 from localjudge.runs.run_plan import RunPlan
 
 ANSWER = AnswerTokens(written=100, written_limit=200, fixed=20, scores=6)

@@ -21,21 +21,21 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge import Failure, Judge, UsageError
-from localjudge.analysis import resampled_statistics
-from localjudge.analysis.agreement import AspectAgreement, agree
-from localjudge.analysis.calibration import Calibration, fit
-from localjudge.analysis.human_labels import Labels, read_labels
-from localjudge.analysis.imported_scores import import_scores
-from localjudge.analysis.interval import UNDEFINED, Estimate
-from localjudge.analysis.jury import compare_judges
-from localjudge.analysis.jury_aspect import majority
-from localjudge.analysis.jury_run import median, write_jury
-from localjudge.analysis.measured_texts import measure, word_overlap
-from localjudge.analysis.ppi import power_tuning, prediction_powered
-from localjudge.analysis.ranking import rank
-from localjudge.analysis.resampling import Contributions, averages, studentise
-from localjudge.analysis.scores import Scores, read_scores
-from localjudge.outcome_columns import AnswerColumns, from_line
+from localjudge.analysis.agreement.agreement import AspectAgreement, agree
+from localjudge.analysis.agreement.calibration import Calibration, fit
+from localjudge.analysis.juries.jury import compare_judges
+from localjudge.analysis.juries.jury_aspect import majority
+from localjudge.analysis.juries.jury_run import median, write_jury
+from localjudge.analysis.matching.human_labels import Labels, read_labels
+from localjudge.analysis.matching.imported_scores import import_scores
+from localjudge.analysis.matching.measured_texts import measure, word_overlap
+from localjudge.analysis.matching.scores import Scores, read_scores
+from localjudge.analysis.ranking.ranking import rank
+from localjudge.analysis.statistics import resampled_statistics
+from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics.ppi import power_tuning, prediction_powered
+from localjudge.analysis.statistics.resampling import Contributions, averages, studentise
+from localjudge.records.outcome_columns import AnswerColumns, from_line
 from localjudge.rows.inputs import read_rows
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from localjudge.analysis.human_labels import Marks
-from localjudge.analysis.scores import Floats, Scores
-from localjudge.analysis.within_instructions import LabelledResponses, WithinComparison
+from localjudge.analysis.agreement.within_instructions import LabelledResponses, WithinComparison
+from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.scores import Floats, Scores
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
 

@@ -50,9 +50,10 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Audit the judge: change rows in ways with known effects, and count the scores that change as expected."""
-    from localjudge.audit import read_audit, run_audit, sample_rows
-    from localjudge.audit.perturbations import perturbations_of
+    from localjudge.analysis.audit import read_audit, run_audit, sample_rows
+    from localjudge.analysis.audit.perturbations import perturbations_of
     from localjudge.cli.progress import Progress
+    from localjudge.cli.tables.audit_tables import audit_tables
     from localjudge.judge import Judge
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.pipeline import RowSource
@@ -97,7 +98,7 @@ def audit(
     if as_json:
         print_json(found.model_dump(mode="json"), indent=2)
     else:
-        for table in found.tables():
+        for table in audit_tables(found):
             print_table(table)
     progress.notices(found.notices, in_table=True)
     for check in found.checks:

@@ -42,11 +42,12 @@ def import_scores(
     column: ColumnNames = None,
 ) -> None:
     """Import scores from elsewhere as a run, for the commands that read runs."""
-    from localjudge.analysis.human_labels import parse_mapping
-    from localjudge.analysis.imported_scores import import_scores
+    from localjudge.analysis.matching.human_labels import parse_mapping
+    from localjudge.analysis.matching.imported_scores import import_scores
     from localjudge.cli.progress import Progress
+    from localjudge.cli.tables.run_tables import summary_table
+    from localjudge.cli.tables.table_parts import headed
     from localjudge.rows.columns import parse_columns
-    from localjudge.runs.notices import headed
     from localjudge.runs.reader import read_notices
 
     progress = Progress()
@@ -61,7 +62,7 @@ def import_scores(
             columns=parse_columns(column or ()),
         )
     notices = read_notices(out)
-    print_table(headed(notices, summary.table()))
+    print_table(headed(notices, summary_table(summary)))
     progress.notices(notices, in_table=True)
     progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
 

@@ -21,7 +21,9 @@ from localjudge.errors import UsageError
 from localjudge.system.offline import SWITCHES
 
 if TYPE_CHECKING:
-    from localjudge.diagnostics.check_results import Check
+    from rich.text import Text
+
+    from localjudge.diagnostics.check_results import Check, State
 
 FAILED_ROWS = 3
 """Exit code of a run that finished with failures."""
@@ -175,15 +177,39 @@ def print_json(document: object, indent: int | None = None) -> None:
     print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent))
 
 
+_MARKS: dict[State, tuple[str, str]] = {
+    "ok": ("✓", "green"),
+    "note": ("!", "yellow"),
+    "wrong": ("✗", "red"),
+}
+
+
 def print_checks(checks: Sequence[Check], as_json: bool) -> None:
     """Print the results of checks as a list or as JSON."""
-    from localjudge.diagnostics.check_results import checklist
     from localjudge.system.terminal import Console
 
     if as_json:
         print_json([check.as_dict() for check in checks], indent=2)
     else:
-        Console(soft_wrap=True).print(checklist(checks))
+        Console(soft_wrap=True).print(_checklist(checks))
+
+
+def _checklist(checks: Sequence[Check]) -> Text:
+    """Return one terminal line per check: a mark, its state, its name, what was found, and the fix."""
+    from rich.text import Text
+
+    width = max((len(check.name) for check in checks), default=0)
+    lines = []
+    for check in checks:
+        mark, colour = _MARKS[check.state]
+        said = f"{check.found} → {check.fix}" if check.fix else check.found
+        lines.append(
+            Text.assemble(
+                (f"{mark} {check.state:<5}", colour),
+                f" {check.name:<{width}}  {' '.join(said.split())}",
+            )
+        )
+    return Text("\n").join(lines)
 
 
 def input_extras(inputs: Iterable[str]) -> list[str]:

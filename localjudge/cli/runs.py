@@ -15,8 +15,8 @@ from localjudge.errors import UsageError
 from localjudge.system.quantities import counted
 
 if TYPE_CHECKING:
-    from localjudge.pair_outcome import PairOutcome
     from localjudge.records import Outcome
+    from localjudge.records.pair_outcome import PairOutcome
 
 
 def show(
@@ -55,7 +55,8 @@ def show(
     verdict (a is the first, ? is undecided), the preference for a from 0 to 1, and whether both orders agree.
     """
     from localjudge.cli.progress import Progress
-    from localjudge.runs.notices import headed
+    from localjudge.cli.tables.run_tables import summary_chart, summary_table
+    from localjudge.cli.tables.table_parts import headed
     from localjudge.runs.reader import count_lines, read_notices, read_outcomes
     from localjudge.runs.run_manifest import read_manifest
     from localjudge.runs.summary import Summary
@@ -94,8 +95,8 @@ def show(
     if not summary.rows:
         print_table(headed(notices, "no rows"))
         return
-    print_table(headed(notices, summary.table()))
-    print_table(summary.chart())
+    print_table(headed(notices, summary_table(summary)))
+    print_table(summary_chart(summary))
     for reason, count in summary.reasons.most_common(10):
         print(f"{count} failed: {reason}")
     for sign in summary.signs.lines:
@@ -106,8 +107,8 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
     from localjudge.cli.progress import Progress
     from localjudge.cli.shown_judgement import judgement_text
     from localjudge.cli.shown_pair import ShownPair
-    from localjudge.pair_outcome import PairOutcome
-    from localjudge.runs.notices import headed
+    from localjudge.cli.tables.table_parts import headed
+    from localjudge.records.pair_outcome import PairOutcome
     from localjudge.runs.reader import read_notices, read_outcomes, read_pairs
     from localjudge.runs.reread_texts import Texts
     from localjudge.runs.run_manifest import read_manifest
@@ -149,7 +150,7 @@ def _places(found: Outcome | PairOutcome) -> set[str]:
 
 def _first(found: Outcome | PairOutcome) -> Outcome:
     """Return the outcome itself, or that of a pair's first order."""
-    from localjudge.pair_outcome import PairOutcome
+    from localjudge.records.pair_outcome import PairOutcome
 
     return found.orders[0] if isinstance(found, PairOutcome) else found
 
@@ -209,15 +210,16 @@ def merge(
     Elsewhere shards fill other batches, and where two tokens are almost equally probable, a score may differ.
     """
     from localjudge.cli.progress import Progress
+    from localjudge.cli.tables.run_tables import summary_table
+    from localjudge.cli.tables.table_parts import headed
     from localjudge.runs.merge import merge as put_together
-    from localjudge.runs.notices import headed
     from localjudge.runs.reader import read_notices
 
     progress = Progress()
     with progress.step("merging") as report:
         summary = put_together(shards, out, report)
     notices = read_notices(out)
-    print_table(headed(notices, summary.table()))
+    print_table(headed(notices, summary_table(summary)))
     progress.notices(notices, in_table=True)
     progress.say(f"{summary.counted} · {out}")
     for sign in summary.signs.lines:

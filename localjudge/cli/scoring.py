@@ -75,9 +75,11 @@ def score(
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
     from localjudge.cli.progress import Progress
+    from localjudge.cli.tables.capacity_tables import cost_table
+    from localjudge.cli.tables.run_tables import summary_table
+    from localjudge.cli.tables.table_parts import headed
     from localjudge.rows.inputs import FILENAME
     from localjudge.runs.interruption import StopSignal
-    from localjudge.runs.notices import headed
     from localjudge.runs.pipeline import RowSource, score_run
     from localjudge.runs.shard import Shard
 
@@ -128,7 +130,7 @@ def score(
             raise typer.Exit(stop.exit_code)
         summary, cost, counted = result.summary, result.cost, result.statistics
         if result.planned:  # an empty shard has said so
-            print_table(headed(result.notices, cost.table() if cost else summary.table()))
+            print_table(headed(result.notices, cost_table(cost) if cost else summary_table(summary)))
         progress.notices(result.notices, in_table=True)
         progress.say(f"{summary.counted} · {folder}")
         if counted.get("cached_prompt_tokens"):
@@ -248,6 +250,7 @@ def repeat(
     """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""
     settle_environment()
     from localjudge.cli.progress import Progress
+    from localjudge.cli.tables.run_tables import repetition_table
     from localjudge.runs.repeat import repeat as judge_again
 
     progress = Progress()
@@ -255,5 +258,5 @@ def repeat(
     if as_json:
         print_json(repetition.as_dict())
     else:
-        print_table(repetition.table())
+        print_table(repetition_table(repetition))
     progress.notices(repetition.notices, in_table=True)

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text as Styled
 
 from localjudge.cli.shown_judgement import shortened
-from localjudge.pair_outcome import PairOutcome, Preference
 from localjudge.records import Judgement, Outcome
+from localjudge.records.pair_outcome import PairOutcome, Preference
 from localjudge.rubrics.aspect import Aspect
 from localjudge.system.terminal import printable
 

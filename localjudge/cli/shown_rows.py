@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localjudge.errors import UsageError
-from localjudge.pair_outcome import PairOutcome, Preference
 from localjudge.records import Judgement, Outcome
+from localjudge.records.pair_outcome import PairOutcome, Preference
 from localjudge.rows.pair_columns import PAIR
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.rubric import Rubric

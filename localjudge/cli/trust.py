@@ -23,8 +23,8 @@ from localjudge.errors import UsageError
 from localjudge.system.requirements import require
 
 if TYPE_CHECKING:
-    from localjudge.analysis.human_labels import Labels
-    from localjudge.analysis.scores import Of, Scores
+    from localjudge.analysis.matching.human_labels import Labels
+    from localjudge.analysis.matching.scores import Of, Scores
 
 _READING = "reading runs, labels and texts"
 
@@ -68,12 +68,12 @@ def agree(
         raise UsageError("--labels is missing: name the files with the labels of the rows")
     if by is not None:
         raise UsageError(f"--by {by}: is for runs that compare two responses; this one judges one")
-    from localjudge.analysis.agreement import agree as compare
-    from localjudge.analysis.analysis_tables import agreement_tables
-    from localjudge.analysis.human_labels import parse_mapping, read_labels
-    from localjudge.analysis.measured_texts import measure
-    from localjudge.analysis.scores import read_scores
+    from localjudge.analysis.agreement.agreement import agree as compare
+    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
+    from localjudge.analysis.matching.measured_texts import measure
+    from localjudge.analysis.matching.scores import read_scores
     from localjudge.cli.progress import Progress
+    from localjudge.cli.tables.analysis_tables import agreement_tables
 
     progress = Progress()
     with progress.step(_READING) as report:
@@ -94,12 +94,12 @@ def _agree_on_pairs(
     by: str | None,
     statistics: StatisticsOptions,
 ) -> None:
-    from localjudge.analysis.human_labels import parse_mapping
-    from localjudge.analysis.judged_pairs import read_judged_pairs
-    from localjudge.analysis.pair_agreement import agree_on_pairs
-    from localjudge.analysis.pair_agreement_tables import pair_agreement_tables
-    from localjudge.analysis.pair_labels import read_pair_labels
+    from localjudge.analysis.matching.human_labels import parse_mapping
+    from localjudge.analysis.pairs.judged_pairs import read_judged_pairs
+    from localjudge.analysis.pairs.pair_agreement import agree_on_pairs
+    from localjudge.analysis.pairs.pair_labels import read_pair_labels
     from localjudge.cli.progress import Progress
+    from localjudge.cli.tables.pair_agreement_tables import pair_agreement_tables
 
     progress = Progress()
     with progress.step(_READING):
@@ -145,12 +145,12 @@ def rank(
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
         _rank_pairs(runs, inputs or (), by, statistics)
         return
-    from localjudge.analysis.human_labels import parse_mapping, read_labels
-    from localjudge.analysis.measured_texts import measure
-    from localjudge.analysis.ranking import rank as compare
-    from localjudge.analysis.ranking_tables import ranking_tables
-    from localjudge.analysis.scores import read_scores
+    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
+    from localjudge.analysis.matching.measured_texts import measure
+    from localjudge.analysis.matching.scores import read_scores
+    from localjudge.analysis.ranking.ranking import rank as compare
     from localjudge.cli.progress import Progress
+    from localjudge.cli.tables.ranking_tables import ranking_tables
 
     if scores not in (None, "expected", "integer"):
         raise UsageError(f"--scores {scores}: give expected or integer")
@@ -189,10 +189,10 @@ def _compare_responses(runs: Sequence[Path]) -> bool:
 def _rank_pairs(
     runs: Sequence[Path], inputs: Sequence[str], by: str | None, statistics: StatisticsOptions
 ) -> None:
-    from localjudge.analysis.preference_ranking import rank_pairs
-    from localjudge.analysis.preference_tables import preference_tables
-    from localjudge.analysis.run_preferences import read_preferences
+    from localjudge.analysis.pairs.preference_ranking import rank_pairs
+    from localjudge.analysis.pairs.run_preferences import read_preferences
     from localjudge.cli.progress import Progress
+    from localjudge.cli.tables.preference_tables import preference_tables
 
     progress = Progress()
     with progress.step(_READING):
@@ -229,11 +229,11 @@ def jury(
 ) -> None:
     """Compare judges, or samples of one judge: agreement, outlier, and their combined scores as a run."""
     require("jury", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
-    from localjudge.analysis.analysis_tables import jury_tables
-    from localjudge.analysis.human_labels import parse_mapping, read_labels
-    from localjudge.analysis.jury import compare_judges
-    from localjudge.analysis.jury_run import write_jury
+    from localjudge.analysis.juries.jury import compare_judges
+    from localjudge.analysis.juries.jury_run import write_jury
+    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.cli.progress import Progress
+    from localjudge.cli.tables.analysis_tables import jury_tables
 
     statistics.check(runs)
     progress = Progress()
@@ -265,11 +265,11 @@ def calibrate(
     """Fit a monotone map from the judge's scores to labels; measure its gain on unseen instructions."""
     require("calibrate", "trust", *input_extras([*labels, *(inputs or ())]))
     check_out_file(out)
-    from localjudge.analysis.analysis_tables import calibration_table
-    from localjudge.analysis.calibration import fit
-    from localjudge.analysis.human_labels import parse_mapping, read_labels
-    from localjudge.analysis.scores import read_scores
+    from localjudge.analysis.agreement.calibration import fit
+    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
+    from localjudge.analysis.matching.scores import read_scores
     from localjudge.cli.progress import Progress
+    from localjudge.cli.tables.analysis_tables import calibration_table
 
     statistics.check([run])
     progress = Progress()
@@ -287,6 +287,6 @@ def _calibrated(
 ) -> Scores | None:
     if file is None:
         return None
-    from localjudge.analysis.calibration import Calibration
+    from localjudge.analysis.agreement.calibration import Calibration
 
     return Calibration.load(file).apply_to(scores, without_gain or (), labels)

@@ -182,8 +182,8 @@ def _model(intent: Intent) -> list[Check]:
 def _fit(name: str | None) -> list[Check]:
     """Check that the model and at least one row fit this machine's memory."""
     from localjudge.errors import ModelError
-    from localjudge.models.capacity import CapacityPlan, PlannedModel
-    from localjudge.models.memory import Use
+    from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
+    from localjudge.models.capacity.memory import Use
     from localjudge.models.model_location import BUNDLED
     from localjudge.system.machine import Machine
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from localjudge.engines.server.address import ServerAddress
 from localjudge.errors import UsageError
-from localjudge.models.device import Device
+from localjudge.models.capacity.device import Device
 
 if TYPE_CHECKING:
     from localjudge.models.model import Model

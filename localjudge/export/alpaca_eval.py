@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.pair_outcome import PairOutcome
 from localjudge.records import Judgement, Outcome
+from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rubrics.score_column import averaged, overall
 from localjudge.runs.reread_texts import Text
 from localjudge.runs.run_manifest import RunManifest

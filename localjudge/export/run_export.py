@@ -13,7 +13,8 @@ from localjudge.errors import UsageError
 from localjudge.export import alpaca_eval
 from localjudge.export import inspect_log as inspect
 from localjudge.export import tabular as tables
-from localjudge.outcome_columns import (
+from localjudge.records import Outcome
+from localjudge.records.outcome_columns import (
     MODEL,
     NOTICE,
     PAIR_TEXTS,
@@ -22,8 +23,7 @@ from localjudge.outcome_columns import (
     column_names,
     to_line,
 )
-from localjudge.pair_outcome import PairOutcome, pair_column_names
-from localjudge.records import Outcome
+from localjudge.records.pair_outcome import PairOutcome, pair_column_names
 from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_pairs
 from localjudge.runs.reread_texts import Text, Texts
 from localjudge.runs.run_manifest import RunManifest, read_manifest

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.outcome_columns import AnswerColumns, arrow_schema, place_of, to_json, without_objects
-from localjudge.pair_outcome import pair_schema
+from localjudge.records.outcome_columns import AnswerColumns, arrow_schema, place_of, to_json, without_objects
+from localjudge.records.pair_outcome import pair_schema
 
 Line = Mapping[str, Any]
 Origin = Mapping[str, str | None]

@@ -16,10 +16,10 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.scores import common_rubric, run_names
-from localjudge.analysis.system_names import UNNAMED, SystemNames
-from localjudge.outcome_columns import RATIONALE, from_bytes, rationale_of
+from localjudge.analysis.matching.scores import common_rubric, run_names
+from localjudge.analysis.matching.system_names import UNNAMED, SystemNames
 from localjudge.records import Judgement, Outcome
+from localjudge.records.outcome_columns import RATIONALE, from_bytes, rationale_of
 from localjudge.report.page import PageKind, PageRow
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import deciding

@@ -12,11 +12,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.scores import common_rubric, run_names
-from localjudge.analysis.system_names import SystemNames
-from localjudge.outcome_columns import from_bytes
-from localjudge.pair_outcome import PairJoin, PairOutcome
+from localjudge.analysis.matching.scores import common_rubric, run_names
+from localjudge.analysis.matching.system_names import SystemNames
 from localjudge.records import Judgement, Outcome
+from localjudge.records.outcome_columns import from_bytes
+from localjudge.records.pair_outcome import PairJoin, PairOutcome
 from localjudge.report.judgements import CANDIDATE_CUT, FAILED, NO_SCORE, RATIONALE_CUT, SNIPPET, rounded_shares
 from localjudge.report.page import PageKind, PageRow
 from localjudge.runs.journal import journal_lines

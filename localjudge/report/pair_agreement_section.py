@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from localjudge.analysis.pair_agreement import LabelledPairs, PairAgreement, PairComparison
+from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement, PairComparison
 from localjudge.report.report_tables import annotator_leads, estimate_value, table
 
 _LEAD = (

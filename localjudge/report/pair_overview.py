@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.interval import Estimate
-from localjudge.analysis.pair_agreement import PairAgreement
-from localjudge.analysis.preference_notes import cycles_in_words
-from localjudge.analysis.preference_ranking import PreferenceOrder, PreferenceRanking
-from localjudge.analysis.scores import run_names
-from localjudge.analysis.system_order import differences_in_words
+from localjudge.analysis.matching.scores import run_names
+from localjudge.analysis.pairs.pair_agreement import PairAgreement
+from localjudge.analysis.pairs.preference_notes import cycles_in_words
+from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, PreferenceRanking
+from localjudge.analysis.ranking.system_order import differences_in_words
+from localjudge.analysis.statistics.interval import Estimate
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED
 from localjudge.report.listed_pairs import NO_WINNER, UNNAMED, WINNERS, ListedPairs

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.analysis.agreement import Agreement
-from localjudge.analysis.alternative_annotator import NO_TEST, AnnotatorTest
-from localjudge.analysis.interval import Estimate
-from localjudge.analysis.ranking import Ranking
-from localjudge.analysis.ranking_tables import comparison_lines
-from localjudge.analysis.system_order import differences_in_words
-from localjudge.analysis.within_instructions import NOT_WITHIN, WITHIN_NOTE
-from localjudge.audit.findings import Audit
+from localjudge.analysis.agreement.agreement import Agreement
+from localjudge.analysis.agreement.alternative_annotator import NO_TEST, AnnotatorTest
+from localjudge.analysis.agreement.within_instructions import NOT_WITHIN, WITHIN_NOTE
+from localjudge.analysis.audit.findings import Audit
+from localjudge.analysis.ranking.comparison_lines import comparison_lines
+from localjudge.analysis.ranking.ranking import Ranking
+from localjudge.analysis.ranking.system_order import differences_in_words
+from localjudge.analysis.statistics.interval import Estimate
 from localjudge.errors import UsageError
-from localjudge.outcome_columns import OVERALL
+from localjudge.records.outcome_columns import OVERALL
 from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.shown_values import mean_is_share, scale_text
 from localjudge.rubrics.rubric import Rubric

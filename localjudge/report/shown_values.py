@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from localjudge.outcome_columns import OVERALL
+from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric

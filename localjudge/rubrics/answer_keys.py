@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from localjudge.outcome_columns import RATIONALE, rationale_of
+from localjudge.records.outcome_columns import RATIONALE, rationale_of
 from localjudge.rubrics.answer import AnswerLayout, FreeText, ValueField
 from localjudge.rubrics.aspect import PLAIN_TEXT, Aspect, RubricPart
 from localjudge.rubrics.form_layout import FormLayout

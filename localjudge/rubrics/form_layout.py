@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from localjudge.outcome_columns import RATIONALE, is_reserved
+from localjudge.records.outcome_columns import RATIONALE, is_reserved
 from localjudge.rubrics.answer import (
     Answer,
     AnswerField,

@@ -47,8 +47,8 @@ from typing import Any, Self
 from pydantic import SerializationInfo, ValidationError, field_serializer, model_validator
 
 from localjudge.errors import RubricError
-from localjudge.outcome_columns import AnswerColumns, is_reserved
 from localjudge.records import Row, RowError, Turn
+from localjudge.records.outcome_columns import AnswerColumns, is_reserved
 from localjudge.rows.conversation import CONVERSATION, judges_conversation
 from localjudge.rows.pair_columns import PAIR, compares_responses
 from localjudge.rubrics.answer import Answer, AnswerLayout

@@ -6,22 +6,18 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.table import Table
-
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
-from localjudge.models.capacity import PlannedModel
-from localjudge.models.device import Device
-from localjudge.models.forecast import Forecast
-from localjudge.models.throughput import Throughput
+from localjudge.models.capacity.capacity_plan import PlannedModel
+from localjudge.models.capacity.device import Device
+from localjudge.models.capacity.forecast import Forecast
+from localjudge.models.capacity.throughput import Throughput
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.summary import Summary
 from localjudge.runs.task_stream import TaskStream
 from localjudge.runs.workload import workload
 from localjudge.system.machine import Machine
-from localjudge.system.quantities import figure, file_size
-
-_GIVE = "give a rate, --engine-arg rate=ROWS/S, or a GPU that it fits, --engine-arg gpu=h100"
+from localjudge.system.quantities import figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,25 +103,6 @@ class CostEstimate:
     @property
     def fits_disk(self) -> bool:
         return self.disk < self.free
-
-    def table(self) -> Table:
-        """Return the estimate as a terminal table, one quantity in each row."""
-        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-        context = f"the context of {self.context:,} tokens" if self.context else "the context"
-        mean = self.prompt_tokens / max(1, self.rows)
-        answers = self.answer_tokens * self.different
-        hours = self.hours or 0.0
-        lasts = f"{hours:,.1f} hours" if hours >= 0.05 else f"{figure(hours * 3600)} seconds"
-        for subject, found in {
-            "rows": f"{self.rows:,}, of which {self.different:,} differ; {self.groups:,} prefixes",
-            "cannot be judged": f"{self.failing:,}; {self.too_long:,} rows exceed {context}",
-            "prompts": f"{self.prompt_tokens:,} tokens, {mean:,.0f} in the mean, {self.longest:,} the longest",
-            "answers": f"at most {answers:,} tokens, {self.answer_tokens:,} each",
-            "disk": f"{file_size(self.disk)} while it runs; {file_size(self.free)} are free",
-            "time": f"{lasts} {self.basis}" if hours else _GIVE,
-        }.items():
-            table.add_row(subject, found)
-        return table
 
 
 def _predicted(judge: Judge, tasks: TaskStream, gpu: str | None) -> Throughput | None:

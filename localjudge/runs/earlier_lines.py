@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from localjudge.outcome_columns import AnswerColumns
 from localjudge.records import Failure, Outcome
+from localjudge.records.outcome_columns import AnswerColumns
 from localjudge.runs.journal import KeyIndex, key_digest, read_journal
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE
 

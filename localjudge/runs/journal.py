@@ -20,8 +20,8 @@ import numpy as np
 
 from localjudge import __version__
 from localjudge.errors import RunBrokenError, RunMismatchError
-from localjudge.outcome_columns import AnswerColumns, UnknownColumnsError, from_bytes
 from localjudge.records import Outcome
+from localjudge.records.outcome_columns import AnswerColumns, UnknownColumnsError, from_bytes
 from localjudge.runs.run_manifest import other_writer
 from localjudge.system.durable import replacing
 from localjudge.system.line_store import LineStore

@@ -8,13 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.text import Text
-
 from localjudge.errors import UsageError
 from localjudge.models.model_location import BUNDLED
 from localjudge.models.model_manifest import in_words
-from localjudge.outcome_columns import NOTICE
+from localjudge.records.outcome_columns import NOTICE
 from localjudge.runs.run_manifest import RunManifest
 
 DRY_RUN, IMPORTED, SERVER = "dry-run", "elsewhere", "server"
@@ -117,11 +114,6 @@ def exported(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the notices in a record of an exported run; none for any other record."""
     text = record.get(NOTICE)
     return tuple(line for line in text.split("\n") if line.startswith(KINDS)) if isinstance(text, str) else ()
-
-
-def headed(found: Iterable[str], *tables: RenderableType) -> Group:
-    """Return the tables with the notices above them, one in each line, so that a copied table keeps them."""
-    return Group(*(Text(notice, style="yellow") for notice in found), *tables)
 
 
 def is_dry_run(manifest: RunManifest) -> bool:

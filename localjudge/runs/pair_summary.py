@@ -7,24 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-
-from localjudge.pair_outcome import PairJoin, PairOutcome
 from localjudge.records import Failure, Judgement, Outcome
+from localjudge.records.pair_outcome import PairJoin, PairOutcome
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.order_effect import OrderEffect
-from localjudge.system.quantities import bars, counted
+from localjudge.system.quantities import counted
 
-_FIRST = "first response"
-"""Name of the first responses of pairs whose systems are not known."""
-_CLASSES = 10
-"""Number of intervals of the preferences in the chart, from 0 to 1."""
+CLASSES = 10
+"""Number of intervals of the preferences that are counted, from 0 to 1."""
 
 
 @dataclass(slots=True)
-class _Side:
+class Side:
     """The pairs of one system."""
 
     judged: int = 0
@@ -34,7 +28,11 @@ class _Side:
 
     def add(self, aspect: str, preference: float) -> None:
         self.sums[aspect] += preference
-        self.counts[aspect, min(_CLASSES - 1, int(preference * _CLASSES))] += 1
+        self.counts[aspect, min(CLASSES - 1, int(preference * CLASSES))] += 1
+
+    def win_rate(self, aspect: str) -> float | None:
+        """The mean preference; of no pair, None."""
+        return _share(self.sums[aspect], self.judged)
 
 
 class PairSummary:
@@ -52,13 +50,16 @@ class PairSummary:
         judged: number of pairs that were judged in every order.
         failed: number of pairs of which an order failed.
         reasons: number of failed pairs for each reason.
+        aspects: the effect of the order, for each aspect.
+        sides: the pairs of each system.
+        first: the pairs, from the side of the input's first response.
     """
 
     def __init__(self, aspects: Mapping[str, Aspect], orders: int, averaged: bool = False) -> None:
         self._join, self._orders = PairJoin(aspects, orders, averaged), orders
-        self._systems: dict[str, _Side] = {}
-        self._first = _Side()
-        self._aspects = {name: OrderEffect() for name in aspects}
+        self.sides: dict[str, Side] = {}
+        self.first = Side()
+        self.aspects = {name: OrderEffect() for name in aspects}
         self._winners: Counter[tuple[str, str | None]] = Counter()
         self._cut = self._truncated = 0
         self.judged = self.failed = 0
@@ -70,7 +71,7 @@ class PairSummary:
         if pair is None:
             return
         a, b = pair.systems
-        sides = [(self._systems.setdefault(name, _Side()), name == a) for name in (a, b) if name and a != b]
+        sides = [(self.sides.setdefault(name, Side()), name == a) for name in (a, b) if name and a != b]
         for order in pair.orders:
             if isinstance(order, Judgement):
                 self._cut += order.rationale_cut
@@ -82,12 +83,12 @@ class PairSummary:
             return
         self.judged += 1
         for aspect, preference in pair.preferences.items():
-            self._aspects[aspect].add(preference.places)
+            self.aspects[aspect].add(preference.places)
             self._winners[aspect, preference.winner] += 1
-            self._first.add(aspect, preference.value)
+            self.first.add(aspect, preference.value)
             for side, is_first in sides:
                 side.add(aspect, preference.value if is_first else 1 - preference.value)
-        for side in (self._first, *(side for side, _ in sides)):
+        for side in (self.first, *(side for side, _ in sides)):
             side.judged += 1
 
     def _count_failure(self, pair: PairOutcome) -> None:
@@ -110,7 +111,7 @@ class PairSummary:
             "candidates_cut": self._truncated,
             "aspects": {
                 name: {
-                    "first_response": _share(self._first.sums[name], self.judged),
+                    "first_response": self.first.win_rate(name),
                     "ties": _share(self._winners[name, "tie"], self.judged),
                     "undecided": self._winners[name, None],
                     "decided_pairs": effect.decided,
@@ -119,7 +120,7 @@ class PairSummary:
                     "decided_comparisons": effect.shown_first[1],
                     "shown_first_wins": effect.shown_first[0],
                 }
-                for name, effect in self._aspects.items()
+                for name, effect in self.aspects.items()
             },
         }
 
@@ -130,29 +131,14 @@ class PairSummary:
                 "system": name,
                 "judged": side.judged,
                 "failed": side.failed,
-                "win_rate": {aspect: _share(side.sums[aspect], side.judged) for aspect in self._aspects},
+                "win_rate": {aspect: side.win_rate(aspect) for aspect in self.aspects},
             }
-            for name, side in sorted(self._systems.items())
+            for name, side in sorted(self.sides.items())
         ]
 
-    def table(self) -> RenderableType:
-        """Return the win rates as a terminal table, one system in each row, and a line on each aspect."""
-        lines = [self._line(name, effect) for name, effect in self._aspects.items()]
-        if not self._systems:
-            return Group(*lines)
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("win rate of", overflow="fold", min_width=11)
-        counts = ("pairs", "failed") if self.failed else ("pairs",)
-        for text in (*self._aspects, *counts):
-            table.add_column(text, justify="right", no_wrap=True)
-        for name, side in sorted(self._systems.items()):
-            rates = [_decimals(_share(side.sums[aspect], side.judged)) for aspect in self._aspects]
-            pairs = (side.judged, side.failed) if self.failed else (side.judged,)
-            table.add_row(name, *rates, *map(str, pairs))
-        return Group(table, *lines)
-
-    def _line(self, name: str, effect: OrderEffect) -> str:
+    def line(self, name: str) -> str:
         """Return what one aspect says of the pairs and of the order of the responses."""
+        effect = self.aspects[name]
         ties, undecided = self._winners[name, "tie"], self._winners[name, None]
         parts = [counted(ties, "tie")] * bool(ties or not undecided)
         parts += [f"{undecided} undecided"] * bool(undecided)
@@ -161,27 +147,11 @@ class PairSummary:
             parts.insert(0, same + counted(effect.decided, "decided pair"))
         wins, comparisons = effect.shown_first
         parts.append(f"the response shown first wins {wins} of {counted(comparisons, 'decided comparison')}")
-        if not self._systems:
-            own = _decimals(_share(self._first.sums[name], self.judged))
+        if not self.sides:
+            own = "–" if not self.judged else f"{self.first.win_rate(name):.2f}"  # noqa: RUF001
             parts.append(f"the input's first response wins {own}")
-        head = f"{name:<{max(map(len, self._aspects))}}  " if len(self._aspects) > 1 else ""
+        head = f"{name:<{max(map(len, self.aspects))}}  " if len(self.aspects) > 1 else ""
         return head + " · ".join(parts)
-
-    def chart(self) -> Table:
-        """Return a terminal table of the frequencies of the preferences, one system in each row."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("preference 0 to 1", overflow="fold", min_width=17)
-        for aspect in self._aspects:
-            table.add_column(aspect, justify="right", no_wrap=True)
-        for name, side in sorted(self._systems.items()) or [(_FIRST, self._first)]:
-            cells = [
-                bars([side.counts[aspect, rank] / side.judged for rank in range(_CLASSES)])
-                if side.judged
-                else "–"  # noqa: RUF001
-                for aspect in self._aspects
-            ]
-            table.add_row(name, *cells)
-        return table
 
 
 def pairs_in_words(pairs: int, orders: int) -> str:
@@ -191,7 +161,3 @@ def pairs_in_words(pairs: int, orders: int) -> str:
 
 def _share(total: float, count: int) -> float | None:
     return round(total / count, 4) if count else None
-
-
-def _decimals(share: float | None) -> str:
-    return "–" if share is None else f"{share:.2f}"  # noqa: RUF001

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
-from localjudge.outcome_columns import arrow_schema, to_line, without_objects
-from localjudge.pair_outcome import PairOutcome, joined, pair_schema
 from localjudge.records import Judgement, Outcome, row_key, settings_digest
+from localjudge.records.outcome_columns import arrow_schema, to_line, without_objects
+from localjudge.records.pair_outcome import PairOutcome, joined, pair_schema
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices

@@ -10,10 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich import box
-from rich.console import Group
-from rich.table import Table
-
 from localjudge.config import JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
@@ -22,7 +18,7 @@ from localjudge.models.model_location import BUNDLED
 from localjudge.records import Judgement, Row
 from localjudge.rows.inputs import STDIN, find_inputs
 from localjudge.rows.pairs import paired_rows
-from localjudge.runs.notices import SERVER, headed
+from localjudge.runs.notices import SERVER
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.steps import Report, Step, reported, unseen
@@ -54,15 +50,6 @@ class Repetition:
             "changed_rows": self.changed_rows,
             "changed_rationales": self.changed_rationales,
         }
-
-    def table(self) -> Group:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for heading in ("aspect", "changed", f"of {self.rows}"):
-            table.add_column(heading, justify="left" if heading == "aspect" else "right")
-        counts = {**self.changed, "any score": self.changed_rows, "rationale": self.changed_rationales}
-        for name, count in counts.items():
-            table.add_row(name, str(count), f"{count / self.rows:.1%}")
-        return headed(self.notices, table)
 
 
 def repeat(folder: Path, sample: int, seed: int = 0, step: Step = unseen) -> Repetition:

@@ -23,10 +23,10 @@ from typing import Any, Self
 from localjudge.config import JudgeConfig
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.judge import Judge
-from localjudge.outcome_columns import from_bytes, to_bytes, to_json
 from localjudge.prompts.prompt import StopSubmitting
 from localjudge.prompts.task_feed import Task
 from localjudge.records import Failure, Outcome, Row, settings_digest
+from localjudge.records.outcome_columns import from_bytes, to_bytes, to_json
 from localjudge.rows.columns import Columns
 from localjudge.rows.inputs import EXAMPLES, STDIN
 from localjudge.rows.pairs import Pairing

@@ -6,25 +6,17 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from localjudge.records import Failure, Outcome
-from localjudge.rubrics.score_column import heading, is_share
 from localjudge.runs.notices import notices
 from localjudge.runs.pair_summary import PairSummary
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.runs.warning_signs import WarningSigns
-from localjudge.system.quantities import bars
-
-_MOST_BARS = 10
-"""Largest number of bars for one aspect; a scale with more values is divided into this many intervals."""
 
 
 @dataclass(slots=True)
-class _System:
+class SystemCounts:
+    """The counts of one system's rows, and the sums of their scores in each column."""
+
     judged: int = 0
     failed: int = 0
     cut: int = 0
@@ -34,6 +26,14 @@ class _System:
     expected: Counter[str] = field(default_factory=Counter)
     counts: Counter[tuple[str, int]] = field(default_factory=Counter)
 
+    def mean(self, column: str) -> float | None:
+        """The mean score; of nothing, None."""
+        return _mean(self.sums[column], self.judged)
+
+    def mean_expected(self, column: str) -> float | None:
+        """The mean of the expected scores of the rows that have one; of nothing, None."""
+        return _mean(self.expected_sums[column], self.expected[column])
+
 
 class Summary:
     """Counts of a run's rows, and the means or the win rate of each system, from the outcomes of a run.
@@ -42,14 +42,16 @@ class Summary:
         manifest: the manifest of the run.
 
     Attributes:
+        columns: the score columns of the rubric.
+        systems: the counts of each system; None is the name of rows without one.
         pairs: the counts and win rates of the pairs; None if the rubric judges one response.
         signs: the signs that the judge does not work on these rows.
     """
 
     def __init__(self, manifest: RunManifest) -> None:
         rubric, orders = manifest.rubric, manifest.orders
-        self._columns = rubric.score_columns
-        self._systems: dict[str | None, _System] = {}
+        self.columns = rubric.score_columns
+        self.systems: dict[str | None, SystemCounts] = {}
         self._reasons: Counter[str] = Counter()
         self.pairs = PairSummary(rubric.aspects, orders, manifest.averaged) if rubric.compares else None
         self.signs = WarningSigns(rubric, orders)
@@ -58,7 +60,7 @@ class Summary:
         self.signs.add(outcome)
         if self.pairs:
             self.pairs.add(outcome)
-        system = self._systems.setdefault(outcome.system, _System())
+        system = self.systems.setdefault(outcome.system, SystemCounts())
         if isinstance(outcome, Failure):
             system.failed += 1
             self._reasons[outcome.reason] += 1
@@ -66,7 +68,7 @@ class Summary:
         system.judged += 1
         system.cut += outcome.rationale_cut
         system.truncated += outcome.candidate_cut > 0
-        for column in self._columns:
+        for column in self.columns:
             number, expected = column.number(outcome), column.expected(outcome)
             system.sums[column.name] += number
             system.counts[column.name, number] += 1
@@ -76,11 +78,11 @@ class Summary:
 
     @property
     def judged(self) -> int:
-        return sum(system.judged for system in self._systems.values())
+        return sum(system.judged for system in self.systems.values())
 
     @property
     def failed(self) -> int:
-        return sum(system.failed for system in self._systems.values())
+        return sum(system.failed for system in self.systems.values())
 
     @property
     def rows(self) -> int:
@@ -99,7 +101,7 @@ class Summary:
     @property
     def truncated(self) -> int:
         """Number of candidates that were cut to fit the model's context."""
-        return sum(system.truncated for system in self._systems.values())
+        return sum(system.truncated for system in self.systems.values())
 
     def as_dict(self, manifest: RunManifest, *, complete: bool, planned: int | None) -> dict[str, Any]:
         """Return the counts, and the means or win rates, for `summary.json`; the mean of nothing is None.
@@ -130,85 +132,18 @@ class Summary:
                     "failed": system.failed,
                     "rationales_cut": system.cut,
                     "candidates_cut": system.truncated,
-                    "mean": {
-                        column.name: _mean(system.sums[column.name], system.judged) for column in self._columns
-                    },
+                    "mean": {column.name: system.mean(column.name) for column in self.columns},
                     "mean_expected": {
-                        column.name: _mean(system.expected_sums[column.name], system.expected[column.name])
-                        for column in self._columns
+                        column.name: system.mean_expected(column.name) for column in self.columns
                     },
                 }
-                for name, system in self._sorted()
+                for name, system in self.by_system()
             ],
         }
 
-    def table(self) -> RenderableType:
-        """Return the means or win rates as a terminal table, one system in each row.
-
-        The mean of a column is that of the expected scores if all judged rows have them, as in `rank`.
-        """
-        if self.pairs:
-            return self.pairs.table()
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column("system", overflow="fold", min_width=8)
-        counts = ("n", "failed") if self.failed else ("n",)
-        for text in (*(heading(column.name) for column in self._columns), *counts):
-            table.add_column(text, justify="right", no_wrap=True)
-        measured = {
-            column.name
-            for column in self._columns
-            if all(system.expected[column.name] == system.judged for system in self._systems.values())
-        }
-        for name, system in self._sorted():
-            means = [
-                _mean(
-                    (system.expected_sums if column.name in measured else system.sums)[column.name],
-                    system.judged,
-                )
-                for column in self._columns
-            ]
-            cells = ["–" if mean is None else f"{mean:.2f}" for mean in means]  # noqa: RUF001
-            rows = (system.judged, system.failed) if self.failed else (system.judged,)
-            table.add_row(name or "(none)", *cells, *map(str, rows))
-        return Group(Text(self._title(measured), style="bold"), table)
-
-    def _title(self, measured: set[str]) -> str:
-        """Return the title of the table of means: of which scores they are."""
-        what = "Shares of labels" if all(is_share(column.name) for column in self._columns) else "Mean scores"
-        integers = [column.name for column in self._columns if column.name not in measured]
-        if not integers:
-            return what.replace("scores", "expected scores") + " of the systems"
-        if not measured:
-            return what.replace("scores", "integer scores") + " of the systems"
-        return f"Mean expected scores of the systems (integer scores of {', '.join(integers)})"
-
-    def chart(self) -> Table:
-        """Return a terminal table of the frequencies of the scores, lowest first, one system in each row.
-
-        Of pairs, the frequencies are those of the preferences.
-        """
-        if self.pairs:
-            return self.pairs.chart()
-        ends = {f"{column.lowest} to {column.highest}" for column in self._columns}
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-        table.add_column(ends.pop() if len(ends) == 1 else "low to high", overflow="fold", min_width=8)
-        for column in self._columns:
-            table.add_column(heading(column.name), justify="right", no_wrap=True)
-        for name, system in self._sorted():
-            cells = []
-            for column in self._columns:
-                values = sorted(set(column.numbers.values()))
-                most = min(len(values), _MOST_BARS)
-                shares = [0.0] * most
-                for rank, value in enumerate(values):
-                    share = system.counts[column.name, value] / max(1, system.judged)
-                    shares[rank * most // len(values)] += share
-                cells.append(bars(shares) if system.judged else "–")  # noqa: RUF001
-            table.add_row(name or "(none)", *cells)
-        return table
-
-    def _sorted(self) -> list[tuple[str | None, _System]]:
-        return sorted(self._systems.items(), key=lambda item: (item[0] is None, item[0] or ""))
+    def by_system(self) -> list[tuple[str | None, SystemCounts]]:
+        """Return the systems by name, rows without a system last."""
+        return sorted(self.systems.items(), key=lambda item: (item[0] is None, item[0] or ""))
 
 
 def _mean(total: float, count: int) -> float | None:

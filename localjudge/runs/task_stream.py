@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
-from localjudge.models.memory import BLOCK
+from localjudge.models.capacity.memory import BLOCK
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.prompts.task_feed import Task
 from localjudge.records import Failure, Row

@@ -11,8 +11,8 @@ from collections import Counter, defaultdict
 from math import log
 from pathlib import Path
 
-from localjudge.pair_outcome import PairJoin
 from localjudge.records import Judgement, Outcome
+from localjudge.records.pair_outcome import PairJoin
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect_text import answer_format
 from localjudge.rubrics.rubric import Rubric

@@ -1,4 +1,4 @@
-"""The work of a run, and the speed of the run beside the speed that `localjudge.models.throughput` predicts."""
+"""The work of a run, and the speed of the run beside the speed that `models plan` predicts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from localjudge.config import JudgeSettings
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import LocalJudgeError, UsageError
 from localjudge.judge import Judge
-from localjudge.models.capacity import PlannedModel
-from localjudge.models.device import Device
+from localjudge.models.capacity.capacity_plan import PlannedModel
+from localjudge.models.capacity.device import Device
+from localjudge.models.capacity.throughput import EXPECTED_SHARE, AnswerTokens, Workload, throughput
 from localjudge.models.model import Model
-from localjudge.models.throughput import EXPECTED_SHARE, AnswerTokens, Workload, throughput
 from localjudge.records import Judgement, Outcome
 from localjudge.rows.columns import Columns
 from localjudge.rows.inputs import check_inputs, count_lines_of, find_inputs

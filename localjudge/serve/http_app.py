@@ -30,9 +30,9 @@ from starlette.routing import Route
 
 from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.judge import Judge
-from localjudge.outcome_columns import to_line
-from localjudge.pair_outcome import PairOutcome
 from localjudge.records import Judgement, Outcome
+from localjudge.records.outcome_columns import to_line
+from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.serve.judge_service import JudgeService

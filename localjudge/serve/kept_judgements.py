@@ -9,8 +9,8 @@ from typing import Self
 
 from localjudge.errors import RunMismatchError
 from localjudge.judge import Judge
-from localjudge.outcome_columns import to_bytes
 from localjudge.records import Outcome
+from localjudge.records.outcome_columns import to_bytes
 from localjudge.rows.pairs import Pairing
 from localjudge.runs.journal import Journal, read_journal
 from localjudge.runs.ownership import Ownership

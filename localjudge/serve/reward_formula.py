@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from localjudge.errors import UsageError
-from localjudge.outcome_columns import OVERALL
 from localjudge.records import Judgement
+from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import averaged, overall
 

@@ -19,10 +19,10 @@ from lora_files import write_adapter
 
 from localjudge import Judge, Judgement, ModelError, Rubric, UsageError
 from localjudge.engines.cluster import Cluster
-from localjudge.outcome_columns import from_line
-from localjudge.pair_outcome import PairOutcome
 from localjudge.prompts.prompt import Prompt
 from localjudge.records import Outcome, Row
+from localjudge.records.outcome_columns import from_line
+from localjudge.records.pair_outcome import PairOutcome
 from localjudge.serve.judge_service import JudgeService
 
 pytest.importorskip("ray")

@@ -1,0 +1,1 @@
+"""Compare a judge with people: agreement, annotators, calibration."""

@@ -1,0 +1,156 @@
+"""Agreement of a judge with people on the responses of one instruction, which is what compares systems.
+
+A judge that sees only how hard an instruction is agrees with people over all rows, but not within instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from localjudge.analysis.agreement.comparison import ComparisonStatistics, correlation
+from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.scores import Floats, Integers, Scores
+from localjudge.analysis.statistics import resampled_statistics
+from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics.resampling import averages, studentise
+
+_THRESHOLDS = 201
+"""Largest number of thresholds to try, which are quantiles of the differences."""
+_FOLDS, _DRAWS = 5, 20
+_DIGITS = 9
+WITHIN_NOTE = (
+    "In order: share of the response pairs of one instruction that the scores order, or call equal, as the "
+    "labels do. Of all these figures, it is the one that matters for comparing systems. Scores that differ by "
+    "epsilon or less are equal; epsilon is learned on other instructions. Compare with the row of equal scores."
+)
+NOT_WITHIN = "Agreement within instructions is unknown: it needs two instructions with two labelled responses."
+
+
+@dataclass(frozen=True, slots=True)
+class WithinComparison:
+    """The agreement of one column of numbers with the labels within instructions.
+
+    Attributes:
+        pearson: Pearson's correlation of the differences from the mean of the instruction.
+        in_order: share of the pairs of responses that the column orders, or calls equal, as the mean labels do;
+            the mean over instructions.
+        epsilon: the largest difference that counts as equal, learned on all instructions.
+    """
+
+    pearson: Estimate
+    in_order: Estimate
+    epsilon: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WithinInstructions:
+    """The agreement within the instructions that have at least two labelled responses.
+
+    `pairs` is the number of their pairs of responses. The keys of `comparisons` are those of
+    `AspectAgreement.comparisons`, and "equal": scores that are all equal.
+    """
+
+    instructions: int
+    pairs: int
+    comparisons: Mapping[str, WithinComparison]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledResponses:
+    """The m mean labels of the instructions with at least two labelled responses, and their pairs [p].
+
+    `row` and `group` are the row and the instruction of each label, `first` and `second` the places of a pair
+    in them. Instructions are numbered from 0.
+    """
+
+    row: Integers
+    label: Floats
+    group: Integers
+    first: Integers
+    second: Integers
+
+    @classmethod
+    def of(cls, marks: Marks, scores: Scores) -> LabelledResponses | None:
+        """Return the labelled responses; None if fewer than two instructions have two of them.
+
+        Rows with the same texts are one response.
+        """
+        first_row: dict[str, int] = {}
+        response = [
+            first_row.setdefault(digest or f"row {row}", row) for row, digest in enumerate(scores.digests)
+        ]
+        row, label = Marks(np.array(response)[marks.row], marks.annotator, marks.value).means()
+        group = scores.group
+        several = np.bincount(group[row])[group[row]] >= 2
+        row, label = row[several], label[several]
+        present, numbered = np.unique(group[row], return_inverse=True)
+        if len(present) < 2:
+            return None
+        order = np.argsort(numbered, kind="stable")
+        first, second = [], []
+        for members in np.split(order, np.flatnonzero(np.diff(numbered[order])) + 1):
+            one, other = np.triu_indices(len(members), 1)
+            first.append(members[one])
+            second.append(members[other])
+        return cls(row, label, numbered, np.concatenate(first), np.concatenate(second))
+
+    @property
+    def instructions(self) -> int:
+        return int(self.group.max()) + 1
+
+    def compare(self, column: Floats, resamples: int, seed: int) -> WithinComparison:
+        """Compare a column [rows of the run] with the labels."""
+        values = column[self.row]
+        x, y = (self._centred(each) for each in (values, self.label))
+        value = correlation("pearson", x, y)
+        statistics = ComparisonStatistics(self.instructions, resamples, seed, 0, 1)
+        in_order, epsilon = self._in_order(values, seed)
+        every = np.arange(self.instructions)
+        shares = averages(in_order[:, None], every, len(every))
+        return WithinComparison(
+            pearson=statistics.resampled(value, resampled_statistics.pearson, x, y, self.group),
+            in_order=studentise(shares, 0.0, 1.0, resamples=resamples, seed=seed).estimates()[0],
+            epsilon=epsilon,
+        )
+
+    def equal(self, resamples: int, seed: int) -> WithinComparison:
+        """Return what scores that are all equal reach: the share of pairs with equal labels."""
+        found = self.compare(np.zeros(int(self.row.max()) + 1), resamples, seed)
+        return WithinComparison(UNDEFINED, found.in_order, None)
+
+    def _centred(self, values: Floats) -> Floats:
+        means = np.bincount(self.group, values) / np.bincount(self.group)
+        # Rounding errors would be the variance of values that are equal within each instruction.
+        centred: Floats = (values - means[self.group]).round(_DIGITS)
+        return centred
+
+    def _in_order(self, values: Floats, seed: int) -> tuple[Floats, float]:
+        """Return the share of pairs in order by instruction, and the threshold that is best for all.
+
+        This is pairwise accuracy with tie calibration (Deutsch et al. 2023, arXiv 2305.14324). The threshold of
+        an instruction is the best one, the smallest of several, for instructions of other folds; the folds are
+        drawn several times.
+        """
+        by_column, by_label = (
+            (each[self.first] - each[self.second]).round(_DIGITS) for each in (values, self.label)
+        )
+        size, group = np.abs(by_column), self.group[self.first]
+        quantiles = np.quantile(size, np.linspace(0, 1, _THRESHOLDS), method="inverted_cdf")
+        thresholds = np.unique(np.append(0.0, quantiles))
+        # A pair is as its order says below the first threshold that its difference does not exceed, then a tie.
+        tie = (by_label == 0).astype(np.float64)
+        ordered = ((np.sign(by_column) == np.sign(by_label)) & (by_label != 0)).astype(np.float64)
+        steps = np.zeros((self.instructions, len(thresholds)))
+        steps[:, 0] = np.bincount(group, ordered)
+        np.add.at(steps, (group, np.searchsorted(thresholds, size)), tie - ordered)
+        shares = steps.cumsum(axis=1) / np.bincount(group)[:, None]
+        unseen_shares, generator = np.zeros(len(shares)), np.random.default_rng(seed)
+        for _ in range(_DRAWS):
+            fold = generator.permutation(len(shares)) % _FOLDS
+            for unseen in (fold == number for number in range(min(_FOLDS, len(shares)))):
+                learned = shares[~unseen].sum(axis=0).round(_DIGITS).argmax()
+                unseen_shares[unseen] += shares[unseen, learned]
+        return unseen_shares / _DRAWS, float(thresholds[shares.sum(axis=0).round(_DIGITS).argmax()])

@@ -1,0 +1,1 @@
+"""Several judges of the same rows."""

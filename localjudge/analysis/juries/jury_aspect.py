@@ -1,0 +1,220 @@
+"""The agreement of several judges on one aspect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from localjudge.analysis.juries.dawid_skene import error_rates
+from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.scores import Floats, Integers
+from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics.krippendorff import alphas
+from localjudge.analysis.statistics.resampling import (
+    averages,
+    bootstrap_weights,
+    expanded_percentile,
+    studentise,
+)
+from localjudge.rubrics.answer import Value
+
+SPLIT = 2
+"""Smallest difference between the highest and the lowest score of an aspect that makes a row a split row; on a
+narrower scale, its range."""
+_CERTAIN = 1e-6
+"""Range of an estimate over the resamples below which it has no interval: it is at the end of its range."""
+FEWEST_JURORS = 3
+"""Number of jurors that estimates of their error rates require."""
+
+
+@dataclass(frozen=True, slots=True)
+class JuryAspect:
+    """The agreement of the jurors on one aspect.
+
+    `mean`, `median` and `majority` are averages over the rows of the row's mean, median and majority score
+    (None if no row has a majority). `spread` is the average standard deviation of a row's scores.
+    `with_majority`, `unanimous` and `split` are shares of the rows: with a majority, with equal scores, and
+    with scores that differ by `SPLIT` or more.
+    """
+
+    mean: Estimate
+    median: float
+    majority: float | None
+    spread: float
+    alpha_ordinal: Estimate
+    alpha_interval: Estimate
+    with_majority: float
+    unanimous: float
+    split: float
+
+
+@dataclass(frozen=True, slots=True)
+class EstimatedErrors:
+    """Estimates of the jurors' errors without known labels, by Dawid and Skene's model.
+
+    The model assumes that the errors of the jurors are independent given the true label; the estimates of
+    jurors that make the same errors are too good. `shares` has the share of each true label, `accuracy` the
+    share of rows that each juror labels right, and `rates` the share of each given label for each juror and
+    true label; None for a label that no row has.
+    """
+
+    shares: tuple[float, ...]
+    accuracy: tuple[Estimate, ...]
+    rates: tuple[tuple[tuple[float | None, ...], ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NominalJuryAspect:
+    """The agreement of the jurors on an aspect without an order.
+
+    `with_majority`, `unanimous` and `tied` are shares of the rows: with a label that more than half of the
+    jurors gave, with equal labels, and with two or more labels that share the most votes. `majority` has the
+    share of each label among the majorities; None without any. `estimated` is None for fewer than three jurors,
+    for jurors that share a model, and if the aspect has labels.
+    """
+
+    labels: tuple[str, ...]
+    alpha_nominal: Estimate
+    with_majority: float
+    unanimous: float
+    tied: float
+    majority: tuple[float, ...] | None
+    estimated: EstimatedErrors | None
+
+
+@dataclass(frozen=True, slots=True)
+class RatedAspect:
+    """The scores of an aspect as numbers, [rows, jurors]; `values` has the value of each number.
+
+    The level of measurement is "ordinal", or "nominal" for labels, which are numbered from 0.
+    """
+
+    name: str
+    level: str
+    table: Integers
+    values: Mapping[int, Value]
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        return min(self.values), max(self.values)
+
+    @property
+    def votes(self) -> Floats:
+        """The number of jurors that gave each value to each row, [rows, values]."""
+        counts: Floats = (self.table[:, :, None] == np.array([*self.values])).sum(axis=1).astype(np.float64)
+        return counts
+
+    def without(self, juror: int) -> RatedAspect:
+        return replace(self, table=np.delete(self.table, juror, axis=1))
+
+    def alpha(self, group: Integers) -> Estimate:
+        """Return Krippendorff's alpha of this level."""
+        return alphas(_marks(self.table), group, [self.level])[0]
+
+    def spread(self, reach: float) -> Floats:
+        """Return the spread of each row; a standard deviation is divided by `reach`."""
+        jurors = self.table.shape[1]
+        if self.level == "ordinal":
+            deviation: Floats = self.table.std(axis=1, ddof=1) / reach
+            return deviation
+        differ = (self.table[:, :, None] != self.table[:, None, :]).sum(axis=(1, 2))
+        share: Floats = differ / (jurors * (jurors - 1))
+        return share
+
+
+def jury_aspect(rated: RatedAspect, group: Integers, resamples: int, seed: int) -> JuryAspect:
+    """Return the agreement on an aspect with an order.
+
+    Args:
+        rated: the scores.
+        group: the instruction of each row, [rows], numbered from 0.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+    """
+    table, (lowest, highest) = rated.table, rated.ends
+    means = averages(table.mean(axis=1)[:, None], group, int(group.max()) + 1)
+    ordinal, interval = alphas(_marks(table), group)
+    majorities = [majority(row) for row in table.tolist()]
+    known_majorities = [value for value in majorities if value is not None]
+    differences = table.max(axis=1) - table.min(axis=1)
+    return JuryAspect(
+        mean=studentise(means, lowest, highest, resamples=resamples, seed=seed).estimates()[0],
+        median=float(np.median(table, axis=1).mean()),
+        majority=float(np.mean(known_majorities)) if known_majorities else None,
+        spread=float(table.std(axis=1, ddof=1).mean()),
+        alpha_ordinal=ordinal,
+        alpha_interval=interval,
+        with_majority=len(known_majorities) / len(table),
+        unanimous=float((differences == 0).mean()),
+        split=float((differences >= min(SPLIT, highest - lowest)).mean()),
+    )
+
+
+def nominal_jury_aspect(
+    rated: RatedAspect, group: Integers, resamples: int, seed: int, is_estimated: bool
+) -> NominalJuryAspect:
+    """Return the agreement on an aspect without an order.
+
+    Args: as for `jury_aspect`; `is_estimated` says whether to estimate the jurors' errors.
+    """
+    rows, jurors = rated.table.shape
+    votes = rated.votes
+    most = votes.max(axis=1)
+    won = votes[2 * most > jurors].argmax(axis=1)
+    return NominalJuryAspect(
+        labels=tuple(map(str, rated.values.values())),
+        alpha_nominal=rated.alpha(group),
+        with_majority=len(won) / rows,
+        unanimous=float((most == jurors).mean()),
+        tied=float(((votes == most[:, None]).sum(axis=1) > 1).mean()),
+        majority=tuple((np.bincount(won, minlength=votes.shape[1]) / len(won)).tolist()) if len(won) else None,
+        estimated=_estimated(rated, group, min(resamples, 200), seed)
+        if is_estimated and jurors >= FEWEST_JURORS
+        else None,
+    )
+
+
+def _estimated(rated: RatedAspect, group: Integers, resamples: int, seed: int) -> EstimatedErrors:
+    """Return the estimates, with intervals from resampling instructions."""
+    patterns, pattern = np.unique(rated.table, axis=0, return_inverse=True)
+    counts = (patterns[:, :, None] == np.arange(len(rated.values))).astype(np.float64)
+    of_groups = np.zeros((int(group.max()) + 1, len(patterns)))
+    np.add.at(of_groups, (group, pattern.ravel()), 1)
+    found = error_rates(counts, of_groups.sum(axis=0))
+    resampled = np.concatenate(
+        [
+            error_rates(counts, weights @ of_groups).accuracies
+            for weights in bootstrap_weights(len(of_groups), resamples, seed)
+        ]
+    )
+    return EstimatedErrors(
+        shares=tuple(found.shares.tolist()),
+        accuracy=tuple(
+            expanded_percentile(value, values, len(of_groups))
+            if np.ptp(values) > _CERTAIN
+            else Estimate.of(value)
+            for value, values in zip(found.accuracies.tolist(), resampled.T, strict=True)
+        ),
+        rates=tuple(
+            tuple(tuple(None if rate != rate else rate for rate in given) for given in juror)
+            for juror in found.rates.tolist()
+        ),
+    )
+
+
+def majority(values: Sequence[int]) -> int | None:
+    """Return the score that more than half of the jurors gave; None if there is none."""
+    value, count = Counter(values).most_common(1)[0]
+    return value if 2 * count > len(values) else None
+
+
+def _marks(table: Integers) -> Marks:
+    rows, jurors = table.shape
+    return Marks(
+        np.repeat(np.arange(rows, dtype=np.int32), jurors),
+        np.tile(np.arange(jurors, dtype=np.int32), rows),
+        table.ravel().astype(np.float64),
+    )

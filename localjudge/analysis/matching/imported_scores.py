@@ -1,0 +1,168 @@
+"""Import scores from elsewhere as a run: from a judge behind an API, from people, from another program."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from localjudge.analysis.matching.human_labels import columns_of
+from localjudge.analysis.matching.label_values import LabelColumn
+from localjudge.analysis.matching.run_writer import write_run
+from localjudge.errors import UsageError
+from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
+from localjudge.records.outcome_columns import RATIONALE
+from localjudge.rows.columns import Columns, as_row
+from localjudge.rows.inputs import find_inputs, read_records
+from localjudge.rubrics.answer import Value
+from localjudge.rubrics.aspect import Aspect, Scale
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.rubric_problems import problems_of
+from localjudge.rubrics.template import Template
+from localjudge.runs.notices import IMPORTED, exported
+from localjudge.runs.run_manifest import RunSettings
+from localjudge.runs.summary import Summary
+
+
+def import_scores(
+    files: Sequence[str],
+    out: Path,
+    aspects: Sequence[str] | Mapping[str, Aspect],
+    scale: tuple[int, int] = (1, 5),
+    judge: str = "elsewhere",
+    mapping: Mapping[str, str] | None = None,
+    columns: Columns | None = None,
+) -> Summary:
+    """Write the scores in files of rows as a run.
+
+    Scores are read like labels (`label_values`); the first one of a list is used. If some
+    numbers are not whole, they become the expected scores, and the nearest values the scores. A row
+    that lacks a score of an aspect becomes a failure. If the files are exported runs, the new run keeps their
+    notices.
+
+    Args:
+        files: rows with their scores.
+        out: the run directory to create.
+        aspects: the names of the aspects that were judged, or the aspects with their values.
+        scale: the lowest and the highest score of aspects that are only named.
+        judge: a name for the judge.
+        mapping: the aspect that a column of another name holds.
+        columns: the column of each field whose column has a custom name.
+
+    Raises:
+        UsageError: a file cannot be read, a score is no value of its aspect, or no row has
+            scores.
+    """
+    names = find_inputs(files)
+    if not isinstance(aspects, Mapping):
+        values = Aspect(scale=Scale(lowest=scale[0], highest=scale[1]))
+        aspects = dict.fromkeys(aspects, values)
+    try:
+        rubric = Rubric(
+            name="elsewhere",
+            description=f"Scores by {judge} from outside of localjudge; the template was never sent.",
+            aspects=dict(aspects),
+            prompt=Template(template="{$instruction}\n\n{$candidate}"),
+        )
+    except ValidationError as error:
+        advice = "; --map THEIRS=OURS reads a column of another name"
+        raise UsageError(f"--aspect {', '.join(aspects)}: {problems_of(error)}{advice}") from None
+    settings = RunSettings(
+        engine=IMPORTED, rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
+    )
+    records = (record for name in names for _, record in read_records(name) if not isinstance(record, str))
+    found = tuple(dict.fromkeys(notice for record in records for notice in exported(record)))
+    return write_run(
+        out,
+        _outcomes(names, rubric, settings, columns_of(rubric.aspects, mapping), columns or {}),
+        rubric=rubric,
+        settings=settings,
+        model=judge,
+        inputs=[str(Path(name).resolve()) for name in names],
+        columns=columns or {},
+        dry_run=any(notice.startswith("dry run") for notice in found),
+        inherited_notices=list(found),
+    )
+
+
+def _outcomes(
+    names: Sequence[str],
+    rubric: Rubric,
+    settings: RunSettings,
+    wanted: Sequence[LabelColumn],
+    columns: Columns,
+) -> Iterator[Outcome]:
+    digest = settings_digest(settings.as_dict())
+    fractions = any(
+        value is not None and value != round(value)
+        for name in names
+        for number, record in read_records(name)
+        if not isinstance(record, str)
+        for column in wanted
+        for value in column.read(record, f"{name}:{number}")[:1]
+    )
+    judged = 0
+    for name in names:
+        for number, record in read_records(name):
+            row = as_row(record, f"{name}:{number}", columns, rubric.fields)
+            if isinstance(row, Failure) or isinstance(record, str):
+                assert isinstance(row, Failure)
+                yield row
+                continue
+            outcome = _outcome(row, record, rubric, row_key(digest, row.digest), wanted, fractions)
+            judged += isinstance(outcome, Judgement)
+            yield outcome
+    if not judged:
+        raise UsageError(
+            f"{', '.join(names)}: no row has a score of {', '.join(rubric.aspects)}; name the columns with "
+            "--map THEIRS=OURS"
+        )
+
+
+def _outcome(
+    row: Row,
+    record: Mapping[str, Any],
+    rubric: Rubric,
+    key: str,
+    wanted: Sequence[LabelColumn],
+    fractions: bool,
+) -> Judgement | Failure:
+    numbers = {}
+    for column in wanted:
+        values = column.read(record, row.source)
+        if values and values[0] is not None:
+            numbers[column.target] = values[0]
+    common = row.identity | {"key": key}
+    if missing := [aspect for aspect in rubric.aspects if aspect not in numbers]:
+        return Failure(**common, error=f"{row.source}: no score of {', '.join(missing)}")
+    for aspect, value in numbers.items():
+        scale = rubric.aspects[aspect].scale
+        if scale is not None and not scale.lowest <= value <= scale.highest:
+            raise UsageError(
+                f"{row.source}: {aspect} is {value:g}, outside the scale {scale}; give --scale LOWEST-HIGHEST"
+            )
+    rationale = record.get(RATIONALE)
+    return Judgement(
+        **common,
+        texts={
+            RATIONALE: rationale if isinstance(rationale, str) else json.dumps(rationale) if rationale else ""
+        },
+        scores={name: _value(aspect, numbers[name]) for name, aspect in rubric.aspects.items()},
+        expected={name: numbers[name] for name, aspect in rubric.aspects.items() if aspect.numbers}
+        if fractions
+        else {},
+        rationale_cut=False,
+        prompt_tokens=0,
+        output_tokens=0,
+    )
+
+
+def _value(aspect: Aspect, number: float) -> Value:
+    """Return the value of a number that was read from a label column."""
+    values = [*aspect.values.values()]
+    first = 0 if aspect.numbers is None else aspect.numbers[values[0]]
+    return values[round(number) - first]

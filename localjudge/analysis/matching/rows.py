@@ -1,0 +1,360 @@
+"""Match records to judged rows: labels to the rows of a run, and the rows of one run to those of another.
+
+Texts decide where both sides have them: the instruction, each response, and the reference if the rubric reads
+it. Equal texts of several systems are told apart by the system. Without texts, the id and the system decide; an
+id alone does so only if it is unique on both sides. A record that contradicts its row, in a text or in the
+system, is counted and never matched; a record whose row cannot be determined is refused.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+from localjudge.errors import UsageError
+from localjudge.records import RESPONSE_DIGESTS, Outcome, Row, response_digest
+from localjudge.records.outcome_columns import PAIR_DIGESTS
+from localjudge.records.pair_outcome import PairOutcome
+from localjudge.rows.columns import Columns, column_names, names_of, responses_of
+from localjudge.rows.conversation import with_conversation
+from localjudge.rows.pair_columns import PAIR
+from localjudge.runs.reader import read_outcomes
+from localjudge.runs.reread_texts import rows_found
+from localjudge.runs.run_manifest import RunManifest
+
+Place = int
+"""The number of a judged row, from 0."""
+
+BY_ID_ALONE = "matched by id alone; nothing shows that these labels are of these responses"
+_GROUP = "group"
+_PROBLEMS = _NO_ROW, _OTHER_TEXT, _OTHER_SYSTEM = "no row", "another text", "another system"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What identifies a response to an instruction, or two responses to it. What is not known is None.
+
+    Attributes:
+        where: its place, for a message.
+        id: its id.
+        systems: the system that wrote each response.
+        digests: the `response_digest` of each response.
+        texts: hashes of single texts by the names of their fields, to compare those that both sides have.
+    """
+
+    where: str
+    id: str | None
+    systems: tuple[str | None, ...]
+    digests: tuple[str | None, ...]
+    texts: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, outcome: Outcome | PairOutcome) -> Self:
+        """Return the identity of an outcome: of a row, or of a pair with its responses in the input's order."""
+        if isinstance(outcome, PairOutcome):
+            source, systems, digests = outcome.orders[0].source, outcome.systems, outcome.response_digests
+            return cls(source, outcome.id, systems, digests)
+        texts = {} if outcome.group is None else {_GROUP: hash(outcome.group)}
+        return cls(outcome.source, outcome.id, (outcome.system,), (outcome.response_digest,), texts)
+
+    def reversed(self) -> Self:
+        """Return the identity of the two responses in the other order."""
+        other = dict(zip(PAIR, PAIR[::-1], strict=True))
+        texts = {other.get(name, name): text for name, text in self.texts.items()}
+        return replace(self, systems=self.systems[::-1], digests=self.digests[::-1], texts=texts)
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether the instruction and every response are known."""
+        return None not in self.digests
+
+
+def identity_of(record: Mapping[str, Any], where: str, columns: Columns, used: Sequence[str]) -> Identity:
+    """Return what identifies the row of a record, as far as the record has it.
+
+    Args:
+        record: the columns by name: those of a row, or of an exported outcome.
+        where: its place, for a message.
+        columns: the column of each field whose column has a custom name in the run.
+        used: the fields that the template of the run's rubric uses.
+    """
+    told = with_conversation(record, lambda field: names_of(field, columns, used), used)
+    given = record if isinstance(told, str) else told
+    found: dict[str, Any] = {
+        name: given.get(column_of(name, given, columns, used) or "") for name in column_names(used)
+    }
+    responses = responses_of(used)
+    texts = {name: found[name] for name in ("instruction", "reference", *responses)}
+    texts = {
+        name: text for name, text in texts.items() if isinstance(text, str) and (text or name in responses)
+    }
+    recorded = PAIR_DIGESTS if len(responses) > 1 else RESPONSE_DIGESTS[:1]
+    return Identity(
+        where=where,
+        id=_name(found["id"]),
+        systems=tuple(_name(found[name]) for name in responses.values()),
+        digests=tuple(
+            response_digest(texts.get("instruction", ""), texts[name])
+            if name in texts and ("instruction" in texts or "instruction" not in used)
+            else _name(record.get(digest))
+            for name, digest in zip(responses, recorded, strict=True)
+        ),
+        texts=_hashes(texts, used),
+    )
+
+
+def column_of(name: str, record: Mapping[str, Any], columns: Columns, used: Sequence[str]) -> str | None:
+    """Return the column of a record that has a field; None if it has none.
+
+    A field's own column counts even if it is empty: in an export, `system` may be null; `model` is the judge.
+    """
+    possible = (columns.get(name, name), *column_names(used)[name])
+    return next((column for column in possible if column in record), None)
+
+
+def texts_of(row: Row, used: Sequence[str]) -> dict[str, int]:
+    """Return the hashes of a row's single texts, as `Identity.texts` has them, with its responses in order."""
+    responses = dict(zip(responses_of(used), row.texts, strict=False))
+    return _hashes({"instruction": row.instruction, "reference": row.reference, **responses}, used)
+
+
+def _hashes(texts: Mapping[str, str | None], used: Sequence[str]) -> dict[str, int]:
+    known = {name: text for name, text in texts.items() if text or name in responses_of(used)}
+    if "reference" not in used:
+        known.pop("reference", None)
+    return {name: hash(text) for name, text in known.items()}
+
+
+def _name(value: object) -> str | None:
+    is_missing = value is None or value == "" or value != value
+    return None if is_missing else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The rows of a record: none, one, or several with the same texts and systems.
+
+    `is_reversed` is True if the record has the two responses of its rows in the other order.
+    """
+
+    rows: tuple[Place, ...] = ()
+    is_reversed: bool = False
+
+
+class JudgedRows:
+    """Judged rows, to be found by records from elsewhere.
+
+    Args:
+        rows: the identity of each row. Rows with the same texts and systems are draws of one response.
+        texts_again: yields the number of each row whose texts are found in the inputs, and the row with its
+            responses in their order; it is called only if texts are needed that the identities lack.
+        used: the fields that the template of the rows' rubric uses.
+        noun: "row" or "pair", for messages.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[Identity],
+        used: Sequence[str],
+        texts_again: Callable[[], Iterable[tuple[Place, Row]]] = tuple,
+        noun: str = "row",
+    ) -> None:
+        self._rows, self._used, self._texts_again, self.noun = list(rows), used, texts_again, noun
+        self._by_digests: dict[tuple[str | None, ...], list[Place]] = defaultdict(list)
+        self._by_id: dict[str | None, list[Place]] = defaultdict(list)
+        self._is_read_again = False
+        self._alone: dict[Place, tuple[str | None, ...]] = {}
+        self._examples: dict[str, str] = {}
+        self._counts: dict[str, int] = defaultdict(int)
+        if any(not row.has_texts for row in rows):  # lines of an earlier version
+            self._read_again()
+        for place, row in enumerate(self._rows):
+            self._by_id[row.id].append(place)
+            if row.has_texts:
+                self._by_digests[row.digests].append(place)
+
+    def find(self, record: Identity) -> Found:
+        """Return the rows of a record, and count it.
+
+        Raises:
+            UsageError: several rows fit, and the record or the rows lack the column that would tell which.
+        """
+        self._counts["records"] += 1
+        if record.texts and not (record.has_texts and "reference" not in record.texts):
+            self._read_again()
+        problem = _NO_ROW
+        for one in (record, record.reversed()) if len(record.digests) > 1 else (record,):
+            if record.has_texts:
+                # A row whose texts are not known is found as if the record had none.
+                unknown = (place for place in self._by_id.get(one.id, ()) if not self._rows[place].has_texts)
+                places = self._by_digests.get(one.digests) or list(unknown)
+            else:
+                places = self._by_id.get(one.id, []) if one.id is not None else []
+            same = [place for place in places if self._has_same_texts(place, one)]
+            own = [place for place in same if _agree(self._rows[place].systems, one.systems)]
+            if own:
+                return Found(tuple(self._told_apart(own, one)), one is not record)
+            problem = _OTHER_SYSTEM if same else problem
+        if problem is _NO_ROW and record.id is not None and record.id in self._by_id:
+            problem = _OTHER_TEXT
+        self._counts[problem] += 1
+        self._examples.setdefault(problem, f"{record.where}, id {record.id}" if record.id else record.where)
+        return Found()
+
+    def _read_again(self) -> None:
+        if self._is_read_again:
+            return
+        self._is_read_again = True
+        for place, row in self._texts_again():
+            digests = row.response_digests
+            self._rows[place] = replace(self._rows[place], digests=digests, texts=texts_of(row, self._used))
+
+    def _has_same_texts(self, place: Place, record: Identity) -> bool:
+        row = self._rows[place]
+        return _agree(row.digests, record.digests) and all(
+            row.texts[name] == text for name, text in record.texts.items() if name in row.texts
+        )
+
+    def _told_apart(self, places: list[Place], record: Identity) -> list[Place]:
+        """Return the rows of a record among those that fit it: several only if they have the same content.
+
+        Raises:
+            UsageError: they differ.
+        """
+        rows = self._rows
+        # Without a column of ids, the id of a row is its place in the file.
+        for fits in (
+            [place for place in places if rows[place].id in (record.id, record.where)],
+            [place for place in places if rows[place].systems == record.systems],
+        ):
+            places = fits or places
+        first = rows[places[0]]
+        by_text = record.has_texts and first.has_texts
+        if len({rows[place].systems for place in places}) > 1:
+            self._refuse(record, len(places), "the text" if by_text else "the id", self._system_columns)
+        differ = not first.has_texts or len({rows[place].digests for place in places}) > 1
+        if len(places) > 1 and not by_text and differ:
+            columns = ", ".join(("instruction", *responses_of(self._used)))
+            self._refuse(record, len(places), "the id", f"{self._system_columns}, or {columns}")
+        if not by_text:
+            self._note_how(places, record)
+        return places
+
+    def _note_how(self, places: Sequence[Place], record: Identity) -> None:
+        first = self._rows[places[0]]
+        self._counts["unread"] += bool(record.texts) and record.texts.keys().isdisjoint(first.texts)
+        is_compared = any(name in first.texts and name in record.texts for name in responses_of(self._used))
+        if is_compared or (None not in record.systems and None not in first.systems):
+            return
+        self._counts["alone"] += 1
+        for place in places:
+            if self._alone.setdefault(place, record.systems) != record.systems:
+                raise UsageError(
+                    f"{record.where}: a record with the id {record.id} and another system stands before; the "
+                    f"{self.noun}s of the run name no system, so add the column {self._system_columns} to them"
+                )
+
+    @property
+    def _system_columns(self) -> str:
+        return " and ".join(responses_of(self._used).values())
+
+    def _refuse(self, record: Identity, count: int, what: str, columns: str) -> None:
+        raise UsageError(
+            f"{record.where}: {count} judged {self.noun}s have {what} of this record ({record.id}); add the "
+            f"column {columns}, which tells them apart"
+        )
+
+    @property
+    def has_matched(self) -> bool:
+        """Whether a record has found a row."""
+        return self._counts["records"] > sum(self._counts[why] for why in _PROBLEMS)
+
+    def notes(self, records: str) -> tuple[str, ...]:
+        """Return remarks on the records that were searched for; `records` is their name, such as "rows"."""
+        counts, noun = self._counts, self.noun
+        of = f"of {counts['records']} {records}"
+        said = {
+            _NO_ROW: f"{counts[_NO_ROW]} {of} match no judged {noun}",
+            _OTHER_TEXT: f"{counts[_OTHER_TEXT]} {of} have the id of a judged {noun}, but another text",
+            _OTHER_SYSTEM: f"{counts[_OTHER_SYSTEM]} {of} have another system than their {noun}",
+        }
+        found = [said[_NO_ROW]] * bool(counts[_NO_ROW])
+        found += [
+            f"{said[why]}, and are not used (first: {self._examples[why]})"
+            for why in (_OTHER_TEXT, _OTHER_SYSTEM)
+            if counts[why]
+        ]
+        found += [f"{counts['alone']} {of} are {BY_ID_ALONE}"] * bool(counts["alone"])
+        found += [
+            f"the texts of {counts['unread']} {of} were not compared with those of their {noun}s, because the "
+            "inputs of the run cannot be read"
+        ] * bool(counts["unread"])
+        return tuple(found)
+
+
+def _agree(known: Sequence[str | None], given: Sequence[str | None]) -> bool:
+    """Return whether two sequences are equal where both are known."""
+    return all(one is None or other is None or one == other for one, other in zip(known, given, strict=True))
+
+
+def identities(folder: Path, manifest: RunManifest) -> list[Identity]:
+    """Return the identity of each line of a run of one response."""
+    known = [(Identity.of(outcome), outcome.digest) for outcome in read_outcomes(folder)]
+    return with_digests([identity for identity, _ in known], [digest for _, digest in known], manifest)
+
+
+def with_digests(rows: list[Identity], digests: Sequence[str | None], manifest: RunManifest) -> list[Identity]:
+    """Return rows of a run with their digests; lines of earlier versions get them from the inputs, if possible.
+
+    Args:
+        rows: the rows.
+        digests: the digests of their texts, which earlier versions recorded.
+        manifest: the manifest of their run.
+    """
+    if all(row.has_texts or digest is None for row, digest in zip(rows, digests, strict=True)):
+        return rows
+    found = {place: row.response_digests for place, row in rows_found(manifest, digests)}
+    return [replace(row, digests=found.get(place, row.digests)) for place, row in enumerate(rows)]
+
+
+def align_runs(
+    runs: Sequence[Sequence[Identity]], manifests: Sequence[RunManifest]
+) -> tuple[list[tuple[Place, ...]], tuple[str, ...]]:
+    """Match the rows of several runs.
+
+    Args:
+        runs: the identities of the rows of each run.
+        manifests: the manifests of the runs.
+
+    Returns:
+        The places of each row that all runs have, [rows, runs], in the order of the first run; and remarks.
+
+    Raises:
+        UsageError: rows cannot be told apart.
+    """
+    used = manifests[0].rubric.fields
+    # Two rubrics that read the same fields, a reference among them, have equal groups where these are equal.
+    fields = {frozenset(manifest.rubric.fields) for manifest in manifests}
+    if len(fields) > 1 or "reference" not in used:
+        runs = [[replace(identity, texts={}) for identity in run] for run in runs]
+    members: dict[Place, list[Place]] = {place: [place] for place in range(len(runs[0]))}
+    notes: list[str] = []
+    for run in runs[1:]:
+        first, taken = JudgedRows(runs[0], used), dict[Place, Identity]()
+        for place, record in enumerate(run):
+            rows = first.find(record).rows
+            free = [row for row in rows if row not in taken]
+            if rows and not free and taken[rows[-1]].systems != record.systems:
+                raise UsageError(
+                    f"{record.where}: has the texts of {taken[rows[-1]].where}, of another system, and "
+                    f"{runs[0][rows[-1]].where} names no system; judge it again with --column system=COLUMN"
+                )
+            for row in free[:1]:
+                taken[row] = record
+                members[row].append(place)
+        notes += first.notes("rows")
+    common = [tuple(each) for each in members.values() if len(each) == len(runs)]
+    return common, tuple(dict.fromkeys(notes))

@@ -1,0 +1,78 @@
+"""A judge's preferences between systems as columns, one row for each pair of responses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.analysis.matching.scores import Floats, Integers
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """The preferences of n pairs of responses in one aspect. The responses of a pair answer one instruction.
+
+    `preference` is the probability that the input's first response is better, averaged over both orders.
+    `shown_first` is the probability that the response shown first wins, in the input's order and in the other.
+    `agree` is 1 if both orders name the same response and 0 if they name different ones. `length_difference`
+    is log(1 + characters) of the first response minus that of the second. An order that was not judged, and a
+    length that is not known, is NaN; `agree` is NaN for one order, and if an order says a tie.
+    """
+
+    systems: tuple[str, ...]
+    first: Integers  # [n]: the index of its system in `systems`
+    second: Integers  # [n]
+    group: Integers  # [n]: the number of the instruction, from 0
+    preference: Floats  # [n]
+    shown_first: Floats  # [n, 2]
+    agree: Floats  # [n]
+    length_difference: Floats | None = None  # [n]
+
+    @property
+    def groups(self) -> int:
+        """Number of instructions."""
+        return int(self.group.max()) + 1 if len(self.group) else 0
+
+    @property
+    def between(self) -> Preferences:
+        """The pairs of two different systems."""
+        return self.take(self.first != self.second)
+
+    def take(self, chosen: NDArray[Any] | slice) -> Preferences:
+        """Return only these pairs, given by number, mask or slice. Instructions keep their numbers."""
+        lengths = self.length_difference
+        return replace(
+            self,
+            first=self.first[chosen],
+            second=self.second[chosen],
+            group=self.group[chosen],
+            preference=self.preference[chosen],
+            shown_first=self.shown_first[chosen],
+            agree=self.agree[chosen],
+            length_difference=None if lengths is None else lengths[chosen],
+        )
+
+    def by_instruction(self) -> Preferences:
+        """Return the pairs sorted by instruction; the numbers of the instructions have no gaps."""
+        order = np.argsort(self.group, kind="stable")
+        sorted_pairs = self.take(order)
+        _, group = np.unique(sorted_pairs.group, return_inverse=True)
+        return replace(sorted_pairs, group=group)
+
+    def components(self) -> Integers:
+        """Return the number of each system's component, [systems].
+
+        The systems of one component are compared with each other, directly or through other systems. Nothing
+        is known about the order of systems of different components.
+        """
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        count = len(self.systems)
+        graph = coo_array((np.ones(len(self.first)), (self.first, self.second)), shape=(count, count))
+        _, component = connected_components(graph, directed=False)
+        numbers: Integers = component
+        return numbers

@@ -1,0 +1,1 @@
+"""Compare systems by the scores of a judge."""

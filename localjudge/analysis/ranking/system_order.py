@@ -1,0 +1,114 @@
+"""The order of systems as far as pairs establish it: ranks not excluded, systems that do not differ, and those
+whose difference cannot be tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.analysis.matching.scores import Floats, Integers
+from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS
+
+SIGNIFICANCE_LEVEL = 0.05
+"""A difference between two systems is significant if its adjusted p is below this level."""
+
+NO_DIFFERENCE = 1e-9
+"""A difference up to this size is a rounding error of 0."""
+
+_MOST_NAMED = 5
+"""Largest number of pairs without a test that are named."""
+
+
+class SystemOrder:
+    """The significant differences between systems.
+
+    Args:
+        systems: the names of the systems.
+        first: the index of the first system of each pair, [pairs].
+        second: the index of the second system, [pairs].
+        difference: the first system's advantage, [pairs]; NaN if the systems are not compared.
+        p: its p-value, adjusted for all pairs, [pairs]; NaN if it cannot be computed.
+
+    Attributes:
+        ranks: the best and the worst rank of each system that the differences do not exclude.
+        untested: the pairs of systems whose difference has no p-value, or is not known.
+    """
+
+    def __init__(
+        self,
+        systems: Sequence[str],
+        first: Integers,
+        second: Integers,
+        difference: Floats,
+        p: Floats,
+    ) -> None:
+        self._systems = systems
+        count = len(systems)
+        better = np.zeros((count, count), dtype=np.bool_)
+        better[first, second] = (p < SIGNIFICANCE_LEVEL) & (difference > 0)
+        better[second, first] = (p < SIGNIFICANCE_LEVEL) & (difference < 0)
+        self._joined = ~(better | better.T)
+        known = np.isfinite(p) | (np.abs(difference) <= NO_DIFFERENCE)
+        self._joined[first, second] &= known
+        self._joined[second, first] &= known
+        self.untested = tuple(
+            (systems[first[place]], systems[second[place]]) for place in np.flatnonzero(~known)
+        )
+        self.ranks = [
+            (1 + int(better[:, system].sum()), count - int(better[system].sum())) for system in range(count)
+        ]
+
+    def groups(self, order: Sequence[int]) -> tuple[tuple[str, ...], ...]:
+        """Return the largest sets of systems without a significant difference between any two, best first.
+
+        Systems whose difference is not tested are in no set together.
+        """
+        place = {system: number for number, system in enumerate(order)}
+        sets = [sorted(members, key=place.__getitem__) for members in _cliques(self._joined)]
+        sets.sort(key=lambda members: [place[member] for member in members])
+        return tuple(tuple(self._systems[member] for member in members) for members in sets)
+
+
+def differences_in_words(
+    where: str, groups: Sequence[Sequence[str]], untested: Sequence[tuple[str, str]]
+) -> Iterator[str]:
+    """Yield a line on the systems that do not differ significantly, and one on those that are not tested.
+
+    Args:
+        where: what is compared, such as "in strength".
+        groups: the sets of systems without a significant difference.
+        untested: the pairs of systems with a difference that is not tested.
+    """
+    together = [", ".join(group) for group in groups if len(group) > 1]
+    if together:
+        yield f"No significant difference {where}: {'; '.join(together)}"
+    elif not untested:
+        yield f"All systems differ significantly {where}"
+    if untested:
+        named = [f"{first} and {second}" for first, second in untested[:_MOST_NAMED]]
+        named += [f"{len(untested) - _MOST_NAMED} more pairs"] * (len(untested) > _MOST_NAMED)
+        yield (
+            f"Unknown whether a difference {where} is significant, because it is the same on all instructions "
+            f"or depends mostly on fewer than {MIN_INSTRUCTIONS}: {'; '.join(named)}"
+        )
+
+
+def _cliques(joined: NDArray[np.bool_]) -> list[set[int]]:
+    """Return the maximal cliques of a graph (Bron & Kerbosch 1973, with pivots)."""
+    near = [set(np.flatnonzero(row).tolist()) - {place} for place, row in enumerate(joined)]
+    found: list[set[int]] = []
+
+    def grow(chosen: set[int], open_: set[int], shut: set[int]) -> None:
+        if not open_ and not shut:
+            found.append(chosen)
+            return
+        pivot = max(open_ | shut, key=lambda node: len(near[node] & open_))
+        for node in sorted(open_ - near[pivot]):
+            grow(chosen | {node}, open_ & near[node], shut & near[node])
+            open_ = open_ - {node}
+            shut = shut | {node}
+
+    grow(set(), set(range(len(near))), set())
+    return found

@@ -1,0 +1,1 @@
+"""Estimates, their intervals and tests, by resampling instructions."""

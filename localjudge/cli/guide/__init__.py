@@ -1,0 +1,76 @@
+"""The command that prints a page of the guide, or the help of a command."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.resources import files
+from typing import Annotated, Any
+
+import typer
+
+from localjudge.errors import UsageError
+
+TOPICS = (
+    "rows",
+    "rubrics",
+    "runs",
+    "models",
+    "engines",
+    "trust",
+    "pairs",
+    "cluster",
+    "airgap",
+    "server",
+    "rewards",
+    "python",
+    "hostile-text",
+)
+"""The topics in the order in which a newcomer needs them."""
+
+
+def page(topic: str) -> str:
+    """Return a topic's page in Markdown, without the comments that are for the tests."""
+    text = files("localjudge.cli.guide").joinpath(f"{topic}.md").read_text("utf-8")
+    return re.sub(r"^<!--.*?-->\n", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def print_page(
+    context: typer.Context,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", help="A topic, or a command.", show_default=False)
+    ] = None,
+) -> None:
+    """Explain a topic, with commands to copy; without a topic, list the topics."""
+    commands: Any = context.parent and context.parent.command
+    if topic is None:
+        titles = {each: page(each).partition("\n")[0].partition(": ")[2] for each in TOPICS}
+        text = "\n".join(["Topics:", *(f"  {each:<14}{title}" for each, title in titles.items())])
+        print(f"{text}\n\nlocaljudge help TOPIC prints one, localjudge COMMAND --help a command's options.")
+    elif topic in TOPICS:
+        _print_markdown(page(topic))
+    elif command := commands.get_command(context.parent, topic):
+        with typer.Context(command, parent=context.parent, info_name=topic) as inner:
+            print(command.get_help(inner))
+    else:
+        raise UsageError(f"no topic {topic!r}; there are: {', '.join(TOPICS)}")
+
+
+def _print_markdown(text: str) -> None:
+    """Print Markdown: laid out for a terminal, as it is for a pipe or a file."""
+    if not sys.stdout.isatty():
+        print(text, end="")
+        return
+    from rich.markdown import Markdown
+    from rich.padding import Padding
+    from rich.text import Text
+    from rich.theme import Theme
+
+    from localjudge.system.terminal import Console
+
+    console = Console()
+    console.push_theme(Theme({"markdown.code": "bold", "markdown.table.header": "bold"}))
+    for prose, code in re.findall(r"(.*?)(?:^```[^\n]*\n(.*?)^```\n|\Z)", text, re.MULTILINE | re.DOTALL):
+        console.print(Padding(Markdown(prose, hyperlinks=False), (0, 0, 1, 0)))
+        # The terminal wraps a long line of code, so that it is copied as one line.
+        console.print(Text(code, style="green"), soft_wrap=True)

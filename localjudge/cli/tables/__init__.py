@@ -1,0 +1,1 @@
+"""What the commands print of statistics, runs and models: rich tables."""

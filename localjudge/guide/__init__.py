@@ -1,1 +1,0 @@
-"""The pages that `localjudge help TOPIC` prints. Tests run every command in them."""
