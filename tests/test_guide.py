@@ -19,7 +19,7 @@ from localjudge.cli.guide import TOPICS
 from localjudge.rubrics.rubric import shipped_rubrics
 
 ROOT = Path(__file__).parents[1]
-PAGES = {topic: ROOT / "localjudge" / "guide" / f"{topic}.md" for topic in TOPICS}
+PAGES = {topic: ROOT / "localjudge" / "cli" / "guide" / f"{topic}.md" for topic in TOPICS}
 BLOCK = re.compile(
     r"(?:<!-- (not run: .*?|first|test) -->\n)?^```(\w+)(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )

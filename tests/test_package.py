@@ -89,6 +89,7 @@ def test_the_public_names_are_these() -> None:
         "ModelError",
         "RecordedRun",
         "Response",
+        "RewardEndpoint",
         "Row",
         "RowSource",
         "Rubric",

@@ -15,7 +15,7 @@ from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.records import Row
 from localjudge.rubrics.rubric import Rubric, shipped_rubrics
 
-GUIDE = Path(__file__).parents[1] / "localjudge" / "guide" / "rubrics.md"
+GUIDE = Path(__file__).parents[1] / "localjudge" / "cli" / "guide" / "rubrics.md"
 TEMPLATE = "{$instruction} {$candidate} {$aspects} {$answer_format}"
 
 
