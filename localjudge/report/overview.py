@@ -26,6 +26,8 @@ from localjudge.runs.run_manifest import RunManifest
 from localjudge.runs.warning_signs import read_warning_signs
 from localjudge.system.quantities import counted
 
+_LENGTH = "Each point is a judgement (a sample if there are many); the line is the mean of all by length."
+
 
 def by_series(scores: Scores, judgements: Judgements) -> Scores:
     """Return the scores with the report's series as systems."""
@@ -89,7 +91,7 @@ def head(
             "systems": _systems_lead(rubric, rankings),
             "profile": _profile_lead(rubric),
             "confidence": _confidence_lead(rubric),
-            "length": _length_lead(rankings),
+            "length": _LENGTH,
         },
         "means": _means_heading(rubric),
         "legend": _common_legend(rubric),
@@ -157,17 +159,6 @@ def _empty_responses(judgements: Judgements) -> str | None:
         f"empty responses: {counted(len(empty), 'response')} without text, with a mean score of "
         f"{empty.mean():.2f} in {name}; the others have {others.mean():.2f}; read some"
     )
-
-
-def _length_lead(rankings: Sequence[Ranking]) -> str:
-    lead = "Each point is a judgement (a sample if there are many); the line is the mean of all by length."
-    if len(rankings) != 1:
-        return lead
-    shares = {name: share for name, share in rankings[0].length_explains.items() if share is not None}
-    if not shares:
-        return lead
-    explained = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
-    return f"{lead} Length explains this share of the variance within instructions: {explained}."
 
 
 def _means_heading(rubric: Rubric) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,19 +33,16 @@ FEWEST_JURORS = 3
 class JuryAspect:
     """The agreement of the jurors on one aspect.
 
-    `mean`, `median` and `majority` are averages over the rows of the row's mean, median and majority score
-    (None if no row has a majority). `spread` is the average standard deviation of a row's scores.
-    `with_majority`, `unanimous` and `split` are shares of the rows: with a majority, with equal scores, and
+    `mean` and `median` are averages over the rows of the row's mean and median score. `spread` is the average
+    standard deviation of a row's scores. `unanimous` and `split` are shares of the rows: with equal scores, and
     with scores that differ by `SPLIT` or more.
     """
 
     mean: Estimate
     median: float
-    majority: float | None
     spread: float
     alpha_ordinal: Estimate
     alpha_interval: Estimate
-    with_majority: float
     unanimous: float
     split: float
 
@@ -137,17 +133,13 @@ def jury_aspect(rated: RatedAspect, group: Integers, resamples: int, seed: int) 
     table, (lowest, highest) = rated.table, rated.ends
     means = averages(table.mean(axis=1)[:, None], group, int(group.max()) + 1)
     ordinal, interval = alphas(_marks(table), group)
-    majorities = [majority(row) for row in table.tolist()]
-    known_majorities = [value for value in majorities if value is not None]
     differences = table.max(axis=1) - table.min(axis=1)
     return JuryAspect(
         mean=studentise(means, lowest, highest, resamples=resamples, seed=seed).estimates()[0],
         median=float(np.median(table, axis=1).mean()),
-        majority=float(np.mean(known_majorities)) if known_majorities else None,
         spread=float(table.std(axis=1, ddof=1).mean()),
         alpha_ordinal=ordinal,
         alpha_interval=interval,
-        with_majority=len(known_majorities) / len(table),
         unanimous=float((differences == 0).mean()),
         split=float((differences >= min(SPLIT, highest - lowest)).mean()),
     )
@@ -203,12 +195,6 @@ def _estimated(rated: RatedAspect, group: Integers, resamples: int, seed: int) -
             for juror in found.rates.tolist()
         ),
     )
-
-
-def majority(values: Sequence[int]) -> int | None:
-    """Return the score that more than half of the jurors gave; None if there is none."""
-    value, count = Counter(values).most_common(1)[0]
-    return value if 2 * count > len(values) else None
 
 
 def _marks(table: Integers) -> Marks:

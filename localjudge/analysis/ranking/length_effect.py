@@ -1,4 +1,4 @@
-"""The effect of length on scores: the share of variance that it explains, and means at equal length."""
+"""The means of systems at equal length of their responses."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ def means_at_equal_length(
     measures: Measures | None,
     resamples: int,
     seed: int,
-) -> tuple[list[Estimate], float | None]:
-    """Return each system's mean at the mean length of all rows, and the R² of length.
+) -> list[Estimate]:
+    """Return each system's mean at the mean length of all rows.
 
     The model of a row's score is a linear regression with three terms: an effect of the instruction, an effect
     of the system, and a slope times log(1 + characters of the candidate). The slope is thus estimated within
     instructions and within systems: if a good system writes long responses, its quality is not attributed to
-    their length. All instructions of a system have the same weight, however many rows it has on each. The R² is
-    the share of the variance within instructions, between systems and within them, that length explains.
+    their length. All instructions of a system have the same weight, however many rows it has on each.
 
     Args:
         scores: the scores of all systems.
@@ -38,21 +37,19 @@ def means_at_equal_length(
         seed: seed of the resamples.
 
     Returns:
-        An estimate for each system, and the R²; undefined if lengths are unknown or all equal.
+        An estimate for each system; undefined if lengths are unknown or all equal.
     """
     undefined = [UNDEFINED] * len(scores.systems)
     if measures is None:
-        return undefined, None
+        return undefined
     known = measures.known
     scores, score = scores.take(known), values[known]
     group, system, weights = scores.group, scores.system, instruction_weights(scores)
     length = np.log1p(measures.length[known])
     root = np.sqrt(weights)[:, None]
     inner = root * _within(np.column_stack([length, score]), group, weights, scores.groups)
-    variance, _ = (inner**2).sum(axis=0) / max(weights.sum(), 1)
-    if variance < 1e-12:
-        return undefined, None
-    explained = _explained(inner[:, 0], inner[:, 1])
+    if (inner[:, 0] ** 2).sum() / max(weights.sum(), 1) < 1e-12:
+        return undefined
     dummies = (system[:, None] == np.arange(len(scores.systems))).astype(np.float64)
     systems = root * _within(dummies, group, weights, scores.groups)
     # Residuals of length and score after the effects of instructions and systems (Frisch, Waugh and Lovell).
@@ -60,7 +57,7 @@ def means_at_equal_length(
     residuals = inner - systems @ coefficients
     squares = (residuals[:, 0] ** 2).sum()
     if squares < 1e-12 * len(residuals):
-        return undefined, explained
+        return undefined
     slope = (residuals[:, 0] * residuals[:, 1]).sum() / squares
     errors = residuals[:, 1] - slope * residuals[:, 0]
     slope_shares = np.bincount(group, residuals[:, 0] * errors, minlength=scores.groups) / squares
@@ -87,7 +84,7 @@ def means_at_equal_length(
     return [
         each if each.value is None else replace(each, value=min(max(each.value, ends[0]), ends[1]))
         for each in found
-    ], explained
+    ]
 
 
 def _within(columns: Floats, group: Integers, weights: Floats, groups: int) -> Floats:
@@ -98,8 +95,3 @@ def _within(columns: Floats, group: Integers, weights: Floats, groups: int) -> F
         sums = np.bincount(group, weights * columns[:, place], minlength=groups)
         inner[:, place] = columns[:, place] - sums[group] / total[group]
     return inner
-
-
-def _explained(length: Floats, score: Floats) -> float | None:
-    total = (length**2).sum() * (score**2).sum()
-    return float((length * score).sum() ** 2 / total) if total > 1e-20 else None

@@ -85,9 +85,7 @@ class RankedColumn:
         if human is not None:
             of_people = human_means(scores, values, *human)
             self.human = studentise(of_people, *ends, resamples=resamples, seed=seed).estimates()
-        self.length_held, self.length_explains = means_at_equal_length(
-            scores, values, ends, measures, own, seed
-        )
+        self.length_held = means_at_equal_length(scores, values, ends, measures, own, seed)
         first, second = np.array(list(combinations(range(count), 2)), dtype=np.int32).reshape(-1, 2).T
         reach = ends[1] - ends[0]
         if human is None:

@@ -58,7 +58,7 @@ class Ranking:
     `groups` has the sets of systems without a significant difference, and `untested` the pairs of systems whose
     difference has no p-value, also because they share no instruction. `contradictions` has the pairs of the
     last column whose tested difference has the other sign than the order of the systems; `first` is the higher
-    one. `length_explains` is the share of a column's variance within instructions that length explains.
+    one.
     """
 
     columns: tuple[str, ...]
@@ -69,7 +69,6 @@ class Ranking:
     groups: Mapping[str, tuple[tuple[str, ...], ...]]
     untested: Mapping[str, tuple[tuple[str, str], ...]]
     contradictions: tuple[Pair, ...]
-    length_explains: Mapping[str, float | None]
     notes: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -213,7 +212,6 @@ def rank(
             for pair in ordered
             if pair.p is not None and (pair.difference.value or 0) < -NO_DIFFERENCE
         ),
-        length_explains={column.name: column.length_explains for column in found},
         notes=tuple(notes),
         notices=scores.notices,
     )

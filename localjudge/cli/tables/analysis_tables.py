@@ -107,9 +107,7 @@ def jury_tables(jury: Jury) -> Group:
         f"{len(jury.jurors)} jurors · {counted(jury.rows, 'row')}, {counted(jury.instructions, 'instruction')}"
     )
     parts: list[RenderableType] = [title_line(title, jury.notices)]
-    aspects = plain_table(
-        "aspect", "mean", "median", "SD", "alpha ord.", "alpha int.", "all equal", "majority", "split"
-    )
+    aspects = plain_table("aspect", "mean", "median", "SD", "alpha ord.", "alpha int.", "all equal", "split")
     for name, aspect in jury.aspects.items():
         aspects.add_row(
             name,
@@ -119,7 +117,6 @@ def jury_tables(jury: Jury) -> Group:
             stacked(aspect.alpha_ordinal),
             stacked(aspect.alpha_interval),
             f"{aspect.unanimous:.0%}",
-            f"{aspect.with_majority:.0%}",
             f"{aspect.split:.0%}",
         )
     labels = plain_table("aspect", "alpha nom.", "all equal", "majority", "tied")

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from localjudge.analysis.ranking.comparison_lines import adjustment, compared, comparison_lines, p_value
 from localjudge.analysis.ranking.ranking import Ranking, SystemRank
-from localjudge.analysis.statistics.interval import UNDEFINED_SIGN, Estimate, two_decimals
+from localjudge.analysis.statistics.interval import UNDEFINED_SIGN, Estimate
 from localjudge.cli.tables.table_parts import (
     headed,
     note_lines,
@@ -81,10 +81,6 @@ def ranking_tables(ranking: Ranking) -> Group:
             table = plain_table("system", *map(heading, ranking.columns))
             for system, each in zip(ranking.systems, estimates, strict=True):
                 table.add_row(*_named(system, each))
-            if kind == "length_held":
-                explained = [two_decimals(ranking.length_explains[column]) for column in ranking.columns]
-                table.add_section()
-                table.add_row("R² of length", *explained)
             parts.append(table)
     if len(ranking.systems) > 1:
         without = untested and ranking.basis == "judge"
