@@ -1,4 +1,4 @@
-"""The judgements of several runs as columns: a few numbers for each, and the place of its line and its text.
+"""The rows of a page as columns: a few numbers for each, and the places of its lines and its text.
 
 A run of 50,000 judgements is a hundred megabytes of text. Memory holds only the numbers that are counted,
 drawn, filtered or sorted. A judgement's line and its row's text are read again when it is written to the page.
@@ -6,12 +6,13 @@ drawn, filtered or sorted. A judgement's line and its row's text are read again 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,11 @@ FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
 """The bits of a judgement's flags."""
 NO_SCORE = -1
 """The place of the score of a row that failed."""
+_TYPED = {
+    "i2": ("Int16Array", "<i2"), "i4": ("Int32Array", "<i4"), "u1": ("Uint8Array", "u1"),
+    "f8": ("Float32Array", "<f4"),
+}  # fmt: skip
+"""The page's array of a numpy type, and the type of its bytes."""
 SNIPPET = 160
 """Number of characters of an instruction that the list shows."""
 
@@ -64,8 +70,8 @@ class Columns:
     flags: NDArray[np.uint8]
 
 
-class Judgements(AbstractContextManager["Judgements"]):
-    """The judgements of runs with the same aspects and scale.
+class ListedRows(ABC):
+    """The rows of a page: what is judged in runs with the same aspects and scale.
 
     Args:
         folders: the run directories.
@@ -74,35 +80,39 @@ class Judgements(AbstractContextManager["Judgements"]):
     Attributes:
         manifests: the content of each `run.json`.
         rubric: the rubric of the first run.
-        series: the systems, in the order of their names.
-        names: the name of each system by the number of its run and its name there, as in `SystemNames`.
-        notes: remarks on these names.
         ids: the ids of the rows, in the order of the columns.
         snippets: the beginning of each instruction, or the id of its first row if the text was not found.
-        columns: the numbers.
         problems: the reasons why texts are missing.
 
     Raises:
-        UsageError: a folder is not a run, or the runs differ in their aspects or scale.
+        UsageError: a folder is not a run of this kind, or the runs differ in their aspects or scale.
     """
-
-    kind = PageKind("judgement_view.js", {"one": "judgement", "many": "judgements", "result": "Score"})
 
     def __init__(self, folders: Sequence[Path], moved: Sequence[str] = ()) -> None:
         self.folders = list(folders)
         self.manifests = [read_manifest(folder) for folder in folders]
         self.rubric = common_rubric(folders, self.manifests)
+        self._systems = SystemNames(run_names(folders), [manifest.judge for manifest in self.manifests])
         self._texts: list[Texts] = []
         self._files: list[IO[bytes]] = []
         self.problems: list[str] = []
+        self.ids: list[str] = []
+        self.snippets: list[str] = []
+        self._groups: dict[str, int] = {}
+        self._runs, self._group = array("h"), array("i")
+        self._places: list[tuple[int, ...]] = []
         with ExitStack() as stack:
             for folder, manifest in zip(self.folders, self.manifests, strict=True):
-                texts = Texts(manifest, read_outcomes(folder), moved)
+                texts = Texts(manifest, self._with_texts(folder), moved)
                 self._texts.append(stack.enter_context(texts))
                 self._files.append(stack.enter_context((folder / JUDGEMENTS).open("rb")))
+                self.problems += [f"{folder}: {problem}" for problem in texts.problems]
             self._lines = [LineStore(file) for file in self._files]
             self._read()
             self._open = stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *exception: object) -> None:
         self._open.close()
@@ -110,10 +120,76 @@ class Judgements(AbstractContextManager["Judgements"]):
     def __len__(self) -> int:
         return len(self.ids)
 
+    @abstractmethod
+    def _with_texts(self, folder: Path) -> Iterable[Outcome]:
+        """Return the outcomes of a run whose texts the page shows."""
+
+    @abstractmethod
+    def _read(self) -> None:
+        """Read all runs into columns."""
+
+    def _outcomes(self) -> Iterator[tuple[int, int, Outcome]]:
+        """Yield each outcome with the numbers of its run and its line."""
+        for run, (file, manifest) in enumerate(zip(self._files, self.manifests, strict=True)):
+            for place, (piece, outcome) in enumerate(journal_lines(file, manifest.rubric.columns)):
+                self._lines[run].add(len(piece))
+                yield run, place, outcome
+
+    def _outcome(self, run: int, place: int) -> Outcome:
+        return from_bytes(self._lines[run][place], self.manifests[run].rubric.columns)
+
+    def _add(self, run: int, places: tuple[int, ...], outcome: Outcome) -> Text | None:
+        """Add a row, and return its texts if they were found.
+
+        Args:
+            run: the number of its run.
+            places: the numbers of its lines.
+            outcome: the outcome in the first of them.
+        """
+        text = self._texts[run].get(outcome)
+        same = outcome.group or f"{self.folders[run]}\0{outcome.source}"
+        if same not in self._groups:
+            self._groups[same] = len(self._groups)
+            beginning = text and (text.instruction or next(iter(text.fields.values()), ""))
+            self.snippets.append(beginning[:SNIPPET] if beginning else outcome.id)
+        self._runs.append(run)
+        self._places.append(places)
+        self.ids.append(outcome.id)
+        self._group.append(self._groups[same])
+        return text
+
+    def _sorted(self) -> NDArray[np.int64]:
+        """Sort the rows by instruction, and return their order."""
+        order = np.argsort(np.asarray(self._group, np.int32), kind="stable")
+        self._runs = array("h", np.asarray(self._runs, np.int16)[order].tobytes())
+        self._group = array("i", np.asarray(self._group, np.int32)[order].tobytes())
+        self._places = [self._places[place] for place in order.tolist()]
+        self.ids = [self.ids[place] for place in order.tolist()]
+        return order
+
+
+def typed(values: NDArray[Any]) -> tuple[str, bytes]:
+    """Return the page's typed array of these numbers, little-endian: its name, and its bytes."""
+    name, code = _TYPED[values.dtype.kind + str(values.dtype.itemsize)]
+    return name, values.astype(code).tobytes()
+
+
+class Judgements(ListedRows):
+    """The judgements of runs with the same aspects and scale.
+
+    Attributes:
+        series: the systems, in the order of their names.
+        names: the name of each system by the number of its run and its name there, as in `SystemNames`.
+        notes: remarks on these names.
+        columns: the numbers.
+    """
+
+    kind = PageKind("judgement_view.js", {"one": "judgement", "many": "judgements", "result": "Score"})
+
     def __iter__(self) -> Iterator[tuple[Outcome, Text | None]]:
         """Yield each outcome with the texts of its row, in the order of the columns."""
         for run, place in zip(self._runs, self._places, strict=True):
-            outcome = from_bytes(self._lines[run][place], self.manifests[run].rubric.columns)
+            outcome = self._outcome(run, *place)
             yield outcome, self._texts[run].get(outcome)
 
     def page_rows(self) -> Iterator[PageRow]:
@@ -124,27 +200,17 @@ class Judgements(AbstractContextManager["Judgements"]):
             yield PageRow(instruction, text, _values(outcome, text), size)
 
     def arrays(self) -> Mapping[str, tuple[str, bytes]]:
-        """Return the columns as the page's typed arrays, little-endian; NaN means unknown."""
-        columns = self.columns
-
-        def rounded(values: NDArray[np.float64]) -> bytes:
-            return np.round(values, 3).astype("<f4").tobytes()
-
-        return {
-            "series": ("Int16Array", columns.series.astype("<i2").tobytes()),
-            "group": ("Int32Array", columns.group.astype("<i4").tobytes()),
-            "scores": ("Int16Array", columns.scores.astype("<i2").tobytes()),
-            "expected": ("Float32Array", rounded(columns.expected)),
-            "confidence": ("Float32Array", rounded(columns.confidence)),
-            "overall": ("Float32Array", rounded(columns.overall)),
-            "length": ("Int32Array", columns.length.astype("<i4").tobytes()),
-            "flags": ("Uint8Array", columns.flags.tobytes()),
-        }
+        """Return the columns as the page's typed arrays; NaN means unknown."""
+        found = {field.name: getattr(self.columns, field.name) for field in fields(self.columns)}
+        return {name: typed(np.round(values, 3)) for name, values in found.items()}
 
     @property
     def found(self) -> int:
         """Number of judgements whose row was found in the inputs."""
         return int((self.columns.length >= 0).sum())
+
+    def _with_texts(self, folder: Path) -> Iterable[Outcome]:
+        return read_outcomes(folder)
 
     def _read(self) -> None:
         aspects = self.rubric.aspects
@@ -152,59 +218,37 @@ class Judgements(AbstractContextManager["Judgements"]):
             name: {value: place for place, value in enumerate(aspect.values.values())}
             for name, aspect in aspects.items()
         }
-        names = SystemNames(run_names(self.folders), [manifest.judge for manifest in self.manifests])
         systems: list[tuple[int, str | None]] = []
-        groups: dict[str, int] = {}
-        ids, snippets = [], []
-        runs, places, group = array("h"), array("q"), array("i")
         scores, expected, confidence = array("h"), array("d"), array("d")
         length, flags = array("i"), array("B")
         unknown = [np.nan] * len(aspects)
-        for run, folder in enumerate(self.folders):
-            rubric = self.manifests[run].rubric
-            for place, (piece, outcome) in enumerate(journal_lines(self._files[run], rubric.columns)):
-                self._lines[run].add(len(piece))
-                text = self._texts[run].get(outcome)
-                same = outcome.group or f"{folder}\0{outcome.source}"
-                if same not in groups:
-                    groups[same] = len(groups)
-                    told = text and (text.instruction or next(iter(text.fields.values()), ""))
-                    snippets.append(told[:SNIPPET] if told else outcome.id)
-                runs.append(run)
-                places.append(place)
-                ids.append(outcome.id)
-                names.add_outcome(run, outcome)
-                systems.append((run, outcome.system))
-                group.append(groups[same])
-                length.append(len(text.candidate) if text else -1)
-                if not isinstance(outcome, Judgement):
-                    flags.append(FAILED)
-                    scores.extend([NO_SCORE] * len(aspects))
-                    expected.extend(unknown)
-                    confidence.extend(unknown)
-                    continue
-                flags.append(
-                    RATIONALE_CUT * outcome.rationale_cut + CANDIDATE_CUT * (outcome.candidate_cut > 0)
-                )
-                for name, place_of in places_of.items():
-                    chosen, shares = place_of[outcome.scores[name]], outcome.probabilities.get(name)
-                    scores.append(chosen)
-                    expected.append(outcome.expected.get(name, np.nan))
-                    confidence.append(np.nan if shares is None else shares[chosen])
-        order = np.argsort(np.asarray(group), kind="stable") if ids else np.array([], np.int64)
-        self.names, self.notes = names.names()
+        for run, place, outcome in self._outcomes():
+            text = self._add(run, (place,), outcome)
+            self._systems.add_outcome(run, outcome)
+            systems.append((run, outcome.system))
+            length.append(len(text.candidate) if text else -1)
+            if not isinstance(outcome, Judgement):
+                flags.append(FAILED)
+                scores.extend([NO_SCORE] * len(aspects))
+                expected.extend(unknown)
+                confidence.extend(unknown)
+                continue
+            flags.append(RATIONALE_CUT * outcome.rationale_cut + CANDIDATE_CUT * (outcome.candidate_cut > 0))
+            for name, place_of in places_of.items():
+                chosen, shares = place_of[outcome.scores[name]], outcome.probabilities.get(name)
+                scores.append(chosen)
+                expected.append(outcome.expected.get(name, np.nan))
+                confidence.append(np.nan if shares is None else shares[chosen])
+        order = self._sorted()
+        self.names, self.notes = self._systems.names()
         self.series = sorted(set(self.names.values()), key=lambda name: (name == UNNAMED, name))
         place_of_series = {name: place for place, name in enumerate(self.series)}
         wide = (-1, len(aspects))
-        self._runs = np.asarray(runs)[order].tolist()
-        self._places = np.asarray(places)[order].tolist()
-        self.ids = [ids[place] for place in order.tolist()]
-        self.snippets = snippets
         scores_of = np.asarray(scores, np.int16).reshape(wide)[order].T
         expected_of = np.asarray(expected).reshape(wide)[order].T
         self.columns = Columns(
             series=np.asarray([place_of_series[self.names[each]] for each in systems], np.int16)[order],
-            group=np.asarray(group, np.int32)[order],
+            group=np.asarray(self._group, np.int32),
             scores=scores_of,
             expected=expected_of,
             confidence=np.asarray(confidence).reshape(wide)[order].T,
@@ -212,8 +256,6 @@ class Judgements(AbstractContextManager["Judgements"]):
             length=np.asarray(length, np.int32)[order],
             flags=np.asarray(flags, np.uint8)[order],
         )
-        for folder, texts in zip(self.folders, self._texts, strict=True):
-            self.problems += [f"{folder}: {problem}" for problem in texts.problems]
 
 
 def _values(outcome: Outcome, text: Text | None) -> list[Any]:

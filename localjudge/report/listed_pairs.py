@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.matching.scores import common_rubric, run_names
-from localjudge.analysis.matching.system_names import SystemNames
 from localjudge.records import Judgement, Outcome
-from localjudge.records.outcome_columns import from_bytes
 from localjudge.records.pair_outcome import PairJoin, PairOutcome
-from localjudge.report.judgements import CANDIDATE_CUT, FAILED, NO_SCORE, RATIONALE_CUT, SNIPPET, rounded_shares
+from localjudge.report.judgements import (
+    CANDIDATE_CUT,
+    FAILED,
+    NO_SCORE,
+    RATIONALE_CUT,
+    ListedRows,
+    rounded_shares,
+    typed,
+)
 from localjudge.report.page import PageKind, PageRow
-from localjudge.runs.journal import journal_lines
-from localjudge.runs.reader import JUDGEMENTS, read_pairs
-from localjudge.runs.reread_texts import Texts
-from localjudge.runs.run_manifest import read_manifest
-from localjudge.system.line_store import LineStore
+from localjudge.runs.reader import read_pairs
 
 ORDERS_DIFFER = 8
 """The bit of a pair's flags, besides those of a judgement: in some aspect the orders say different things."""
@@ -66,51 +66,16 @@ class PairColumns:
     flags: NDArray[np.uint8]
 
 
-class ListedPairs(AbstractContextManager["ListedPairs"]):
+class ListedPairs(ListedRows):
     """The pairs of runs with the same aspects. A pair without a line for every order is not listed.
 
-    Args:
-        folders: the run directories.
-        moved: the input files, if they were moved after the runs.
-
     Attributes:
-        manifests: the content of each `run.json`.
-        rubric: the rubric of the first run.
         names: the systems, sorted.
         notes: remarks on their names.
-        ids: the ids of the pairs, in the order of the columns.
-        snippets: the beginning of each instruction, or the id of its first pair if the text was not found.
         columns: the numbers.
-        problems: the reasons why texts are missing.
-
-    Raises:
-        UsageError: a folder is not a run of pairs, or the runs differ in their aspects.
     """
 
     kind = PageKind("pair_view.js", {"one": "pair", "many": "pairs", "result": "Winner"})
-
-    def __init__(self, folders: Sequence[Path], moved: Sequence[str] = ()) -> None:
-        self.folders = list(folders)
-        self.manifests = [read_manifest(folder) for folder in folders]
-        self.rubric = common_rubric(folders, self.manifests)
-        self._texts: list[Texts] = []
-        self._files: list[IO[bytes]] = []
-        self.problems: list[str] = []
-        with ExitStack() as stack:
-            for folder, manifest in zip(self.folders, self.manifests, strict=True):
-                texts = Texts(manifest, (pair.orders[0] for pair in read_pairs(folder)), moved)
-                self._texts.append(stack.enter_context(texts))
-                self._files.append(stack.enter_context((folder / JUDGEMENTS).open("rb")))
-                self.problems += [f"{folder}: {problem}" for problem in texts.problems]
-            self._lines = [LineStore(file) for file in self._files]
-            self._read()
-            self._open = stack.pop_all()
-
-    def __exit__(self, *exception: object) -> None:
-        self._open.close()
-
-    def __len__(self) -> int:
-        return len(self.ids)
 
     @property
     def compares_systems(self) -> bool:
@@ -128,8 +93,7 @@ class ListedPairs(AbstractContextManager["ListedPairs"]):
     def page_rows(self) -> Iterator[PageRow]:
         """Yield the pairs as the page reads them, in the order of the columns."""
         for place, run, instruction in zip(self._places, self._runs, self.columns.group.tolist(), strict=True):
-            columns = self.manifests[run].rubric.columns
-            orders = [from_bytes(self._lines[run][line], columns) for line in place]
+            orders = [self._outcome(run, line) for line in place]
             pair = PairOutcome.of(orders, self.rubric.aspects)
             text = self._texts[run].get(pair.orders[0])
             responses = None if text is None else text.responses(pair.orders[0].swapped)
@@ -157,58 +121,42 @@ class ListedPairs(AbstractContextManager["ListedPairs"]):
         }
 
     def arrays(self) -> Mapping[str, tuple[str, bytes]]:
-        """Return the columns as the page's typed arrays, little-endian; NaN means unknown."""
+        """Return the columns as the page's typed arrays; NaN means unknown."""
         columns = self.columns
-        return {
-            "series": ("Int16Array", columns.series[0].astype("<i2").tobytes()),
-            "opponent": ("Int16Array", columns.series[1].astype("<i2").tobytes()),
-            "group": ("Int32Array", columns.group.astype("<i4").tobytes()),
-            "scores": ("Int16Array", columns.winners.astype("<i2").tobytes()),
-            "expected": ("Float32Array", columns.preference.astype("<f4").tobytes()),
-            "agree": ("Float32Array", columns.agree.astype("<f4").tobytes()),
-            "overall": ("Float32Array", columns.overall.astype("<f4").tobytes()),
-            "length": ("Int32Array", columns.length.astype("<i4").tobytes()),
-            "flags": ("Uint8Array", columns.flags.tobytes()),
+        series, opponent = columns.series
+        found = {
+            "series": series,
+            "opponent": opponent,
+            "scores": columns.winners,
+            "expected": columns.preference,
         }
+        same = ("group", "agree", "overall", "length", "flags")
+        found |= {name: getattr(columns, name) for name in same}
+        return {name: typed(values) for name, values in found.items()}
+
+    def _with_texts(self, folder: Path) -> Iterable[Outcome]:
+        return (pair.orders[0] for pair in read_pairs(folder))
 
     def _read(self) -> None:
         aspects = self.rubric.aspects
-        systems = SystemNames(run_names(self.folders), [manifest.judge for manifest in self.manifests])
         compared: list[tuple[int, tuple[str | None, str | None]]] = []
-        groups: dict[str, int] = {}
-        self.snippets: list[str] = []
-        ids: list[str] = []
-        runs, group, flags = array("h"), array("i"), array("B")
-        length, numbers = array("i"), array("d")
-        places: list[tuple[int, ...]] = []
-        for run, folder in enumerate(self.folders):
-            join, lines = PairJoin(aspects, self.manifests[run].orders, self.manifests[run].averaged), {}
-            for place, (piece, outcome) in enumerate(
-                journal_lines(self._files[run], self.manifests[run].rubric.columns)
-            ):
-                self._lines[run].add(len(piece))
-                lines[outcome.row] = place
-                if (pair := join.add(outcome)) is None:
-                    continue
-                first = pair.orders[0]
-                text = self._texts[run].get(first)
-                same = first.group or f"{folder}\0{first.source}"
-                if same not in groups:
-                    groups[same] = len(groups)
-                    told = text and (text.instruction or next(iter(text.fields.values()), ""))
-                    self.snippets.append(told[:SNIPPET] if told else pair.id)
-                runs.append(run)
-                places.append(tuple(lines.pop(order.row) for order in pair.orders))
-                ids.append(pair.id)
-                group.append(groups[same])
-                responses = text.responses(first.swapped) if text else (None, None)
-                length.extend(-1 if each is None else len(each) for each in responses)
-                systems.add_pair(run, pair)
-                compared.append((run, pair.systems))
-                flags.append(_flags(pair))
-                for name in aspects:
-                    numbers.extend(_numbers(pair, name))
-        named, self.notes = systems.names()
+        flags, length, numbers = array("B"), array("i"), array("d")
+        joins = [PairJoin(aspects, manifest.orders, manifest.averaged) for manifest in self.manifests]
+        lines: dict[tuple[int, int | None], int] = {}
+        for run, place, outcome in self._outcomes():
+            lines[run, outcome.row] = place
+            if (pair := joins[run].add(outcome)) is None:
+                continue
+            first = pair.orders[0]
+            text = self._add(run, tuple(lines.pop((run, order.row)) for order in pair.orders), first)
+            responses = text.responses(first.swapped) if text else (None, None)
+            length.extend(-1 if each is None else len(each) for each in responses)
+            self._systems.add_pair(run, pair)
+            compared.append((run, pair.systems))
+            flags.append(_flags(pair))
+            for name in aspects:
+                numbers.extend(_numbers(pair, name))
+        named, self.notes = self._systems.names()
         shown = [
             named.get((run, system)) or unnamed
             for run, pair in compared
@@ -216,16 +164,13 @@ class ListedPairs(AbstractContextManager["ListedPairs"]):
         ]
         self.names = sorted(set(shown))
         rank = {name: place for place, name in enumerate(self.names)}
-        order = np.argsort(np.asarray(group), kind="stable") if ids else np.array([], np.int64)
-        self._runs = np.asarray(runs)[order].tolist()
-        self._places = [places[place] for place in order.tolist()]
-        self.ids = [ids[place] for place in order.tolist()]
+        order = self._sorted()
         winners, preference, shown_first, agree, same_response = np.moveaxis(
             np.asarray(numbers).reshape(-1, len(aspects), 5)[order], -1, 0
         )
         self.columns = PairColumns(
             series=np.array([rank[name] for name in shown], np.int16).reshape(-1, 2)[order].T,
-            group=np.asarray(group, np.int32)[order],
+            group=np.asarray(self._group, np.int32),
             winners=winners.T.astype(np.int16),
             preference=preference.T,
             shown_first=shown_first.T,
