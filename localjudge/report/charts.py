@@ -8,11 +8,12 @@ then shows the judgements behind it.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from localjudge.analysis.matching.scores import Floats
 from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
 from localjudge.report.judgements import NO_SCORE, Judgements
 from localjudge.report.shown_values import decides, mean_is_share, value_colours, value_texts
@@ -138,73 +139,85 @@ def distribution(judgements: Judgements, name: str) -> Spec:
 
 
 def length_against_score(judgements: Judgements) -> Spec:
-    """Return the chart of the overall score, or of the first ordered aspect, against the candidate's length.
-
-    The points are a sample of the judgements. The line is the mean of all judgements, in two to twelve groups
-    by length.
-    """
+    """Return the chart of the overall score, or of the first ordered aspect, against the candidate's length."""
     columns, first = judgements.columns, deciding(judgements.rubric.score_columns)[0]
-    share = mean_is_share(first)
-    overall = columns.overall
-    known = np.flatnonzero((columns.length >= 0) & ~np.isnan(overall))
-    chosen = np.sort(np.random.default_rng(0).permutation(known)[:MOST_POINTS])
-    points = [
-        {
-            "row": int(row),
+    form = {"format": "%"} if mean_is_share(first) else {}
+    spec = length_chart(
+        np.maximum(columns.length, 1).astype(np.float64),
+        np.where(columns.length >= 0, columns.overall, np.nan),
+        lambda row: {
             "series": int(columns.series[row]),
             "label": judgements.series[columns.series[row]],
             "length": max(1, int(columns.length[row])),
-            "overall": round(float(overall[row]), 3),
-        }
-        for row in chosen
+        },
+        x={"title": "characters of the candidate", "axis": {"format": "~s"}},
+        y={
+            "title": decides(judgements.rubric),
+            "scale": {"domain": (first.lowest, first.highest), "nice": False},
+            "axis": form,
+        },
+        encoding={
+            "color": _series_colours(judgements),
+            "opacity": _opacity(0.55),
+            "tooltip": tooltip(system="label", characters="length", mean=("y", ".0%" if form else ".2f")),
+        },
+    )
+    return spec | {"description": "Overall score against the candidate's length", "params": _ACTIVE}
+
+
+def length_chart(
+    lengths: Floats, values: Floats, of_point: Callable[[int], Spec], *, x: Spec, y: Spec, encoding: Spec
+) -> Spec:
+    """Return a chart of values against lengths.
+
+    The points are a sample of the rows. The line is the mean of all rows, in two to twelve groups by length.
+
+    Args:
+        lengths: the length of each row, above 0, (N,).
+        values: the value of each row; NaN for a row to leave out, (N,).
+        of_point: returns further fields of the point of a row.
+        x: additions to the axis of the lengths.
+        y: additions to the axis of the values.
+        encoding: the encoding of the points besides the axes.
+    """
+    known = np.flatnonzero(~np.isnan(values))
+    chosen = np.sort(np.random.default_rng(0).permutation(known)[:MOST_POINTS])
+    points = [
+        {"row": row, "x": round(float(lengths[row]), 4), "y": round(float(values[row]), 3), **of_point(row)}
+        for row in chosen.tolist()
     ]
-    by_length = known[np.argsort(columns.length[known], kind="stable")]
-    bins = np.array_split(by_length, min(12, max(2, len(by_length) // 10)))
+    by_length = known[np.argsort(lengths[known], kind="stable")]
     trend = [
         {
-            "length": max(1, round(float(np.median(columns.length[part])))),
-            "overall": round(float(overall[part].mean()), 3),
+            "x": round(float(np.median(lengths[part])), 4),
+            "y": round(float(values[part].mean()), 3),
             "n": len(part),
         }
-        for part in bins
+        for part in np.array_split(by_length, min(12, max(2, len(by_length) // 10)))
         if len(part)
     ]
-    x = {
-        "field": "length",
-        "type": "quantitative",
-        "scale": {"type": "log", "nice": False},
-        "title": "characters of the candidate",
-        "axis": {"tickCount": 5, "format": "~s", "labelOverlap": True},
-    }
-    y = {
-        "field": "overall",
-        "type": "quantitative",
-        "title": decides(judgements.rubric),
-        "scale": {"domain": (first.lowest, first.highest), "nice": False},
-        "axis": {"tickCount": 5} | ({"format": "%"} if share else {}),
+    axes: dict[str, Spec] = {
+        "x": {
+            "field": "x",
+            "type": "quantitative",
+            "scale": {"type": "log", "nice": False},
+            **x,
+            "axis": {"tickCount": 5, "labelOverlap": True, **x["axis"]},
+        },
+        "y": {"field": "y", "type": "quantitative", **y, "axis": {"tickCount": 5, **y["axis"]}},
     }
     return {
-        "description": "Overall score against the candidate's length",
         "height": 300,
-        "params": _ACTIVE,
         "layer": [
             {
                 "data": {"values": points},
                 "mark": {"type": "circle", "size": 22, "cursor": "pointer"},
-                "encoding": {
-                    "x": x,
-                    "y": y,
-                    "color": _series_colours(judgements),
-                    "opacity": _opacity(0.55),
-                    "tooltip": tooltip(
-                        system="label", characters="length", mean=("overall", ".0%" if share else ".2f")
-                    ),
-                },
+                "encoding": {**axes, **encoding},
             },
             {
                 "data": {"values": trend},
-                "mark": {"type": "line", "color": "currentColor", "strokeWidth": 2, "point": False},
-                "encoding": {"x": x, "y": y},
+                "mark": {"type": "line", "color": "currentColor", "strokeWidth": 2},
+                "encoding": axes,
             },
         ],
     }

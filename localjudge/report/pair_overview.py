@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,6 @@ from localjudge.report.report_tables import audit_tables, estimate_value, table
 from localjudge.report.shown_values import ORDERED_COLOURS, share_colour
 from localjudge.runs.notices import together
 from localjudge.system.quantities import counted
-
-_MOST_POINTS = 1500
 
 
 def pairs_head(
@@ -232,60 +230,24 @@ def _measured(pairs: ListedPairs) -> NDArray[np.bool_]:
 
 def _length_chart(pairs: ListedPairs) -> charts.Spec:
     """Return the chart of the preference against the ratio of the lengths of both responses."""
-    columns, known = pairs.columns, np.flatnonzero(_measured(pairs))
+    columns = pairs.columns
     first, second = np.maximum(columns.length, 0)
-    ratio = (first + 1) / (second + 1)
-    chosen = np.sort(np.random.default_rng(0).permutation(known)[:_MOST_POINTS])
-    points = [
-        {
-            "row": int(row),
+    spec = charts.length_chart(
+        (first + 1) / (second + 1),
+        np.where(_measured(pairs), columns.overall, np.nan),
+        lambda row: {
             "pair": " vs ".join(pairs.names[index] for index in columns.series[:, row]),
-            "ratio": round(float(ratio[row]), 4),
-            "preference": round(float(columns.overall[row]), 3),
             "a": int(first[row]),
             "b": int(second[row]),
-        }
-        for row in chosen
-    ]
-    by_ratio = known[np.argsort(ratio[known], kind="stable")]
-    trend = [
-        {
-            "ratio": round(float(np.median(ratio[part])), 4),
-            "preference": round(float(columns.overall[part].mean()), 3),
-        }
-        for part in np.array_split(by_ratio, min(12, max(2, len(by_ratio) // 10)))
-        if len(part)
-    ]
-    x: Mapping[str, Any] = {
-        "field": "ratio",
-        "type": "quantitative",
-        "scale": {"type": "log", "nice": False},
-        "title": "characters of a / characters of b",
-        "axis": {"tickCount": 5, "labelOverlap": True, "grid": False},
-    }
-    y: Mapping[str, Any] = {
-        "field": "preference",
-        "type": "quantitative",
-        "title": "preference for a",
-        "scale": {"domain": [0, 1]},
-        "axis": {"tickCount": 5},
-    }
-    tips = charts.tooltip(
-        pair="pair", preference=("preference", ".2f"), characters_of_a="a", characters_of_b="b"
+        },
+        x={"title": "characters of a / characters of b", "axis": {"grid": False}},
+        y={"title": "preference for a", "scale": {"domain": [0, 1]}, "axis": {}},
+        encoding={
+            "color": {"value": charts.series_colour(0)},
+            "opacity": {"value": 0.55},
+            "tooltip": charts.tooltip(
+                pair="pair", preference=("y", ".2f"), characters_of_a="a", characters_of_b="b"
+            ),
+        },
     )
-    return {
-        "description": "Preference for the first response against the ratio of the lengths",
-        "height": 260,
-        "layer": [
-            {
-                "data": {"values": points},
-                "mark": {"type": "circle", "size": 26, "cursor": "pointer", "color": charts.series_colour(0)},
-                "encoding": {"x": x, "y": y, "opacity": {"value": 0.55}, "tooltip": tips},
-            },
-            {
-                "data": {"values": trend},
-                "mark": {"type": "line", "color": "currentColor", "strokeWidth": 2},
-                "encoding": {"x": x, "y": y},
-            },
-        ],
-    }
+    return spec | {"description": "Preference for the first response against the ratio of the lengths"}
