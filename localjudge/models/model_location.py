@@ -68,7 +68,7 @@ def cached_folder(name: str, allow_download: bool) -> Path:
     if not allow_download:
         fetch = f"download it: hf download {name}, or score with --allow-download, or bring it in a pack"
         if "/" not in name:
-            from localjudge.models.profiles import profiles
+            from localjudge.models.capacity.profiles import profiles
 
             ids = (each.id for each in profiles() if each.name.startswith(name.lower()))
             whole = next(ids, None)
