@@ -20,7 +20,7 @@ from localjudge.analysis.matching.imported_scores import import_scores
 from localjudge.analysis.matching.rows import BY_ID_ALONE, Identity, JudgedRows, align_runs, identity_of
 from localjudge.analysis.matching.scores import read_scores
 from localjudge.analysis.matching.system_names import SystemNames
-from localjudge.analysis.pairs.run_preferences import read_preferences
+from localjudge.analysis.pairs.preferences import read_preferences
 from localjudge.analysis.ranking.ranking import rank
 from localjudge.errors import UsageError
 from localjudge.records import Response, Row

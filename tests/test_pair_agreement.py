@@ -70,7 +70,7 @@ def judged(tmp_path: Path, model: Path) -> Run:
 
 
 def agreement(run: Path, *files: Path, by: str | None = None, **mapping: str) -> PairAgreement:
-    pairs = read_judged_pairs(run)
+    pairs = read_judged_pairs([run])
     return agree_on_pairs(pairs, read_pair_labels([*map(str, files)], pairs, mapping), by, FEW)
 
 
@@ -156,7 +156,7 @@ def noisy(judged: Run) -> JudgedPairs:
     records = labelled_pairs("a" * 60)
     for n, record in enumerate(records):
         record["instruction"] = f"Question {n // 3}?"
-    return read_judged_pairs(judged(longer, records))
+    return read_judged_pairs([judged(longer, records)])
 
 
 def test_the_statistics_are_those_of_their_definitions(noisy: JudgedPairs, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from localjudge.errors import UsageError
 from localjudge.records import Judgement, Outcome
-from localjudge.records.pair_outcome import PairOutcome, Preference
+from localjudge.records.pair_outcome import Odds, PairOutcome, Preference
 from localjudge.rows.pair_columns import PAIR
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.rubric import Rubric
@@ -25,7 +25,7 @@ _SNIPPET = 40
 """Largest number of characters of a text in a line."""
 _SHORTEST = 20
 """Least number of characters of a text in a line; on a narrower terminal the texts have a line of their own."""
-_LONGEST = Preference(0.0, "tie", (1, 1), ())
+_LONGEST = Preference(0.0, "tie", (1, 1), (), (), Odds(0.0, 1.0, 0.0))
 """A preference whose text is the longest."""
 _WIDEST = 40
 """Largest width to which an id or a system is padded, in characters; those of a pair, to twice this width."""

@@ -103,7 +103,7 @@ def _agree_on_pairs(
 
     progress = Progress()
     with progress.step(_READING):
-        pairs = read_judged_pairs(run, inputs)
+        pairs = read_judged_pairs([run], inputs)
         ours = parse_mapping(mapping, [*pairs.aspects])
         known = read_pair_labels(labels or inputs, pairs, ours, inputs)
     with progress.step(statistics.computing):
@@ -190,7 +190,7 @@ def _rank_pairs(
     runs: Sequence[Path], inputs: Sequence[str], by: str | None, statistics: StatisticsOptions
 ) -> None:
     from localjudge.analysis.pairs.preference_ranking import rank_pairs
-    from localjudge.analysis.pairs.run_preferences import read_preferences
+    from localjudge.analysis.pairs.preferences import read_preferences
     from localjudge.cli.progress import Progress
     from localjudge.cli.tables.preference_tables import preference_tables
 

@@ -52,9 +52,10 @@ class Odds:
         return cls(second, tie, first) if judgement.swapped else cls(first, tie, second)
 
     @classmethod
-    def mean(cls, orders: list[Self]) -> Self:
+    def mean(cls, orders: Sequence[Self]) -> Self:
         """Return the mean of the odds of several orders."""
-        return cls(*(sum(getattr(each, side) for each in orders) / len(orders) for side in ("a", "tie", "b")))
+        sides = zip(*((each.a, each.tie, each.b) for each in orders), strict=True)
+        return cls(*(sum(shares) / len(orders) for shares in sides))
 
     @property
     def preference(self) -> float:
@@ -65,7 +66,8 @@ class Odds:
     def winner(self) -> Winner:
         """The most probable result; a tie if two are equally probable."""
         most = max(self.a, self.tie, self.b)
-        found: list[Winner] = [name for name in ("a", "tie", "b") if most - getattr(self, name) <= _EQUAL]
+        sides: tuple[tuple[Winner, float], ...] = ("a", self.a), ("tie", self.tie), ("b", self.b)
+        found = [name for name, share in sides if most - share <= _EQUAL]
         return found[0] if len(found) == 1 else "tie"
 
 
@@ -82,12 +84,16 @@ class Preference:
         places: for each order, what its label names: 1 the response that was shown first, -1 the other one, 0 a
             tie.
         shown_first: for each order, the probability that the response that was shown first is better.
+        odds: the odds of each order.
+        mean: their mean.
     """
 
     value: float
     winner: Winner | None
     places: tuple[int, ...]
     shown_first: tuple[float, ...]
+    odds: tuple[Odds, ...]
+    mean: Odds
 
     @property
     def agree(self) -> bool | None:
@@ -233,6 +239,8 @@ def _preference(orders: list[Judgement], name: str, aspect: Aspect, averaged: bo
             round(1 - each.preference if order.swapped else each.preference, 6)
             for order, each in zip(orders, odds, strict=True)
         ),
+        odds=tuple(odds),
+        mean=mean,
     )
 
 

@@ -114,7 +114,7 @@ def _write_pairs(
     from localjudge.analysis.pairs.pair_agreement import agree_on_pairs
     from localjudge.analysis.pairs.pair_labels import read_pair_labels
     from localjudge.analysis.pairs.preference_ranking import rank_pairs
-    from localjudge.analysis.pairs.run_preferences import read_preferences
+    from localjudge.analysis.pairs.preferences import read_preferences
     from localjudge.report.pair_overview import pairs_head
 
     with ExitStack() as stack:
@@ -127,7 +127,7 @@ def _write_pairs(
                 ranking = rank_pairs(read_preferences(runs, inputs), first, resamples, seed)
             ours, agreements = parse_mapping(mapping, [*pairs.rubric.aspects]), []
             for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
-                judged = read_judged_pairs(run, inputs)
+                judged = read_judged_pairs([run], inputs)
                 known = read_pair_labels(labels, judged, ours, inputs)
                 agreements.append((name, agree_on_pairs(judged, known, None, resamples, seed)))
         with step("writing the page", "pairs") as report:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.matching.scores import Floats, Integers
+from localjudge.analysis.matching.scores import Floats, Integers, check_one_judge
+from localjudge.analysis.pairs.judged_pairs import read_judged_pairs
+from localjudge.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +80,58 @@ class Preferences:
         _, component = connected_components(graph, directed=False)
         numbers: Integers = component
         return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class RunPreferences:
+    """The preferences of the judged pairs of one or more runs of one judge, in each aspect.
+
+    `failed` is the number of pairs without preferences, and `unnamed` the number of judged pairs that are left
+    out because they do not name both systems. `notices` has the notices of the runs.
+    """
+
+    aspects: Mapping[str, Preferences]
+    failed: int
+    unnamed: int
+    notices: tuple[str, ...]
+
+
+def read_preferences(folders: Sequence[Path], inputs: Sequence[str] = ()) -> RunPreferences:
+    """Return the preferences of runs that compare two responses.
+
+    Args:
+        folders: run directories with the same aspects.
+        inputs: the files to read lengths from; if there are none, the files that the runs name and that still
+            exist.
+
+    Raises:
+        UsageError: a folder is not a run, or compares no responses; the runs' aspects or judges differ; no pair
+            names two systems; or a file of `inputs` cannot be read.
+    """
+    pairs = read_judged_pairs(folders, inputs)
+    check_one_judge(folders, pairs.manifests)
+    named = [place for place, systems in enumerate(pairs.systems) if None not in systems]
+    if all(first == second for first, second in (pairs.systems[place] for place in named)):
+        raise UsageError(
+            f"{', '.join(map(str, folders))}: no pair names two systems, which rank compares; name their "
+            "columns with --column system_a=COLUMN and --column system_b=COLUMN when you judge"
+        )
+    names, notes = pairs.names.names()
+    compared = [[names[pairs.run[place], system] for system in pairs.systems[place]] for place in named]
+    order, places = np.unique(np.array(compared), return_inverse=True)
+    first, second = places.reshape(-1, 2).astype(np.int32).T
+    lengths = np.log1p(pairs.lengths[named])
+    aspects = {
+        name: Preferences(
+            systems=tuple(order.tolist()),
+            first=first,
+            second=second,
+            group=np.unique(pairs.group[named], return_inverse=True)[1].astype(np.int32),
+            preference=verdicts.preference[named, 0],
+            shown_first=verdicts.shown_first[named],
+            agree=verdicts.agree[named],
+            length_difference=lengths[:, 0] - lengths[:, 1] if np.isfinite(lengths).any() else None,
+        )
+        for name, verdicts in pairs.aspects.items()
+    }
+    return RunPreferences(aspects, pairs.failed, len(pairs.ids) - len(named), (*pairs.notices, *notes))
