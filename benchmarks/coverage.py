@@ -26,7 +26,7 @@ from localjudge.analysis.agreement.agreement import agree
 from localjudge.analysis.agreement.comparison import Comparison
 from localjudge.analysis.matching.human_labels import Labels, Marks
 from localjudge.analysis.matching.scores import Scores
-from localjudge.analysis.statistics.ppi import prediction_powered
+from localjudge.analysis.ranking.system_means import prediction_powered
 from localjudge.analysis.statistics.resampling import Contributions, averages, bootstrap_weights, studentise
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns

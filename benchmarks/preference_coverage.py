@@ -26,8 +26,12 @@ from scipy.stats import norm
 
 from localjudge.analysis.matching.scores import Integers
 from localjudge.analysis.pairs.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
-from localjudge.analysis.pairs.preferences import Preferences
-from localjudge.analysis.pairs.win_rates import PositionEffect, direct_win_rates, system_win_rates
+from localjudge.analysis.pairs.preferences import (
+    PositionEffect,
+    Preferences,
+    direct_win_rates,
+    system_win_rates,
+)
 from localjudge.analysis.statistics.interval import Estimate
 from localjudge.analysis.statistics.resampling import Contributions, averages, studentise
 

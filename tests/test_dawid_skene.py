@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from localjudge.analysis.juries.dawid_skene import error_rates
+from localjudge.analysis.juries.jury_aspect import error_rates
 
 # Table 1 of Dawid & Skene (1979): five anaesthetists assess 45 patients on four levels; the first assesses each
 # patient three times. A patient is the seven assessments as digits.

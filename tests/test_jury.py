@@ -11,8 +11,7 @@ import pytest
 from conftest import Cli
 
 from localjudge import Rubric
-from localjudge.analysis.juries.dawid_skene import error_rates
-from localjudge.analysis.juries.jury_aspect import RatedAspect
+from localjudge.analysis.juries.jury_aspect import RatedAspect, error_rates
 from localjudge.analysis.juries.jury_errors import JuryErrors, jury_errors
 from localjudge.analysis.matching.human_labels import Marks
 from localjudge.analysis.matching.imported_scores import import_scores

@@ -23,8 +23,12 @@ from sklearn.linear_model import LogisticRegression
 from localjudge import Judge, RowSource, UsageError, score_run
 from localjudge.analysis.pairs.bradley_terry import fit_at_equal_length, fit_strengths
 from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, rank_preferences
-from localjudge.analysis.pairs.preferences import Preferences, read_preferences
-from localjudge.analysis.pairs.win_rates import direct_win_rates, system_win_rates
+from localjudge.analysis.pairs.preferences import (
+    Preferences,
+    direct_win_rates,
+    read_preferences,
+    system_win_rates,
+)
 from localjudge.analysis.statistics.interval import Estimate
 from localjudge.analysis.statistics.jackknife import JackknifeEstimates, Shares
 from localjudge.rows.pairs import Pairing

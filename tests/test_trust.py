@@ -30,9 +30,9 @@ from localjudge.analysis.matching.imported_scores import import_scores
 from localjudge.analysis.matching.measured_texts import measure, word_overlap
 from localjudge.analysis.matching.scores import Scores, read_scores
 from localjudge.analysis.ranking.ranking import rank
+from localjudge.analysis.ranking.system_means import power_tuning, prediction_powered
 from localjudge.analysis.statistics import resampled_statistics
 from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
-from localjudge.analysis.statistics.ppi import power_tuning, prediction_powered
 from localjudge.analysis.statistics.resampling import Contributions, averages, studentise
 from localjudge.records.outcome_columns import AnswerColumns, from_line
 from localjudge.rows.inputs import read_rows

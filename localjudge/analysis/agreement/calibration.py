@@ -6,7 +6,7 @@ cross-validation that leaves out whole instructions, over the judge's own scores
 
 A calibrated mean does not estimate a human mean: the map is fitted on other rows, and a judge may err in
 another way on another system. It has no interval, because the map's own error is unknown. Prediction-powered
-means (`localjudge.analysis.statistics.ppi`) are estimates of human means.
+means (`localjudge.analysis.ranking.system_means`) are estimates of human means.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from localjudge.analysis.pairs.bradley_terry import Strengths
-from localjudge.analysis.pairs.preferences import Preferences
-from localjudge.analysis.pairs.win_rates import PositionEffect
+from localjudge.analysis.pairs.preferences import PositionEffect, Preferences
 from localjudge.analysis.statistics.interval import Estimate
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS
 

@@ -12,8 +12,13 @@ import numpy as np
 from localjudge.analysis.matching.scores import Flags, Integers
 from localjudge.analysis.pairs.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
 from localjudge.analysis.pairs.preference_notes import notes_on_intervals, preference_notes
-from localjudge.analysis.pairs.preferences import Preferences, RunPreferences
-from localjudge.analysis.pairs.win_rates import PositionEffect, direct_win_rates, system_win_rates
+from localjudge.analysis.pairs.preferences import (
+    PositionEffect,
+    Preferences,
+    RunPreferences,
+    direct_win_rates,
+    system_win_rates,
+)
 from localjudge.analysis.ranking.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder
 from localjudge.analysis.statistics.interval import Estimate
 from localjudge.analysis.statistics.resampling import RESAMPLES

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from localjudge.analysis.matching.measured_texts import Measures
 from localjudge.analysis.matching.scores import Floats, Integers, Scores
-from localjudge.analysis.ranking.length_effect import means_at_equal_length
 from localjudge.analysis.ranking.system_means import (
     column_means,
     connected_systems,
     human_differences,
     human_means,
     instruction_means,
+    means_at_equal_length,
     means_on_same_instructions,
 )
 from localjudge.analysis.ranking.system_order import NO_DIFFERENCE, SystemOrder

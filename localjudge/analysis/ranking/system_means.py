@@ -3,18 +3,83 @@
 All instructions of a system have the same weight in its mean, however many rows the system has on each. A
 system that answered easier instructions has a higher mean for that reason alone, so the additive model
 (`means_on_same_instructions`) compares systems that answered different instructions.
+
+Prediction-powered means are means of the human score of all rows, from a few labels and the judge's scores.
+The judge's scores replace the missing labels, and the existing labels correct the judge's scores. So the
+interval is valid for the human score even if the judge is bad; a good judge makes it shorter. This is the
+power-tuned estimator of Angelopoulos, Duchi & Zrnic, "PPI++: Efficient Prediction-Powered Inference"
+(arXiv:2311.01453), equation 3 and section 6. It requires that the labelled rows are a random sample of all.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis.matching.measured_texts import Measures
 from localjudge.analysis.matching.scores import Floats, Integers, Scores
-from localjudge.analysis.statistics.ppi import prediction_powered
-from localjudge.analysis.statistics.resampling import Contributions
+from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics.resampling import Contributions, studentise
+
+
+def prediction_powered(
+    judged: Floats,
+    labelled: NDArray[np.bool_],
+    labels: Floats,
+    group: Integers,
+    groups: int,
+    weights: Floats | None = None,
+) -> Contributions:
+    """Return the mean of the labels, with the contribution of each instruction; NaN for fewer than two labels.
+
+    Args:
+        judged: the judge's score of each row, [m].
+        labelled: mask of the rows that have a label, [m].
+        labels: the labels of these rows, in the same order.
+        group: the instruction of each row, [m].
+        groups: number of instructions.
+        weights: the weight of each row in the mean, [m]; None for equal weights.
+    """
+    weights = np.ones(len(judged)) if weights is None else weights
+    own, others = (
+        weights[rows] / weights[rows].sum() if rows.any() else weights[rows] for rows in (labelled, ~labelled)
+    )
+    shares = np.zeros((groups, 1))
+    known, rest = judged[labelled], judged[~labelled]
+    if len(known) < 2:
+        return Contributions(np.array([np.nan]), shares, np.zeros(1))
+    tuning = power_tuning(known, rest, labels)
+    corrected = labels - tuning * known
+    mean, rest_mean = own @ corrected, others @ rest
+    value = mean + tuning * rest_mean
+    # Each label influences the tuning; its leverage grows with the distance of its judge's score from the mean.
+    # The HC3 correction (MacKinnon & White 1985) makes the interval valid with as few as thirty labels.
+    squares = (known - known.mean()) ** 2
+    leverage = np.minimum(squares / squares.sum(), 0.9) if tuning else 0.0
+    np.add.at(shares[:, 0], group[labelled], own * (corrected - mean) / (1 - leverage))
+    np.add.at(shares[:, 0], group[~labelled], tuning * others * (rest - rest_mean))
+    units = len(np.unique(group[labelled]))
+    return Contributions(np.array([value]), shares, np.array([float(units)]))
+
+
+def power_tuning(known: Floats, rest: Floats, labels: Floats) -> float:
+    """Return the weight of the judge's scores, 0 to 1, that minimizes the variance of the mean.
+
+    The weight is lambda in PPI++, example 6.1.
+
+    Args:
+        known: the judge's scores of the labelled rows, in the order of the labels.
+        rest: the judge's scores of the other rows.
+        labels: the labels.
+    """
+    variance = np.concatenate([known, rest]).var(ddof=1)
+    if not len(rest) or variance <= 0:
+        return 0.0
+    covariance = np.mean((labels - labels.mean()) * (known - known.mean()))
+    return float(np.clip(covariance / ((1 + len(known) / len(rest)) * variance), 0, 1))
 
 
 def instruction_means(scores: Scores, values: Floats) -> Floats:
@@ -152,3 +217,87 @@ def _cells(scores: Scores) -> Integers:
 def _cell_rows(scores: Scores) -> Integers:
     rows: Integers = np.bincount(_cells(scores), minlength=scores.groups * len(scores.systems))
     return rows
+
+
+def means_at_equal_length(
+    scores: Scores,
+    values: Floats,
+    ends: tuple[int, int],
+    measures: Measures | None,
+    resamples: int,
+    seed: int,
+) -> list[Estimate]:
+    """Return each system's mean at the mean length of all rows.
+
+    The model of a row's score is a linear regression with three terms: an effect of the instruction, an effect
+    of the system, and a slope times log(1 + characters of the candidate). The slope is thus estimated within
+    instructions and within systems: if a good system writes long responses, its quality is not attributed to
+    their length. All instructions of a system have the same weight, however many rows it has on each.
+
+    Args:
+        scores: the scores of all systems.
+        values: the score of each row, [rows].
+        ends: the lowest and the highest score; no estimate and no interval reaches beyond them.
+        measures: the lengths of the rows; rows of unknown length are left out.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+
+    Returns:
+        An estimate for each system; undefined if lengths are unknown or all equal.
+    """
+    undefined = [UNDEFINED] * len(scores.systems)
+    if measures is None:
+        return undefined
+    known = measures.known
+    scores, score = scores.take(known), values[known]
+    group, system, weights = scores.group, scores.system, instruction_weights(scores)
+    length = np.log1p(measures.length[known])
+    root = np.sqrt(weights)[:, None]
+    inner = root * _within(np.column_stack([length, score]), group, weights, scores.groups)
+    if (inner[:, 0] ** 2).sum() / max(weights.sum(), 1) < 1e-12:
+        return undefined
+    dummies = (system[:, None] == np.arange(len(scores.systems))).astype(np.float64)
+    systems = root * _within(dummies, group, weights, scores.groups)
+    # Residuals of length and score after the effects of instructions and systems (Frisch, Waugh and Lovell).
+    coefficients, *_ = np.linalg.lstsq(systems, inner, rcond=None)
+    residuals = inner - systems @ coefficients
+    squares = (residuals[:, 0] ** 2).sum()
+    if squares < 1e-12 * len(residuals):
+        return undefined
+    slope = (residuals[:, 0] * residuals[:, 1]).sum() / squares
+    errors = residuals[:, 1] - slope * residuals[:, 0]
+    slope_shares = np.bincount(group, residuals[:, 0] * errors, minlength=scores.groups) / squares
+    mean_length = np.average(length, weights=weights)
+    all_shares = np.bincount(group, weights * (length - mean_length), minlength=scores.groups) / weights.sum()
+    value, shares, units = [], [], []
+    for name in range(len(scores.systems)):
+        rows = system == name
+        if not rows.any():
+            value.append(np.nan)
+            shares.append(np.zeros(scores.groups))
+            units.append(0.0)
+            continue
+        own = weights[rows] / weights[rows].sum()
+        distance = own @ length[rows] - mean_length
+        adjusted = score[rows] - slope * length[rows]
+        own_shares = np.bincount(group[rows], own * (adjusted - own @ adjusted), minlength=scores.groups)
+        value.append(own @ score[rows] - slope * distance)
+        shares.append(own_shares + slope * all_shares - distance * slope_shares)
+        units.append(float(len(np.unique(group[rows]))))
+    estimates = Contributions(np.array(value), np.column_stack(shares), np.array(units))
+    found = studentise(estimates, *ends, resamples=resamples, seed=seed).estimates()
+    # A straight line may lead beyond the scale.
+    return [
+        each if each.value is None else replace(each, value=min(max(each.value, ends[0]), ends[1]))
+        for each in found
+    ]
+
+
+def _within(columns: Floats, group: Integers, weights: Floats, groups: int) -> Floats:
+    """Return the columns [rows, k] minus their weighted means for each instruction."""
+    total = np.bincount(group, weights, minlength=groups)
+    inner = np.empty_like(columns)
+    for place in range(columns.shape[1]):
+        sums = np.bincount(group, weights * columns[:, place], minlength=groups)
+        inner[:, place] = columns[:, place] - sums[group] / total[group]
+    return inner
