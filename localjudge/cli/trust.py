@@ -24,7 +24,7 @@ from localjudge.system.requirements import require
 
 if TYPE_CHECKING:
     from localjudge.analysis.matching.human_labels import Labels
-    from localjudge.analysis.matching.scores import Of, Scores
+    from localjudge.analysis.matching.scores import ScoreKind, Scores
 
 _READING = "reading runs, labels and texts"
 
@@ -165,7 +165,7 @@ def rank(
             known = read_labels(labels, judged, parse_mapping(mapping or (), judged.targets), inputs or ())
         measures = measure(judged, inputs or ())
         judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
-    of = cast("Of | None", scores)
+    of = cast("ScoreKind | None", scores)
     with progress.step(statistics.computing):
         found = compare(judged, measures, known, of, by, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), ranking_tables(found))

@@ -24,7 +24,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from localjudge.analysis.matching.human_labels import Labels
-from localjudge.analysis.matching.scores import Floats, Integers, Of, Scores
+from localjudge.analysis.matching.scores import Floats, Integers, ScoreKind, Scores
 from localjudge.analysis.statistics.interval import UNDEFINED
 from localjudge.analysis.statistics.resampling import RESAMPLES, averages, studentise
 from localjudge.errors import UsageError
@@ -89,7 +89,7 @@ class Calibration(_CalibrationRecord):
     judge: dict[str, Any]
     """The judge that it was fitted for, as `RunManifest.judge` has it; earlier versions have fewer settings."""
     model: str
-    of: Of
+    of: ScoreKind
     rows: frozenset[str]
     """The digests of the labelled rows that it was fitted on."""
     aspects: dict[str, AspectMap]

@@ -26,7 +26,7 @@ from localjudge.system.steps import Report, reported, unreported
 Integers = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Of = Literal["integer", "expected"]
+ScoreKind = Literal["integer", "expected"]
 """Kind of score: the judge's integer, or the mean of the scale weighted by the judge's probabilities."""
 
 
@@ -78,7 +78,7 @@ class Scores:
         """The labels of each aspect without an order."""
         return {column.aspect: tuple(column.numbers) for column in self.columns if is_share(column.name)}
 
-    def shares(self, aspect: str, of: Of) -> Floats:
+    def shares(self, aspect: str, of: ScoreKind) -> Floats:
         """Return 1 for the label of each row and 0 for the others, or the labels' probabilities, [n, labels].
 
         Args:
@@ -93,11 +93,11 @@ class Scores:
         return int(self.group.max()) + 1 if len(self.group) else 0
 
     @property
-    def best(self) -> Of:
+    def best(self) -> ScoreKind:
         """The kind of score to prefer: expected scores if all rows have them in some column, else integers."""
         return "integer" if self.expected is None else "expected"
 
-    def column(self, aspect: str, of: Of) -> Floats:
+    def column(self, aspect: str, of: ScoreKind) -> Floats:
         """Return the scores of an aspect, one per row.
 
         Raises:

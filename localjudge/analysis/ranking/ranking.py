@@ -10,7 +10,7 @@ import numpy as np
 
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.measured_texts import Measures
-from localjudge.analysis.matching.scores import Floats, Integers, Of, Scores, check_one_judge
+from localjudge.analysis.matching.scores import Floats, Integers, ScoreKind, Scores, check_one_judge
 from localjudge.analysis.ranking.ranked_column import Pair, RankedColumn
 from localjudge.analysis.ranking.system_order import NO_DIFFERENCE
 from localjudge.analysis.statistics.interval import Estimate
@@ -80,7 +80,7 @@ def rank(
     scores: Scores,
     measures: Measures | None = None,
     labels: Labels | None = None,
-    of: Of | None = None,
+    of: ScoreKind | None = None,
     by: str | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
