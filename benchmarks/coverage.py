@@ -24,7 +24,7 @@ from scipy.stats import norm
 
 from localjudge.analysis.agreement.agreement import agree
 from localjudge.analysis.agreement.comparison import Comparison
-from localjudge.analysis.matching.human_labels import Labels, Marks
+from localjudge.analysis.matching.human_labels import LabelArray, Labels
 from localjudge.analysis.matching.scores import Scores
 from localjudge.analysis.ranking.system_means import prediction_powered
 from localjudge.analysis.statistics.resampling import Contributions, averages, bootstrap_weights, studentise
@@ -161,7 +161,7 @@ def agreements(rng: np.random.Generator, population: str, size: int, number: int
 
 def _agree(human: np.ndarray, judged: np.ndarray, group: np.ndarray, resamples: int, seed: int) -> Comparison:
     rows = np.arange(len(group), dtype=np.int32)
-    labels = Labels({"aspect": Marks(rows, np.zeros_like(rows), human)}, ("one",), (), ())
+    labels = Labels({"aspect": LabelArray(rows, np.zeros_like(rows), human)}, ("one",), (), ())
     scores = Scores(
         columns=score_columns({"aspect": Aspect(scale=Scale(lowest=1, highest=5))}),
         folders=(Path("simulated"),),

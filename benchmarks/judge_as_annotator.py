@@ -30,7 +30,7 @@ import results_table
 from scipy.stats import norm
 
 from localjudge.analysis.agreement.alternative_annotator import EPSILON, AnnotatorTest, replace_annotators
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 
 DISTANCES: dict[str, Callable[..., np.ndarray]] = {
     "scores": lambda given, other: (given - other) ** 2,
@@ -113,7 +113,7 @@ def _test(
     guess = _label(rng, kind, rng.standard_normal(rows), 1.0)
     judged = np.where(rng.random(rows) < guessed, guess, _label(rng, kind, quality, noise))
     labels = [_label(rng, kind, quality, 1.0) for _ in range(annotators)]
-    marks = Marks(
+    marks = LabelArray(
         np.tile(np.arange(rows), annotators), np.repeat(np.arange(annotators), rows), np.concatenate(labels)
     )
     names = tuple(str(number) for number in range(annotators))

@@ -22,7 +22,7 @@ import results_table
 
 from localjudge.analysis.juries import jury_errors
 from localjudge.analysis.juries.jury_aspect import RatedAspect
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.statistics.resampling import bootstrap_weights, expanded_percentile
 
 SHARED = (0.0, 0.3, 0.7, 0.9, 0.97)
@@ -94,7 +94,7 @@ def _printed(kind: str, errors: np.ndarray) -> Any:
     rows = np.arange(len(errors), dtype=np.int32)
     values = {0: "right", 1: "wrong"} if kind == "labels" else {0: 0, 20: 20}
     scale = "nominal" if kind == "labels" else "ordinal"
-    marks = Marks(rows, np.zeros_like(rows), np.full(len(rows), 0.0 if kind == "labels" else 10.0))
+    marks = LabelArray(rows, np.zeros_like(rows), np.full(len(rows), 0.0 if kind == "labels" else 10.0))
     table = errors if kind == "labels" else errors + 10
     rated = RatedAspect("simulated", scale, table.astype(np.int32), values)
     scores = None if kind == "labels" else table

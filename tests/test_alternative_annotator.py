@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats
 
 REPEATS = 60
@@ -34,7 +34,7 @@ def compared(
     """Compare a judge with annotators, who labelled all rows except those with NaN."""
     rows, value = len(judged), np.concatenate(labels)
     kept = np.isfinite(value)
-    marks = Marks(
+    marks = LabelArray(
         np.tile(np.arange(rows), len(labels))[kept], np.repeat(np.arange(len(labels)), rows)[kept], value[kept]
     )
     names = tuple(f"p{n}" for n in range(len(labels)))

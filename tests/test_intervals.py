@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from localjudge.analysis.agreement.comparison import ComparedLabels, Comparison, ComparisonStatistics
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.statistics import resampled_statistics
 from localjudge.analysis.statistics.interval import Estimate
 from localjudge.analysis.statistics.jackknife import LEAST_FOR_AGREEMENT, agreement_estimate, exact_share
@@ -31,7 +31,7 @@ def compared(score: Any, human: Any, group: Any = None) -> Comparison:
     score, human = np.array(score, dtype=float), np.array(human, dtype=float)
     rows = np.arange(len(score), dtype=np.int32)
     group = rows if group is None else np.array(group, dtype=np.int32)
-    against = ComparedLabels.of(Marks(rows, np.zeros_like(rows), human), group)
+    against = ComparedLabels.of(LabelArray(rows, np.zeros_like(rows), human), group)
     return ComparisonStatistics(against.groups, 200, 0, 1, 5).compare(score, against, in_scale=True)
 
 
@@ -144,7 +144,7 @@ def test_alpha_of_annotators_who_always_agree_has_no_interval() -> None:
     def alpha(second: Any) -> Estimate:
         values = np.column_stack([np.tile([1.0, 2.0, 3.0], 10), second]).ravel()
         rows = np.repeat(np.arange(30, dtype=np.int32), 2)
-        marks = Marks(rows, np.tile(np.arange(2, dtype=np.int32), 30), values)
+        marks = LabelArray(rows, np.tile(np.arange(2, dtype=np.int32), 30), values)
         return alphas(marks, np.arange(30, dtype=np.int32), ["interval"])[0]
 
     equal = np.tile([1.0, 2.0, 3.0], 10)

@@ -13,7 +13,7 @@ from conftest import Cli
 from localjudge import Rubric
 from localjudge.analysis.juries.jury_aspect import RatedAspect, error_rates
 from localjudge.analysis.juries.jury_errors import JuryErrors, jury_errors
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.imported_scores import import_scores
 from localjudge.analysis.matching.scores import Floats, Integers
 
@@ -31,7 +31,7 @@ def errors_of(
     rated = RatedAspect(
         "grade", "nominal" if nominal else "ordinal", codes, GRADES if nominal else {1: 1, 5: 5}
     )
-    marks = Marks(rows, np.zeros_like(rows), np.array(labels, dtype=np.float64))
+    marks = LabelArray(rows, np.zeros_like(rows), np.array(labels, dtype=np.float64))
     scores = None if nominal else codes.astype(np.float64)
     return jury_errors(rated, scores, marks, rows, NAMES[: codes.shape[1]], FEW, 0)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from localjudge.analysis.agreement.within_instructions import LabelledResponses, WithinComparison
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Scores
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
@@ -31,7 +31,7 @@ def scores_of(group: Any, digests: list[str | None] | None = None) -> Scores:
 def within(
     column: Floats, label: Floats, group: Any, digests: list[str | None] | None = None
 ) -> WithinComparison:
-    marks = Marks(np.arange(len(label)), np.zeros(len(label), int), label)
+    marks = LabelArray(np.arange(len(label)), np.zeros(len(label), int), label)
     responses = LabelledResponses.of(marks, scores_of(group, digests))
     assert responses is not None
     return responses.compare(column, 100, 0)
@@ -108,7 +108,7 @@ def test_rows_of_the_same_texts_are_one_response() -> None:
 
 
 def test_one_response_an_instruction_has_no_agreement_within() -> None:
-    marks = Marks(np.arange(9), np.zeros(9, int), np.arange(9.0))
+    marks = LabelArray(np.arange(9), np.zeros(9, int), np.arange(9.0))
     assert LabelledResponses.of(marks, scores_of(np.arange(9))) is None
     assert LabelledResponses.of(marks, scores_of([0, 0, 1, 2, 3, 4, 5, 6, 7])) is None
     assert LabelledResponses.of(marks, scores_of([0, 0, 1, 1, 3, 4, 5, 6, 7])) is not None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers
 from localjudge.analysis.statistics.interval import Estimate
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS, Contributions, averages, studentise
@@ -80,7 +80,7 @@ class AnnotatorTest:
 
 
 def replace_annotators(
-    marks: Marks,
+    marks: LabelArray,
     judged: Floats,
     group: Integers,
     names: tuple[str, ...],

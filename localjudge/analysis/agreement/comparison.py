@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers
 from localjudge.analysis.statistics import resampled_statistics
 from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
@@ -56,7 +56,7 @@ class ComparedLabels:
     single_group: Integers
 
     @classmethod
-    def of(cls, marks: Marks, group: Integers) -> ComparedLabels:
+    def of(cls, marks: LabelArray, group: Integers) -> ComparedLabels:
         """Return the labels `marks`; `group` has the instruction of each row of the run, [rows]."""
         rows, means = marks.means()
         present, mean_group = np.unique(group[rows], return_inverse=True)

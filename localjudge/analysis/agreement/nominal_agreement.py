@@ -9,7 +9,7 @@ import numpy as np
 
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
 from localjudge.analysis.agreement.comparison import ComparisonStatistics
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.measured_texts import Measures
 from localjudge.analysis.matching.scores import Floats, Integers, Scores
 from localjudge.analysis.statistics import resampled_statistics
@@ -69,7 +69,7 @@ class NominalAgreement:
 def agree_on_labels(
     scores: Scores,
     aspect: str,
-    marks: Marks,
+    marks: LabelArray,
     annotators: tuple[str, ...],
     measures: Measures | None,
     resamples: int,
@@ -137,7 +137,7 @@ class _Pairs:
     seed: int
 
     @classmethod
-    def of(cls, marks: Marks, group: Integers, labels: int, resamples: int, seed: int) -> _Pairs:
+    def of(cls, marks: LabelArray, group: Integers, labels: int, resamples: int, seed: int) -> _Pairs:
         present, numbered = np.unique(group[marks.row], return_inverse=True)
         return cls(marks.value, numbered.astype(np.int32), len(present), labels, resamples, seed)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from localjudge.analysis.agreement.comparison import ComparisonStatistics, correlation
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers, Scores
 from localjudge.analysis.statistics import resampled_statistics
 from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
@@ -73,7 +73,7 @@ class LabelledResponses:
     second: Integers
 
     @classmethod
-    def of(cls, marks: Marks, scores: Scores) -> LabelledResponses | None:
+    def of(cls, marks: LabelArray, scores: Scores) -> LabelledResponses | None:
         """Return the labelled responses; None if fewer than two instructions have two of them.
 
         Rows with the same texts are one response.
@@ -82,7 +82,7 @@ class LabelledResponses:
         response = [
             first_row.setdefault(digest or f"row {row}", row) for row, digest in enumerate(scores.digests)
         ]
-        row, label = Marks(np.array(response)[marks.row], marks.annotator, marks.value).means()
+        row, label = LabelArray(np.array(response)[marks.row], marks.annotator, marks.value).means()
         group = scores.group
         several = np.bincount(group[row])[group[row]] >= 2
         row, label = row[several], label[several]

@@ -21,7 +21,7 @@ from localjudge.analysis.juries.jury_aspect import (
     nominal_jury_aspect,
 )
 from localjudge.analysis.juries.jury_errors import JuryErrors, jury_errors
-from localjudge.analysis.matching.human_labels import Labels, Marks
+from localjudge.analysis.matching.human_labels import LabelArray, Labels
 from localjudge.analysis.matching.rows import align_runs, with_digests
 from localjudge.analysis.matching.scores import Floats, Integers, Scores, read_scores, run_names
 from localjudge.analysis.statistics.krippendorff import alpha
@@ -213,7 +213,7 @@ def _errors(
         marks = (labels.nominal if is_nominal else labels.marks).get(each.name)
         if marks is None or not len((kept := marks.of_rows(row_of >= 0)).row):
             continue
-        kept = Marks(row_of[kept.row], kept.annotator, kept.value)
+        kept = LabelArray(row_of[kept.row], kept.annotator, kept.value)
         own = None if is_nominal else scores.column(each.name, scores.best)[places]
         found[each.name] = jury_errors(each, own, kept, group, names, resamples, seed)
     return found

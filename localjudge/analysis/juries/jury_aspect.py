@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers
 from localjudge.analysis.statistics.interval import Estimate
 from localjudge.analysis.statistics.krippendorff import alphas
@@ -254,9 +254,9 @@ def _estimated(rated: RatedAspect, group: Integers, resamples: int, seed: int) -
     )
 
 
-def _marks(table: Integers) -> Marks:
+def _marks(table: Integers) -> LabelArray:
     rows, jurors = table.shape
-    return Marks(
+    return LabelArray(
         np.repeat(np.arange(rows, dtype=np.int32), jurors),
         np.tile(np.arange(jurors, dtype=np.int32), rows),
         table.ravel().astype(np.float64),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from localjudge.analysis.juries.jury_aspect import RatedAspect
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers
 from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
 from localjudge.analysis.statistics.jackknife import PARTS, jackknife_interval
@@ -52,7 +52,7 @@ class JuryErrors:
 def jury_errors(
     rated: RatedAspect,
     scores: Floats | None,
-    marks: Marks,
+    marks: LabelArray,
     group: Integers,
     names: Sequence[str],
     resamples: int,

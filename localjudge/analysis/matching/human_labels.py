@@ -35,17 +35,17 @@ _UNNAMED = "annotator"
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class LabelArray:
     """The m labels of one aspect: the row of the scores, the annotator and the number of each, all [m]."""
 
     row: Integers
     annotator: Integers
     value: Floats
 
-    def of_rows(self, chosen: NDArray[np.bool_]) -> Marks:
+    def of_rows(self, chosen: NDArray[np.bool_]) -> LabelArray:
         """Return the labels of the chosen rows, a mask of the rows of the scores."""
         kept = chosen[self.row]
-        return Marks(self.row[kept], self.annotator[kept], self.value[kept])
+        return LabelArray(self.row[kept], self.annotator[kept], self.value[kept])
 
     def means(self) -> tuple[Integers, Floats]:
         """Return the rows that have labels, and the mean label of each."""
@@ -62,11 +62,11 @@ class Labels:
     file, and `notes` remarks for the reader.
     """
 
-    marks: Mapping[str, Marks]
+    marks: Mapping[str, LabelArray]
     annotators: tuple[str, ...]
     digests: tuple[str, ...]
     notes: tuple[str, ...]
-    nominal: Mapping[str, Marks] = field(default_factory=dict)
+    nominal: Mapping[str, LabelArray] = field(default_factory=dict)
 
     @property
     def aspects(self) -> tuple[str, ...]:
@@ -220,14 +220,14 @@ class LabelRecords:
         return tuple(dict.fromkeys(annotator for _, _, annotator in self._counted))
 
     @property
-    def marks(self) -> dict[str, Marks]:
+    def marks(self) -> dict[str, LabelArray]:
         """The labels of each aspect."""
         number = {name: place for place, name in enumerate(self.annotators)}
         found: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
         for (aspect, row, annotator), value in self._counted.items():
             found[aspect].append((row, number[annotator], value))
         return {
-            aspect: Marks(
+            aspect: LabelArray(
                 np.array(rows, dtype=np.int32),
                 np.array(annotators, dtype=np.int32),
                 np.array(values, dtype=np.float64),

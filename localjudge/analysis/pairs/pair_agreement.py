@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
 from localjudge.analysis.agreement.comparison import ComparisonStatistics
-from localjudge.analysis.matching.human_labels import Labels, Marks
+from localjudge.analysis.matching.human_labels import LabelArray, Labels
 from localjudge.analysis.matching.scores import Floats, Integers
 from localjudge.analysis.pairs.judged_pairs import RESULTS, JudgedPairs, PairVerdicts
 from localjudge.analysis.statistics import resampled_statistics
@@ -158,7 +158,7 @@ class _Comparing:
     resamples: int
     seed: int
 
-    def labelled(self, marks: Marks) -> LabelledPairs:
+    def labelled(self, marks: LabelArray) -> LabelledPairs:
         rows, human = _most_frequent(marks)
         group = self.pairs.group[rows]
         compared = {
@@ -255,7 +255,7 @@ class _Comparing:
         return found.estimates()[0]
 
 
-def _most_frequent(marks: Marks) -> tuple[Integers, Floats]:
+def _most_frequent(marks: LabelArray) -> tuple[Integers, Floats]:
     """Return the pairs that have labels, and the most frequent label of each; a tie between two is a tie."""
     rows, place = np.unique(marks.row, return_inverse=True)
     numbers = np.array([*RESULTS.values()])

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from localjudge.analysis.matching.human_labels import Marks
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers
 from localjudge.analysis.statistics.interval import Estimate
 from localjudge.analysis.statistics.jackknife import PARTS, agreement_estimate
 
 
-def alphas(marks: Marks, group: Integers, levels: Sequence[str] = ("ordinal", "interval")) -> list[Estimate]:
+def alphas(
+    marks: LabelArray, group: Integers, levels: Sequence[str] = ("ordinal", "interval")
+) -> list[Estimate]:
     """Return Krippendorff's alpha of each level of measurement, over rows with at least two labels.
 
     Args:
