@@ -364,9 +364,9 @@ def grading_jury(tmp_path: Path) -> list[Path]:
 
 
 def test_a_jury_of_labels_has_majorities_ties_and_error_rates(grading_jury: list[Path], cli: Cli) -> None:
-    found = compare_judges(grading_jury, splits=5, resamples=FEW)
+    found = compare_judges(grading_jury, disagreements=5, resamples=FEW)
     assert (list(found.aspects), list(found.nominal)) == (["polite", "tone", "depth"], ["grade"])
-    assert found.odd == "third"
+    assert found.outlier == "third"
     table = [[line["grade"] for line in read_lines(run)] for run in grading_jury]
     rows = list(zip(*table, strict=True))
     grade = found.nominal["grade"]
@@ -380,7 +380,7 @@ def test_a_jury_of_labels_has_majorities_ties_and_error_rates(grading_jury: list
     assert grade.estimated is not None
     accuracies = [each.value or 0 for each in grade.estimated.accuracy]
     assert accuracies == sorted(accuracies, reverse=True)
-    for row in found.splits:
+    for row in found.disagreements:
         assert row.scores["grade"] == rows[int(row.id[1:])]
     # A boolean differs by 1 at most, so any difference is a split.
     polite = [[line["polite"] for line in read_lines(run)] for run in grading_jury]

@@ -656,8 +656,8 @@ def jurors(tmp_path: Path) -> list[Path]:
 
 
 def test_a_jury_names_the_odd_one_and_the_rows_it_splits_on(jurors: list[Path]) -> None:
-    found = compare_judges(jurors, splits=3, resamples=FEW)
-    assert found.odd == "third"
+    found = compare_judges(jurors, disagreements=3, resamples=FEW)
+    assert found.outlier == "third"
     table = np.array([[line["wit"] for line in read_lines(juror)] for juror in jurors])
     aspect = found.aspects["wit"]
     assert aspect.mean.value == pytest.approx(table.mean(), **EXACT)
@@ -666,14 +666,14 @@ def test_a_jury_names_the_odd_one_and_the_rows_it_splits_on(jurors: list[Path]) 
         textbook_alpha(table.T.astype(float).tolist(), True), **EXACT
     )
     assert aspect.split == np.mean(np.ptp(table, axis=0) >= 2)
-    assert len(found.splits) == 3
-    for row in found.splits:
+    assert len(found.disagreements) == 3
+    for row in found.disagreements:
         assert row.scores["wit"] == tuple(table[:, int(row.id[1:])])
     third = found.jurors[2]
     rest = table[:2].mean(axis=0)
     assert third.with_rest["wit"] == pytest.approx(stats.spearmanr(table[2], rest).statistic, **EXACT)
     assert third.bias["wit"] == pytest.approx((table[2] - rest).mean(), **EXACT)
-    assert compare_judges(jurors[:2], resamples=FEW).odd is None
+    assert compare_judges(jurors[:2], resamples=FEW).outlier is None
 
 
 def test_the_jurys_scores_are_a_run_that_the_other_commands_read(

@@ -70,7 +70,7 @@ class SplitRow:
 class Jury:
     """The agreement of several judges on the same rows.
 
-    `odd` is the outlier among the jurors: the juror without whom the others agree most (`Juror.alpha_without`,
+    `outlier` is the juror without whom the others agree most (`Juror.alpha_without`,
     averaged over the aspects), if this gain is significant after a Bonferroni correction for the number of
     jurors. It is None if no gain is significant, and for two jurors. `not_shared` is the number of judgements
     of rows that some jurors have not judged. `errors` has the errors on each aspect with labels, and `notes`
@@ -83,8 +83,8 @@ class Jury:
     not_shared: int
     aspects: Mapping[str, JuryAspect]
     nominal: Mapping[str, NominalJuryAspect]
-    odd: str | None
-    splits: tuple[SplitRow, ...]
+    outlier: str | None
+    disagreements: tuple[SplitRow, ...]
     errors: Mapping[str, JuryErrors]
     notes: tuple[str, ...]
     notices: tuple[str, ...]
@@ -95,7 +95,7 @@ class Jury:
 
 def compare_judges(
     folders: Sequence[Path],
-    splits: int = 10,
+    disagreements: int = 10,
     resamples: int = RESAMPLES,
     seed: int = 0,
     labels: Callable[[Scores], Labels] | None = None,
@@ -104,7 +104,7 @@ def compare_judges(
 
     Args:
         folders: the runs, one for each juror.
-        splits: number of rows to return, those on which the jurors differ most.
+        disagreements: number of rows to return, those on which the jurors differ most.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
         labels: a function that returns the labels of the scores of all runs; None without labels.
@@ -161,8 +161,8 @@ def compare_judges(
             for each in rated
             if each.level == "nominal"
         },
-        odd=_odd(rated, group, names, min(resamples, 200), seed),
-        splits=_splits(rated, places, scores, splits),
+        outlier=_outlier(rated, group, names, min(resamples, 200), seed),
+        disagreements=_disagreements(rated, places, scores, disagreements),
         errors=errors,
         notes=tuple(notes),
         notices=(*scores.notices, *matched),
@@ -249,7 +249,7 @@ def _jurors(
     return tuple(jurors)
 
 
-def _odd(
+def _outlier(
     rated: Sequence[RatedAspect], group: Integers, names: Sequence[str], resamples: int, seed: int
 ) -> str | None:
     """Return the outlier among the jurors; None if there is none."""
@@ -291,7 +291,7 @@ def _mean_alpha(tables: Sequence[tuple[str, Integers]]) -> float:
     return float(np.mean(known)) if known else float("nan")
 
 
-def _splits(
+def _disagreements(
     rated: Sequence[RatedAspect], places: NDArray[np.intp], scores: Scores, most: int
 ) -> tuple[SplitRow, ...]:
     reaches = [each.ends[1] - each.ends[0] for each in rated]

@@ -142,17 +142,17 @@ def jury_tables(jury: Jury) -> Group:
     if jury.errors:
         parts += [title_line("Errors against the labels", jury.notices), _errors_by_labels(jury.errors)]
         parts += [Text(_worth(name, each, len(jury.jurors))) for name, each in jury.errors.items()]
-    parts.append(Text(f"Outlier among the jurors: {jury.odd or 'none'}"))
-    if jury.splits:
+    parts.append(Text(f"Outlier among the jurors: {jury.outlier or 'none'}"))
+    if jury.disagreements:
         parts.append(title_line("Rows with the largest differences between jurors", jury.notices))
         names = [*jury.aspects, *jury.nominal]
-        splits = plain_table("row", "system", *names)
-        for row in jury.splits:
+        disagreements = plain_table("row", "system", *names)
+        for row in jury.disagreements:
             scores = [
                 (", " if name in jury.nominal else " ").join(map(shown, row.scores[name])) for name in names
             ]
-            splits.add_row(row.id, row.system, *scores)
-        parts.append(splits)
+            disagreements.add_row(row.id, row.system, *scores)
+        parts.append(disagreements)
     if jury.not_shared:
         left_out = counted(jury.not_shared, "judgement")
         parts.append(Text(f"Left out: {left_out} of rows that some jurors have not judged"))
