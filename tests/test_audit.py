@@ -18,7 +18,7 @@ from scripted import Opinion, scripted_judge
 from localjudge import Row, Rubric, UsageError, read_rows
 from localjudge.analysis.audit import Audit, read_audit, run_audit, sample_rows
 from localjudge.analysis.audit.perturbations import PERTURBATIONS, reordered
-from localjudge.analysis.audit.row_changes import DoesNotApply, Setting
+from localjudge.analysis.audit.row_changes import DoesNotApply, PerturbationContext
 from localjudge.analysis.statistics.interval import UNDEFINED
 from localjudge.cli.audit import _thresholds
 
@@ -196,13 +196,13 @@ def test_an_audit_is_the_same_from_the_same_seed_and_continues_what_is_there(
     )
 
 
-def setting(**changes: object) -> Setting:
+def setting(**changes: object) -> PerturbationContext:
     settings = {
         "random": Random(0),
         "other": Row.of(instruction="Other?", candidate="Another answer."),
         "rubric": Rubric.load(),
     }
-    return Setting(**{**settings, **changes})  # type: ignore[arg-type]
+    return PerturbationContext(**{**settings, **changes})  # type: ignore[arg-type]
 
 
 ROW = Row.of(

@@ -19,7 +19,7 @@ from localjudge import Judge, Row, Rubric
 from localjudge.analysis.audit import Audit, read_audit, run_audit, sample_rows
 from localjudge.analysis.audit.findings import SOUND
 from localjudge.analysis.audit.perturbations import PAIR_PERTURBATIONS
-from localjudge.analysis.audit.row_changes import DoesNotApply, Setting
+from localjudge.analysis.audit.row_changes import DoesNotApply, PerturbationContext
 from localjudge.records import Response
 from localjudge.rows.inputs import read_rows
 from localjudge.rows.pairs import Pairing
@@ -178,10 +178,10 @@ def test_an_injected_answer_counts_for_the_place_that_it_names(audit_of: Try) ->
     assert (planted.share.value, planted.shift.value) == (0, 0.5)
 
 
-def setting(**changes: object) -> Setting:
+def setting(**changes: object) -> PerturbationContext:
     other = Row(instruction="Other?", responses=(Response("Another answer."), Response("A second one.")))
     settings = {"random": Random(0), "other": other, "rubric": Rubric.load("pairwise")}
-    return Setting(**{**settings, **changes})  # type: ignore[arg-type]
+    return PerturbationContext(**{**settings, **changes})  # type: ignore[arg-type]
 
 
 PAIR = Row(

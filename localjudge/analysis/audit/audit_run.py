@@ -26,7 +26,7 @@ from localjudge.analysis.audit.perturbations import (
     perturbations_of,
     reordered,
 )
-from localjudge.analysis.audit.row_changes import DoesNotApply, Setting
+from localjudge.analysis.audit.row_changes import DoesNotApply, PerturbationContext
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.records import Failure, Outcome, Response, Row
@@ -98,7 +98,7 @@ def sample_rows(rows: Iterable[Row | Failure], size: int, seed: int, rubric: Rub
                 continue
             others = [other for other in chosen if other.instruction != row.instruction]
             own = Random(f"{seed} {number} {each.name}")
-            setting = Setting(own, own.choice(others) if others else None, rubric)
+            setting = PerturbationContext(own, own.choice(others) if others else None, rubric)
             try:
                 perturbed.append(_labelled(each.make(row, setting), number, each.name, row.id))
             except DoesNotApply as reason:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from localjudge.analysis.audit import row_changes
-from localjudge.analysis.audit.row_changes import Setting
+from localjudge.analysis.audit.row_changes import PerturbationContext
 from localjudge.records import Row
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
@@ -48,7 +48,7 @@ class Perturbation:
 
     name: str
     does: str
-    make: Callable[[Row, Setting], Row]
+    make: Callable[[Row, PerturbationContext], Row]
     otherwise: Direction
     directions: Mapping[str, Direction]
     of_place: bool = False
