@@ -231,7 +231,7 @@ def test_a_disk_that_fills_loses_nothing_and_the_run_goes_on_once_there_is_room(
         text=True,
     )
     assert (ended.returncode, ended.stderr.splitlines()[-1]) == (
-        1, "localjudge: [Errno 27] File too large; the same command continues",
+        1, "localjudge: [Errno 27] File too large; free some space, and the same command continues",
     )  # fmt: skip
     lines = (out / "judgements.jsonl").read_bytes()
     assert lines.endswith(b"\n")
@@ -242,7 +242,7 @@ def test_a_disk_that_fills_loses_nothing_and_the_run_goes_on_once_there_is_room(
 
 def test_a_folder_that_is_taken_away_stops_the_run(tmp_path: Path, make: Make) -> None:
     rows, out = write_rows(tmp_path / "a.jsonl", 30), tmp_path / "out"
-    with pytest.raises(RunBrokenError, match="taken away while the run was writing it"):
+    with pytest.raises(RunBrokenError, match="removed or renamed while the run was writing it"):
         go(out, make(), rows, report=lambda: (out / "judgements.jsonl").unlink(missing_ok=True))
 
 

@@ -266,12 +266,42 @@ def test_output_that_cannot_be_written_is_said_in_one_line(run: Path) -> None:
         assert program("show", "none", capture_output=False, stdout=full, stderr=full).returncode == 2
 
 
-def test_a_reader_that_has_read_enough_ends_the_program_quietly(run: Path) -> None:
+def test_a_reader_that_has_read_enough_ends_the_program_with_one_line(run: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     end = program("show", run, capture_output=False, stdout=writing, stderr=subprocess.PIPE)
     os.close(writing)
-    assert (end.returncode, end.stderr) == (1, b"")
+    assert (end.returncode, end.stderr.count(b"\n")) == (1, 1), end.stderr
+    assert b"the reader of the output closed it before its end" in end.stderr
+
+
+def test_a_run_whose_progress_nobody_reads_judges_every_row(tmp_path: Path) -> None:
+    rows, out = write_rows(tmp_path / "rows.jsonl", 3), tmp_path / "out"
+    reading, writing = os.pipe()
+    os.close(reading)
+    end = program(
+        "score", rows, "--out", out, "--engine", "dry-run", capture_output=False, stdout=writing, stderr=writing
+    )
+    os.close(writing)
+    assert end.returncode == 1
+    assert len((out / "judgements.jsonl").read_text().splitlines()) == 3
+    assert (out / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [("-n 8", b"ulimit -n"), ("-v 250000", b"too little memory")],
+)
+def test_a_process_that_may_use_too_little_says_of_what_in_one_line(
+    tmp_path: Path, limit: str, said: bytes
+) -> None:
+    rows, out = write_rows(tmp_path / "rows.jsonl", 3), tmp_path / "out"
+    score = f"{sys.executable} -m localjudge score {rows} --out {out} --engine dry-run"
+    end = subprocess.run(["bash", "-c", f"ulimit {limit}; {score}"], capture_output=True)
+    assert end.returncode == 1
+    assert end.stderr.count(b"\n") == 1, end.stderr
+    assert said in end.stderr
+    assert program("score", rows, "--out", out, "--engine", "dry-run").returncode == 0
 
 
 def test_a_user_without_a_home_has_no_cache_and_no_traceback(

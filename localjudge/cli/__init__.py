@@ -27,7 +27,7 @@ from localjudge.cli import (
     trust,
 )
 from localjudge.cli.help import CommandGroup, ExplainedCommand
-from localjudge.cli.messages import LOG_JSON, QUIET, Messages, options_first
+from localjudge.cli.messages import LOG_JSON, QUIET, Messages, lacking, options_first
 from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError, SettingError, UsageError
 from localjudge.system.requirements import install_command
@@ -129,7 +129,17 @@ app.command(cls=ExplainedCommand, rich_help_panel=_MACHINE, epilog="localjudge p
 )
 app.add_typer(rubrics.app, name="rubrics", rich_help_panel=_MACHINE)
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FULL = "; free some space, and the same command continues"
+_FILES = "; raise the limit of open files (ulimit -n), and give the same command again"
+_ADVICE = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: _FULL,
+    errno.EMFILE: _FILES,
+    errno.ENFILE: _FILES,
+    errno.ENOENT: "; put it back, and give the same command again",
+}
+_CLOSED = "the reader of the output closed it before its end; what a run has judged is on the disk"
 
 
 def main() -> None:
@@ -140,7 +150,8 @@ def main() -> None:
                 options_first(sys.argv[1:]), prog_name="localjudge"
             )  # also under `python -m`: completion is installed for this name
         except SystemExit as end:
-            _end(end.code)
+            # Click ends the program itself if its reader has closed the output.
+            _end(end.code, _CLOSED if isinstance(end.__context__, BrokenPipeError) else "")
         except SettingError as error:  # a setting is a flag here
             _end(error.exit_code, f"--{error.name.replace('_', '-')} {error.value}: {error.advice}")
         except LocalJudgeError as error:
@@ -154,13 +165,13 @@ def main() -> None:
         except KeyboardInterrupt as stopped:
             _end(getattr(stopped, "exit_code", 130), "stopped; the same command continues")
         except BrokenPipeError:
-            _end(1)
+            _end(1, _CLOSED)
         except OSError as error:  # for example a full disk, a removed folder, a folder instead of a file
-            advice = "; the same command continues" if error.errno in _FULL else ""
-            _end(1, f"{error}{advice}")
-        except Exception:  # a bug in this program: the traceback passes the filter, too
-            traceback.print_exc()
-            _end(1)
+            _end(1, f"{error}{_ADVICE.get(error.errno or 0, '')}")
+        except BaseException as error:  # also a panic of a library in Rust
+            if (lack := lacking(error)) is None:  # a bug in this program: the traceback passes the filter, too
+                traceback.print_exc()
+            _end(1, lack or "")
 
 
 def _end(code: str | int | None, message: str = "") -> NoReturn:
@@ -168,7 +179,7 @@ def _end(code: str | int | None, message: str = "") -> NoReturn:
     try:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as `head`, has closed the pipe on purpose
-        code = code or 1
+        code, message = code or 1, message or _CLOSED
     except OSError as error:
         code, message = code or 1, message or f"stdout: {error}"
     with suppress(OSError):

@@ -30,6 +30,37 @@ def options_first(arguments: Sequence[str]) -> list[str]:
     return [*own, *(each for each in arguments[:end] if each not in _FORMS), *arguments[end:]]
 
 
+_LACKS = {
+    "too little memory": (
+        "failed to map segment",
+        "cannot allocate memory",
+        "memory allocation",
+        "unable to allocate",
+    ),
+    "too many open files, see ulimit -n": ("too many open files",),
+    "too many threads or processes, see ulimit -u": (
+        "can't start new thread",
+        "resource temporarily unavailable",
+    ),
+}
+"""What a process can lack, and what libraries say of it, in lower case."""
+
+
+def lacking(error: BaseException) -> str | None:
+    """Return in one line what this process lacks, if that is the cause of an error; None if it is not."""
+    found: BaseException | None = error
+    while found is not None:
+        said = f"{type(found).__name__}: {found}"
+        for lack, words in _LACKS.items():
+            if any(word in said.lower() for word in words) or (
+                isinstance(found, MemoryError) and "memory" in lack
+            ):
+                said = said.partition("\n")[0]
+                return f"{lack} ({said}); give this process more, and give the same command again"
+        found = found.__cause__ or found.__context__
+    return None
+
+
 class Messages:
     """What a command says on stderr, besides its results on stdout.
 

@@ -112,7 +112,10 @@ class Journal(AbstractContextManager["Journal"]):
         try:
             there = os.stat(self.file).st_ino
         except OSError:
-            raise RunBrokenError(f"{self.file}: taken away while the run was writing it") from None
+            raise RunBrokenError(
+                f"{self.file}: removed or renamed while the run was writing it; put it back, and the same "
+                "command continues it"
+            ) from None
         if there != os.fstat(self._stream.fileno()).st_ino:
             raise RunBrokenError(f"{self.file}: another localjudge has taken this run over")
 

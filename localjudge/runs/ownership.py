@@ -98,7 +98,8 @@ class Ownership(AbstractContextManager["Ownership"]):
             raise RunBrokenError(
                 f"{self.folder}: another localjudge has taken this run over"
                 if self.folder.is_dir()
-                else f"{self.folder}: taken away while the run was writing it"
+                else f"{self.folder}: removed or renamed while the run was writing it; put it back, and the "
+                "same command continues it"
             )
 
     @contextmanager

@@ -74,6 +74,24 @@ class _Filter:
         return getattr(self.unfiltered, name)
 
 
+class _MessageFilter(_Filter):
+    """The filter of stderr. A run does not end because nobody reads its progress: if the reader has closed the
+    stream, the process goes on without messages."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            _open_null(self.unfiltered.fileno())
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self.unfiltered.flush()
+        except BrokenPipeError:
+            _open_null(self.unfiltered.fileno())
+
+
 @contextmanager
 def guarded_streams() -> Iterator[None]:
     """Filter the output of this process, and open standard streams that were closed at its start.
@@ -90,7 +108,7 @@ def guarded_streams() -> Iterator[None]:
     for name, stream in streams.items():
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="localjudge")
-        setattr(sys, name, _Filter(stream))
+        setattr(sys, name, (_Filter if name == "stdout" else _MessageFilter)(stream))
     try:
         yield
     finally:
@@ -122,6 +140,7 @@ class Console(rich.console.Console):
     def __init__(self, *, stderr: bool = False, width: int | None = None, soft_wrap: bool = False) -> None:
         super().__init__(
             file=unfiltered(sys.stderr if stderr else sys.stdout),
+            stderr=stderr,
             width=width,
             soft_wrap=soft_wrap,
             highlight=False,
@@ -132,6 +151,13 @@ class Console(rich.console.Console):
     def show_cursor(self, show: bool = True) -> bool:
         """Leave the cursor as it is, because a program that is killed cannot show it again."""
         return False
+
+    def on_broken_pipe(self) -> None:
+        """Go on without messages if this is stderr, as the filter does."""
+        if not self.stderr:
+            raise
+        self.quiet = True
+        _open_null(self.file.fileno())
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text), **options)
