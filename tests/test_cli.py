@@ -106,7 +106,7 @@ def test_the_bundled_model_judges_the_examples_and_says_what_its_scores_mean(cli
     [
         (100, 2, "--out "),
         (8_000, 1, "--out "),
-        (24_000, 1, "[Errno 27] File too large; the same command continues"),
+        (24_000, 1, "[Errno 27] File too large; free some space, and the same command continues"),
     ],
 )
 def test_a_disk_that_is_or_becomes_full_ends_with_one_line(
