@@ -233,7 +233,7 @@ def limited_judge(setting: dict[str, Any], limit: int) -> Any:
     smallest = shortest.decoding.limit
     if limit < smallest:
         raise SystemExit(f"--limits {limit}: the shortest answer takes {smallest} tokens")
-    return Judge(shortest.config.with_(max_rationale_tokens=limit - smallest + 1))
+    return Judge(shortest.config.replace(max_rationale_tokens=limit - smallest + 1))
 
 
 def quality(free: list[FirstAnswer], other: list[FirstAnswer]) -> dict[str, Any]:

@@ -12,6 +12,9 @@
     * RunBrokenError: the run directory was removed or taken over, or its disk is full (exit code 1)
 
 A row that cannot be judged raises no exception: it becomes a `Failure`.
+
+A message names a setting as a Python program does, in backquotes: "allow larger rows with `max_row_bytes`". The
+command line shows its flag instead, --max-row-bytes (`localjudge.cli.messages.in_flags`).
 """
 
 from __future__ import annotations
@@ -33,13 +36,13 @@ class SettingError(UsageError):
     """A setting of the judge has a value that it cannot have.
 
     Args:
-        name: the setting's name, such as `top_p`; the command line shows it as `--top-p`.
+        name: the setting's name, such as `top_p`.
         value: the value that was given.
         advice: what to give instead.
     """
 
     def __init__(self, name: str, value: object, advice: str) -> None:
-        super().__init__(f"{name} {value}: {advice}")
+        super().__init__(f"`{name}` {value}: {advice}")
         self.name, self.value, self.advice = name, value, advice
 
 

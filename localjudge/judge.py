@@ -10,9 +10,9 @@ from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, Self
 
-from localjudge.config import JudgeConfig, JudgeSettings
+from localjudge.config import JudgeConfig
 from localjudge.engines.answer_reader import ReadAnswer, TableReader, TextReader
 from localjudge.engines.cluster import Cluster
 from localjudge.engines.engine_options import ServerOptions, TableServerOptions
@@ -66,11 +66,11 @@ class Judge:
         allow_changed_model: bool = False,
         allow_download: bool = False,
         report: Report = unreported,
-        **settings: Unpack[JudgeSettings],
+        **settings: Any,
     ) -> None:
         found = model if isinstance(model, Model) else None
         if isinstance(model, JudgeConfig):
-            config = model.with_(**settings) if settings else model
+            config = model.replace(**settings) if settings else model
         else:
             name = model.name if isinstance(model, Model) else model
             if found and found.adapter:
@@ -162,7 +162,7 @@ class Judge:
             raise UsageError(f"adapter {adapter}: cannot be added to an open engine, because {why}")
         other = copy(self)
         other.model = replace(self.model, adapter=Adapter.find(adapter))
-        other.config = self.config.with_(adapter=str(adapter))
+        other.config = self.config.replace(adapter=str(adapter))
         for name in ("known_settings", "settings", "_settings_digest"):
             other.__dict__.pop(name, None)
         self._shares_engine = other._shares_engine = True
@@ -202,7 +202,7 @@ class Judge:
         """The settings that determine a judgement, without those that only the engine knows."""
         adapter = self.model.adapter
         return {
-            **self.config.decisive,
+            **self.config.run_identity,
             "model": "on a server " * self._has_served_weights + self.model.digest,
             **({"adapter": adapter.digest} if adapter else {}),
             **self._prompt_settings,

@@ -149,7 +149,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "model without config": ("score ROWS --out OUT --model empty", "has no config.json"),
     "model of pickles": ("score ROWS --out OUT --model pickled", "only pickled weights, which can run code"),
     "broken config": ("score ROWS --out OUT --model broken", "model broken: "),
-    "no such engine": ("score ROWS --out OUT --engine fast --model MODEL", "--engine fast: give one of auto"),
+    "no such engine": ("score ROWS --out OUT --engine fast --model MODEL", "--engine fast: give auto, vllm"),
     "engine option": ("score ROWS --out OUT --engine-arg speed=9 --model MODEL", "--engine-arg speed: "),
     "engine option form": ("score ROWS --out OUT --engine-arg speed", "--engine-arg speed: write KEY=VALUE"),
     "batch of none": ("score ROWS --out OUT --engine-arg batch_size=0 --model MODEL", "give 1 or more"),
@@ -230,7 +230,7 @@ WRONG_BEFORE_THE_MODEL = {
     "--max-rationale-tokens 0": "--max-rationale-tokens 0: the smallest that works is 1",
     "--thinking-budget -1": "--thinking-budget -1: give 0 or more",
     "--on-overflow wrap": "--on-overflow wrap: give fail",
-    "--engine fast": "--engine fast: give one of auto",
+    "--engine fast": "--engine fast: give auto, vllm",
     "--engine dry-run --engine-arg rate=fast": "--engine-arg rate=fast: give rows per second",
     "--engine transformers --engine-arg speed=9": "--engine-arg speed: the transformers engine knows",
     "--engine transformers --engine-arg batch-size=0": "--engine-arg batch_size=0: give 1 or more",
@@ -319,7 +319,7 @@ def test_every_example_is_one_that_its_command_accepts(path: tuple[str, ...]) ->
 
 def test_every_setting_of_a_judge_is_a_flag_of_score_with_the_same_default() -> None:
     flags = {parameter.name: parameter.default for parameter in COMMANDS["score",].params}
-    del flags["rubric"], flags["engine_arg"]  # flags give its name, and options one by one
+    del flags["rubric"], flags["engine_args"]  # flags give its name, and options one by one
     settings = {name: field.default for name, field in JudgeConfig.model_fields.items()}
     del settings["rubric"], settings["engine_args"]
     assert {name: flags[name] for name in settings} == settings

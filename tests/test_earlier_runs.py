@@ -181,7 +181,7 @@ def _add_a_setting(manifest: dict[str, Any]) -> None:
         (lambda manifest: manifest.update(format=5), "run.json: has run format 5, and {here} reads format 4"),
         (lambda manifest: manifest.update(mood=1), "run.json: has a field that {here} cannot read: mood"),
         (_add_to_a_start, "run.json: has a field that {here} cannot read: starts.0.engine.speed"),
-        (_add_a_setting, "run.json: has a field that {here} cannot read: mood 3"),
+        (_add_a_setting, "run.json: has a field that {here} cannot read: `mood` 3"),
         (_add_to_a_line, "judgements.jsonl:1: has columns: confidence, which {here} does not know"),
         (_give_a_line_another_status, "judgements.jsonl:1: has content, which {here} does not know"),
     ],

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from localjudge import Judge, RowSource, RunObserver, score_run
-from localjudge.config import EngineName
+from localjudge.settings import EngineName
 from localjudge.diagnostics.doctor import Intent, examine
 from localjudge.engines.batches import batches, chunks
 from localjudge.engines.engine_options import BATCH_INVARIANT, DryRunOptions, TransformersOptions, VllmOptions

@@ -104,7 +104,7 @@ def test_the_same_call_continues_and_another_setting_is_another_run(
     result = score_run(config, RowSource.of_rows(ROWS), tmp_path / "run", observer=notes)
     assert (result.done, notes.rows) == (6, 2)
     with pytest.raises(RunMismatchError, match="seed: 0 there, 1 now"):
-        score_run(config.with_(seed=1), RowSource.of_rows(ROWS), tmp_path / "run")
+        score_run(config.replace(seed=1), RowSource.of_rows(ROWS), tmp_path / "run")
 
 
 def test_a_judge_that_is_made_already_keeps_its_engine_until_it_is_closed(
@@ -118,7 +118,7 @@ def test_a_judge_that_is_made_already_keeps_its_engine_until_it_is_closed(
 
 
 def test_a_run_keeps_the_settings_that_it_was_made_with(config: JudgeConfig, tmp_path: Path) -> None:
-    changed = config.with_(temperature=0.5, engine_args={"rate": 50})
+    changed = config.replace(temperature=0.5, engine_args={"rate": 50})
     score_run(changed, RowSource.of_rows(ROWS), tmp_path / "run")
     manifest = read_manifest(tmp_path / "run")
     assert manifest.config_of(manifest.last_start) == changed
@@ -133,7 +133,7 @@ def test_run_json_says_each_thing_once_and_is_written_again_as_it_was(
     settings, (start,) = first["settings"], first["starts"]
     assert {"seed", "temperature", "top_p", "max_rationale_tokens", "on_overflow", "rubric"} <= set(settings)
     assert set(start["config"]) == {"model", "engine", "engine_args", "thinking_budget", "keep_thoughts"}
-    score_run(config.with_(keep_thoughts=True), RowSource.of_rows(ROWS), tmp_path / "run")
+    score_run(config.replace(keep_thoughts=True), RowSource.of_rows(ROWS), tmp_path / "run")
     again = json.loads((tmp_path / "run" / "run.json").read_text())
     assert again["starts"][1]["config"] == start["config"] | {"keep_thoughts": True}
     assert again | {"starts": again["starts"][:1]} == first
@@ -236,14 +236,14 @@ def test_a_run_is_a_table(config: JudgeConfig, tmp_path: Path, library: str) -> 
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"temperature": -1}, "temperature -1: give 0 or more"),
-        ({"top_p": 0}, "top_p 0: give a share above 0 and up to 1"),
-        ({"engine": "fast"}, "engine fast: give one of auto, transformers, vllm, server, dry-run"),
-        ({"max_rationale_tokens": 0}, "max_rationale_tokens 0: the smallest that works is 1"),
-        ({"thinking_budget": -1}, "thinking_budget -1: give 0 or more"),
-        ({"on_overflow": "cut"}, "on_overflow cut: give fail or truncate-candidate"),
-        ({"answer_spelling": "pretty"}, "answer_spelling pretty: give compact, spaced or indented"),
-        ({"temprature": 1}, "temprature 1: "),
+        ({"temperature": -1}, "`temperature` -1: give 0 or more"),
+        ({"top_p": 0}, "`top_p` 0: give a share above 0 and up to 1"),
+        ({"engine": "fast"}, "`engine` fast: give auto, vllm, transformers, server or dry-run"),
+        ({"max_rationale_tokens": 0}, "`max_rationale_tokens` 0: the smallest that works is 1"),
+        ({"thinking_budget": -1}, "`thinking_budget` -1: give 0 or more"),
+        ({"on_overflow": "cut"}, "`on_overflow` cut: give fail or truncate-candidate"),
+        ({"answer_spelling": "pretty"}, "`answer_spelling` pretty: give compact, spaced or indented"),
+        ({"temprature": 1}, "`temprature` 1: "),
     ],
 )
 def test_a_setting_that_cannot_be_used_is_one_line_that_names_it(settings: dict[str, Any], said: str) -> None:

@@ -29,7 +29,7 @@ from localjudge.cli import (
 from localjudge.cli.help import CommandGroup, ExplainedCommand
 from localjudge.cli.messages import LOG_JSON, QUIET, Messages, lacking, options_first
 from localjudge.cli.options import typed_command
-from localjudge.errors import LocalJudgeError, SettingError, UsageError
+from localjudge.errors import LocalJudgeError, UsageError
 from localjudge.system.requirements import install_command
 from localjudge.system.terminal import guarded_streams
 
@@ -152,8 +152,6 @@ def main() -> None:
         except SystemExit as end:
             # Click ends the program itself if its reader has closed the output.
             _end(end.code, _CLOSED if isinstance(end.__context__, BrokenPipeError) else "")
-        except SettingError as error:  # a setting is a flag here
-            _end(error.exit_code, f"--{error.name.replace('_', '-')} {error.value}: {error.advice}")
         except LocalJudgeError as error:
             _end(error.exit_code, str(error))
         except ModuleNotFoundError as error:

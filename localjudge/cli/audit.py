@@ -66,7 +66,7 @@ def audit(
     pairing = pairs.pairing(used, "one" if config.rubric.compares else "both", seed)
     source = RowSource.of_files(
         inputs,
-        judge.columns(used if pairing is None else pairing.used(used)),
+        judge.named_columns(used if pairing is None else pairing.used(used)),
         used=used,
         max_row_bytes=judge.max_row_bytes,
         pairing=pairing,
@@ -82,7 +82,7 @@ def audit(
     def judge_by(other: Rubric) -> Judge:
         with progress.step("preparing the model", "bytes") as report:
             return Judge(
-                config.with_(rubric=other),
+                config.replace(rubric=other),
                 cluster=cluster,
                 allow_changed_model=judge.allow_changed_model,
                 allow_download=judge.allow_download,

@@ -39,7 +39,7 @@ def import_scores(
     ] = None,
     judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="A name for the judge.")] = "elsewhere",
     mapping: LabelColumns = None,
-    column: ColumnNames = None,
+    columns: ColumnNames = None,
 ) -> None:
     """Import scores from elsewhere as a run, for the commands that read runs."""
     from localjudge.analysis.matching.human_labels import parse_mapping
@@ -59,7 +59,7 @@ def import_scores(
             aspects,
             judge=judge,
             mapping=parse_mapping(mapping or (), tuple(aspects)),
-            columns=parse_columns(column or ()),
+            columns=parse_columns(columns or ()),
         )
     notices = read_notices(out)
     print_table(headed(notices, summary_table(summary)))

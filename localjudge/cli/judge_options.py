@@ -111,7 +111,7 @@ class JudgeOptions:
     ] = None
     allow_host: AllowHost = None
     rubric: RubricName = "just-eval"
-    column: ColumnNames = None
+    columns: ColumnNames = None
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES
     answer_spelling: AnswerSpelling = "compact"
     max_rationale_tokens: Annotated[
@@ -162,12 +162,14 @@ class JudgeOptions:
     gpu_memory_utilization: _EngineShare = None
     dtype: _EngineText = None
     quantization: _EngineText = None
-    engine_arg: Annotated[
+    engine_args: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Any other option of the engine, such as batch_size=8."),
+        typer.Option(
+            "--engine-arg", metavar="KEY=VALUE", help="Any other option of the engine, such as batch_size=8."
+        ),
     ] = None
 
-    def columns(self, used: Sequence[str]) -> dict[str, str]:
+    def named_columns(self, used: Sequence[str]) -> dict[str, str]:
         """Return the column of each field whose column has a custom name.
 
         Args:
@@ -178,7 +180,7 @@ class JudgeOptions:
         """
         from localjudge.rows.columns import parse_columns
 
-        return parse_columns(self.column or (), used)
+        return parse_columns(self.columns or (), used)
 
     def prepare(
         self, command: str, inputs: Sequence[str], **settings: Any
@@ -205,7 +207,7 @@ class JudgeOptions:
         shared = {name: value for name, value in given.items() if name in JudgeConfig.model_fields}
         read = {
             "rubric": Rubric.load(self.rubric, guard=self.guard, rationale=self.rationale),
-            "engine_args": self._engine_args(),
+            "engine_args": self._own_options(),
             "adapter": self.adapter[0] if self.adapter else None,
         }
         config = JudgeConfig.of(**shared | read | settings)
@@ -214,11 +216,11 @@ class JudgeOptions:
         engine_options(self.engine, config.engine_args, cluster, self.model, adapts=adapts)
         return config, cluster
 
-    def _engine_args(self) -> dict[str, object]:
+    def _own_options(self) -> dict[str, object]:
         """Return the engine's own options: options with their own flag, and options from `--engine-arg`."""
         given: dict[str, object] = {name: getattr(self, name) for name in _ENGINE_ARGS}
         given["allow_host"] = ",".join(self.allow_host) if self.allow_host else None
-        for option in self.engine_arg or ():
+        for option in self.engine_args or ():
             key, equals, value = option.partition("=")
             if not equals or not key:
                 raise UsageError(f"--engine-arg {option}: write KEY=VALUE")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Literal, TextIO, cast
 
 from rich.text import Text
@@ -61,6 +63,33 @@ def lacking(error: BaseException) -> str | None:
     return None
 
 
+_SETTING = re.compile("`([a-z_]+)`")
+
+
+def in_flags(text: str) -> str:
+    """Return a text with the flag of each setting that it names in backquotes: `top_p` becomes --top-p.
+
+    The rest of the package names settings as Python programs know them.
+    """
+    return _SETTING.sub(lambda named: _flags().get(named[1], named[0]), text)
+
+
+@cache
+def _flags() -> Mapping[str, str]:
+    """Return the flag of each parameter of a command, by the parameter's name."""
+    import typer.main
+
+    from localjudge.cli import app
+
+    commands: list[Any] = [typer.main.get_command(app)]
+    found: dict[str, str] = {}
+    for command in commands:
+        commands += getattr(command, "commands", {}).values()
+        options = (each for each in command.params if each.param_type_name == "option")
+        found |= {option.name: max(option.opts, key=len) for option in options}
+    return found
+
+
 class Messages:
     """What a command says on stderr, besides its results on stdout.
 
@@ -95,9 +124,9 @@ class Messages:
     def error(self, text: str) -> None:
         """Print why the command ends, in one line on a terminal, too."""
         if self.form == "json":
-            self.event("error", text=text.removeprefix("localjudge: "))
+            self.event("error", text=in_flags(text).removeprefix("localjudge: "))
         else:
-            print(text, file=sys.stderr)
+            print(in_flags(text), file=sys.stderr)
 
     def notices(self, found: Iterable[str], *, in_table: bool = False) -> None:
         """Print the notices of a run, unless a table on stdout has them as text."""
@@ -112,6 +141,7 @@ class Messages:
             self.console.file.flush()
 
     def _tell(self, event: str, text: str, style: str, *, shown: bool) -> None:
+        text = in_flags(text)
         if self.form == "json":
             self.event(event, text=text)
         elif shown:

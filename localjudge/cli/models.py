@@ -104,7 +104,7 @@ def plan(
         ),
     ] = None,
     rubric: RubricName = "just-eval",
-    column: ColumnNames = None,
+    columns: ColumnNames = None,
     adapter: AdapterName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -155,7 +155,7 @@ def plan(
         work = workload_of(
             judge,
             rows,
-            parse_columns(column or ()),
+            parse_columns(columns or ()),
             expected_rationale_tokens,
             Progress().step,
             rubric=rubric,

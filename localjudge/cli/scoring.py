@@ -86,7 +86,7 @@ def score(
     config, cluster = judge.prepare("score", inputs, seed=seed, keep_thoughts=keep_thoughts)
     used = config.rubric.fields
     pairing = pairs.pairing(used, orders, seed)
-    columns = judge.columns(used if pairing is None else pairing.used(used))
+    columns = judge.named_columns(used if pairing is None else pairing.used(used))
     if system_from is not None:
         if system_from != "filename" or "system" in columns:
             raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
@@ -178,7 +178,7 @@ def prompt(
     rubric: RubricName = "just-eval",
     guard: Guard = False,
     rationale: RationalePlace = None,
-    column: ColumnNames = None,
+    columns: ColumnNames = None,
     limit: Limit = None,
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
     model: ModelName = None,
@@ -202,9 +202,9 @@ def prompt(
 
     judged_by = Rubric.load(rubric, guard=guard, rationale=rationale)
     config = JudgeConfig.of(model=model, rubric=judged_by, answer_spelling=answer_spelling)
-    columns = parse_columns(column or (), judged_by.fields)
+    named = parse_columns(columns or (), judged_by.fields)
     files = find_inputs(inputs)
-    check_inputs(files, columns, judged_by.fields)
+    check_inputs(files, named, judged_by.fields)
     settle_environment(allow_download=allow_download)
     encode = None
     if tokens:
@@ -220,7 +220,7 @@ def prompt(
         messages.say(f"--- {turn['role']}, before each row")
         print(turn["content"], file=texts)
     failed = False
-    for row in islice(read_rows(files, columns, max_row_bytes, judged_by.fields), limit):
+    for row in islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit):
         try:
             if isinstance(row, Failure):
                 raise ValueError(row.error.removeprefix(f"{row.source}: "))

@@ -79,7 +79,7 @@ def parse_columns(assignments: Iterable[str], used: Iterable[str] = ()) -> dict[
         field, equals, name = assignment.partition("=")
         if not equals or not name or field not in fields:
             raise UsageError(
-                f"--column {assignment}: write FIELD=COLUMN, where FIELD is one of {', '.join(fields)}"
+                f"`columns` {assignment}: write FIELD=COLUMN, where FIELD is one of {', '.join(fields)}"
             )
         columns[field] = name
     return columns
@@ -101,7 +101,7 @@ def columns_taken(record: Mapping[str, Any], columns: Columns, used: Sequence[st
         if len(candidates) > 1 and field in ("instruction", "reference", *responses_of(used)):
             return (
                 f"{' and '.join(map(repr, candidates))} are both possible columns for the {field}; "
-                f"choose one with --column {field}={candidates[0]}"
+                f"choose one with `columns` {field}={candidates[0]}"
             )
         if candidates:
             taken[field] = candidates[0]
@@ -158,7 +158,7 @@ def as_row(
     for name, text in fields.items():
         if problem is None and text is None:
             problem = (
-                f"no {name}; its columns are {known_columns(record)}; name one with --column {name}=COLUMN"
+                f"no {name}; its columns are {known_columns(record)}; name one with `columns` {name}=COLUMN"
             )
         elif problem is None and (bad := _lone_surrogate(text or "")):
             problem = f"the {name} has {bad}"
@@ -238,7 +238,9 @@ def _invalid_text(
     required = ("instruction", *judged)
     for field in required:
         if field not in texts or (taken[field] and taken[field] not in record):
-            return f"no {field}; its columns are {known_columns(record)}; name one with --column {field}=COLUMN"
+            return (
+                f"no {field}; its columns are {known_columns(record)}; name one with `columns` {field}=COLUMN"
+            )
     for field, text in texts.items():
         if text is None and field not in required:
             continue

@@ -182,8 +182,8 @@ def _lacks(
     ]
     more = f" and {len(known) - _COLUMNS_NAMED} more" if len(known) > _COLUMNS_NAMED else ""
     there = ", ".join(map(str, known[:_COLUMNS_NAMED])) + more
-    flags = " ".join(f"--column {field}=COLUMN" for field in missing)
-    without = ", or judge without one: --rubric no-reference" if list(missing) == ["reference"] else ""
+    flags = " ".join(f"`columns` {field}=COLUMN" for field in missing)
+    without = ", or judge without one: `rubric` no-reference" if list(missing) == ["reference"] else ""
     return f"{name}: {', '.join(lacking)}; its columns are {there}; name them with {flags}{without}"
 
 

@@ -74,19 +74,19 @@ class Pairing(BaseModel):
         Raises:
             UsageError: the options contradict each other or the template.
         """
-        given = {"--pairs": pairs, "--baseline": baseline, "--pairs-per-instruction": per_instruction}
+        given = {"pairs": pairs, "baseline": baseline, "pairs_per_instruction": per_instruction}
         named = [option for option, value in given.items() if value is not None]
         if not compares_responses(used):
             if named or orders != "both":
-                option = (named or ["--orders"])[0]
-                raise UsageError(f"{option}: is for rubrics that compare two responses, such as pairwise")
+                option = (named or ["orders"])[0]
+                raise UsageError(f"`{option}`: is for rubrics that compare two responses, such as pairwise")
             return None
         if orders not in ("one", "both"):
-            raise UsageError(f"--orders {orders}: give one or both")
+            raise UsageError(f"`orders` {orders}: give one or both")
         if pairs is not None and baseline is not None:
-            raise UsageError("--baseline: is one of the pairs that --pairs can list; give only one of the two")
+            raise UsageError("`baseline`: is one of the pairs that `pairs` can list; give only one of the two")
         if per_instruction is not None and pairs is None and baseline is None:
-            raise UsageError("--pairs-per-instruction: chooses from pairs of systems; give --pairs all as well")
+            raise UsageError("`pairs_per_instruction`: chooses from pairs of systems; give `pairs` all as well")
         return cls(
             orders=1 if orders == "one" else 2,
             forms=pairs is not None or baseline is not None,
@@ -168,7 +168,7 @@ class PairedRows:
                     row = unreadable(
                         row.source,
                         "no system, by which pairs are formed; its other columns are "
-                        f"{known_columns(row.columns)}; name the one of the systems with --column "
+                        f"{known_columns(row.columns)}; name the one of the systems with `columns` "
                         "system=COLUMN",
                         dict(row.columns),
                         row.id,
@@ -193,7 +193,7 @@ class PairedRows:
                     yield _pair(stored[first], stored[second])
             if not formed:
                 raise UsageError(
-                    "--pairs: no two of these systems answer the same instruction; rows belong together if the "
+                    "`pairs`: no two of these systems answer the same instruction; rows belong together if the "
                     "instruction and each field that the prompt uses, but the responses, are equal"
                 )
 
@@ -201,18 +201,18 @@ class PairedRows:
         there = ", ".join(list(names)[:12]) or "none"
         if self._pairing.baseline is not None and self._pairing.baseline not in names:
             raise UsageError(
-                f"--baseline {self._pairing.baseline}: no row is of this system; there are {there}"
+                f"`baseline` {self._pairing.baseline}: no row is of this system; there are {there}"
             )
         for name in (each for pair in self._pairing.systems or () for each in pair):
             if name not in names:
-                raise UsageError(f"--pairs: no row is of the system {name!r}; there are {there}")
+                raise UsageError(f"`pairs`: no row is of the system {name!r}; there are {there}")
         if not names:
             raise UsageError(
-                "--pairs: no row has a system; name its column with --column system=COLUMN, or give a file for "
-                "each system with --system-from filename"
+                "`pairs`: no row has a system; name its column with `columns` system=COLUMN, or give a file "
+                "for each system with `system_from` filename"
             )
         if len(names) < 2:
-            raise UsageError(f"--pairs: all rows are of one system ({there}); give rows of two or more")
+            raise UsageError(f"`pairs`: all rows are of one system ({there}); give rows of two or more")
 
 
 class _PairChoice:
@@ -309,9 +309,9 @@ def _listed(name: str) -> tuple[tuple[str, str], ...]:
             found = [record.get(field) for field in SYSTEMS] if isinstance(record, Mapping) else [None]
             if not all(isinstance(each, str) and each for each in found) or len(set(found)) < 2:
                 raise UsageError(
-                    f"--pairs {file}:{number}: give two systems in the columns system_a and system_b"
+                    f"`pairs` {file}:{number}: give two systems in the columns system_a and system_b"
                 )
             pairs.setdefault(frozenset(map(str, found)), (str(found[0]), str(found[1])))
     if not pairs:
-        raise UsageError(f"--pairs {name}: lists no pair; give a file with the columns system_a and system_b")
+        raise UsageError(f"`pairs` {name}: lists no pair; give a file with the columns system_a and system_b")
     return tuple(pairs.values())

@@ -120,7 +120,7 @@ def _judge(manifest: RunManifest, engine: EngineInfo, was: JudgeConfig, report: 
     # A model that only a server has is known by its name.
     path = None if manifest.model.name == BUNDLED else manifest.model.path or manifest.model.name
     adapter = manifest.model.adapter.path if manifest.model.adapter else None
-    config = was.with_(
+    config = was.replace(
         model=path, adapter=adapter, engine=engine.name, engine_args={**was.engine_args, **smaller}
     )
     # `repeat` compares the digest of the model with the run's.

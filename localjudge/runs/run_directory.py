@@ -112,7 +112,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         Raises:
             RunMismatchError: the folder holds another run, or something else.
         """
-        described = {"settings": config.decisive, "rubric": {"name": config.rubric.name}}
+        described = {"settings": config.run_identity, "rubric": {"name": config.rubric.name}}
         self._compare({**described, "shard": shard.recorded})
 
     def begin(
@@ -168,7 +168,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             input_rows=plan.input_rows,
             input_digest=plan.input_digest,
             rows=plan.rows,
-            config=judge.config.own,
+            config=judge.config.per_start_settings,
             model_files=ModelFilesRead(
                 read=sorted(judge.model.files.keys() - remembered), remembered=sorted(remembered)
             ),

@@ -28,12 +28,13 @@ from pydantic import (
 )
 
 from localjudge import __version__
-from localjudge.config import SHARED_SETTINGS, JudgeConfig
+from localjudge.config import JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
+from localjudge.settings import SharedSettings
 
 MANIFEST = "run.json"
 FORMAT: Literal[4] = 4
@@ -47,13 +48,7 @@ class _ManifestPart(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class RunSettings(_ManifestPart):
-    """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
-
-    `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests. A jury and imported scores have
-    only the first three settings.
-    """
-
+class _Digests(_ManifestPart):
     engine: str
     rubric: str
     model: str
@@ -61,13 +56,14 @@ class RunSettings(_ManifestPart):
     dtype: str | None = None
     chat_template: str | None = None
     vocabulary: str | None = None
-    answer_spelling: str | None = None
-    max_rationale_tokens: int | None = None
-    thinking_budget: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    seed: int | None = None
-    on_overflow: str | None = None
+
+
+class RunSettings(SharedSettings, _Digests):
+    """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
+
+    `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests. A jury and imported scores have
+    only the first three settings.
+    """
 
 
 class AdapterRecord(_ManifestPart):
@@ -230,8 +226,9 @@ class RunManifest(_ManifestPart):
 
         A seed is not part of it, because it names a draw of the judge. Nor are the engine and its data type.
         """
-        own = RunSettings.model_fields.keys() - {"engine", "dtype", "chat_template", "vocabulary", "seed"}
-        return {name: getattr(self.settings, name) for name in RunSettings.model_fields if name in own}
+        without = {"engine", "dtype", "chat_template", "vocabulary", "seed"}
+        recorded = self.settings.as_dict()
+        return {name: recorded.get(name) for name in RunSettings.model_fields if name not in without}
 
     @property
     def orders(self) -> int:
@@ -248,8 +245,8 @@ class RunManifest(_ManifestPart):
         """Return the settings of a start; None if it had no judge."""
         if start.config is None:
             return None
-        shared = {name: getattr(self.settings, name) for name in SHARED_SETTINGS}
-        return JudgeConfig.of(**start.config, **shared, rubric=self.rubric)
+        shared = self.settings.model_dump(include=set(SharedSettings.model_fields))
+        return JudgeConfig.of(**{**shared, **start.config}, rubric=self.rubric)
 
 
 def read_manifest(folder: Path) -> RunManifest:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
-from typing import Unpack
+from typing import Any
 
-from localjudge.config import JudgeSettings
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import LocalJudgeError, UsageError
 from localjudge.judge import Judge
@@ -53,7 +52,7 @@ def workload_of(
     columns: Columns,
     written: float | None = None,
     step: Step = unseen,
-    **settings: Unpack[JudgeSettings],
+    **settings: Any,
 ) -> Workload:
     """Encode the rows of files and return the work of judging them.
 

@@ -99,7 +99,7 @@ class KeptJudgements(AbstractContextManager["KeptJudgements"]):
             [],
             {},
             engine=judge.engine.info,
-            config=judge.config.own,
+            config=judge.config.per_start_settings,
             **({} if (pairing := Pairing.usual(judge.rubric.fields)) is None else {"pairing": pairing}),
             model_files=ModelFilesRead(
                 read=sorted(judge.model.files.keys() - remembered), remembered=sorted(remembered)

@@ -1,0 +1,137 @@
+"""The settings of a judge that a flag gives as they are. Each is declared once, here.
+
+The flag, its check, its help and the record in `run.json` follow from the field: `JudgeConfig` has it, the
+command line makes an option of it (`cli/options.py`), and `RunSettings` records it if all starts of a run share
+it. A judge reads it as `config.NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from localjudge.errors import SettingError
+from localjudge.rubrics.answer import AnswerSpelling
+
+EngineName = Literal["auto", "vllm", "transformers", "server", "dry-run"]
+OnOverflow = Literal["fail", "truncate-candidate"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """What a person reads of a setting.
+
+    Attributes:
+        heading: the heading of the help under which it stands.
+        help: what it means.
+        metavar: the form of its value; None if it has a few values, or is on or off.
+        advice: what to give instead of a value that it cannot have.
+    """
+
+    heading: str
+    help: str
+    metavar: str | None = None
+    advice: str = ""
+
+
+class SharedSettings(BaseModel):
+    """Settings that all starts of a run share. They identify the run, and `run.json` records them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    answer_spelling: Annotated[
+        AnswerSpelling, Flag("Rubric and prompt", "The white space of the answer's JSON.")
+    ] = "compact"
+    """`compact` has no white space, `spaced` has a space after each colon and comma, and `indented` is inside a
+    Markdown fence, with a line for each key."""
+    max_rationale_tokens: Annotated[
+        int,
+        Field(ge=1, strict=True),
+        Flag("Answers", "The largest number of tokens of a rationale.", "N", "the smallest that works is 1"),
+    ] = 256
+    thinking_budget: Annotated[
+        int | None,
+        Field(ge=0, strict=True),
+        Flag("Answers", "Let a reasoning model think for up to N tokens.", "N", "give 0 or more"),
+    ] = None
+    """None switches thinking off; a model that cannot answer without thinking gets 2048 tokens."""
+    temperature: Annotated[
+        float,
+        Field(ge=0, allow_inf_nan=False),
+        Flag("Answers", "0 picks the most likely token.", "T", "give 0 or more"),
+    ] = 0.0
+    top_p: Annotated[
+        float,
+        Field(gt=0, le=1),
+        Flag(
+            "Answers",
+            "The share of the probability mass to sample from.",
+            "P",
+            "give a share above 0 and up to 1",
+        ),
+    ] = 1.0
+    seed: Annotated[int, Flag("Answers", "The seed of the sampling.", "S", "give a whole number")] = 0
+    """Each row draws its own random numbers from the seed and its content."""
+    on_overflow: Annotated[
+        OnOverflow, Flag("Rubric and prompt", "What to do with a row that is longer than the model's context.")
+    ] = "fail"
+    """`fail` makes the row a failure, and `truncate-candidate` removes as much of the candidate's end as
+    necessary, but keeps at least one character."""
+
+    @classmethod
+    def of(cls, **settings: Any) -> Self:
+        """Validate settings given by name.
+
+        Raises:
+            SettingError: a setting has an invalid value; the message has its name, its value and valid values.
+            RubricError: the rubric cannot be read or is inconsistent.
+        """
+        try:
+            return cls.model_validate(settings)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0])
+            raise SettingError(name, first["input"], cls._advice(name) or first["msg"]) from None
+
+    @classmethod
+    def _advice(cls, name: str) -> str:
+        if name not in cls.model_fields:
+            return f"is not a setting; give one of {', '.join(cls.model_fields)}"
+        *others, last = choices(cls, name) or ("",)
+        return f"give {', '.join(others)} or {last}" if last else getattr(cls.flags().get(name), "advice", "")
+
+    @classmethod
+    def flags(cls) -> Mapping[str, Flag]:
+        """Return the settings that a flag gives as they are, with what a person reads of each."""
+        found = {
+            name: next((each for each in field.metadata if isinstance(each, Flag)), None)
+            for name, field in cls.model_fields.items()
+        }
+        return {name: flag for name, flag in found.items() if flag is not None}
+
+
+class JudgeSettings(SharedSettings):
+    """All settings that a flag gives as they are. Those of this class may differ between starts of a run."""
+
+    model: Annotated[
+        str | None,
+        Flag(
+            "Model",
+            "A model directory, a GGUF file, or the id of a model in the local cache.  "
+            "[default: the small bundled model]",
+            "PATH_OR_ID",
+        ),
+    ] = None
+    """On a server, the name of one of its models; None if it has only one."""
+    engine: Annotated[EngineName, Flag("Engine", "The engine that runs the model.")] = "auto"
+    """`auto` chooses vLLM if it is installed and there is a GPU, and never a server."""
+    keep_thoughts: Annotated[bool, Flag("Answers", "Keep the model's thoughts.")] = False
+
+
+def choices(settings: type[BaseModel], name: str) -> tuple[str, ...]:
+    """Return the values of a setting that has only a few; nothing for another one."""
+    kind = settings.model_fields[name].annotation
+    return get_args(kind) if get_origin(kind) is Literal else ()
