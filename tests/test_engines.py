@@ -13,7 +13,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from localjudge import Judge, RowSource, RunObserver, score_run
-from localjudge.settings import EngineName
 from localjudge.diagnostics.doctor import Intent, examine
 from localjudge.engines.batches import batches, chunks
 from localjudge.engines.engine_options import BATCH_INVARIANT, DryRunOptions, TransformersOptions, VllmOptions
@@ -21,6 +20,7 @@ from localjudge.engines.protocol import EngineInfo
 from localjudge.engines.selection import engine_options
 from localjudge.models.model import Model
 from localjudge.prompts.prompt import Prompt, StopSubmitting
+from localjudge.settings import EngineName
 
 ROW = {"id": "q", "instruction": "Why?", "reference": "So.", "candidate": "Yes."}
 
