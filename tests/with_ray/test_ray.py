@@ -240,7 +240,7 @@ def test_a_run_on_this_machine_is_the_run_of_one_process_and_leaves_nothing_behi
     judgements = there / "judgements.jsonl"
     while first.poll() is None and not (judgements.exists() and judgements.stat().st_size):
         time.sleep(0.1)
-    processes = marked(mark)
+    processes = marked(mark).values()
     first.send_signal(signal.SIGINT)
     out, err = first.communicate(timeout=60)
     assert first.returncode == 130, err
@@ -257,19 +257,51 @@ def test_a_run_on_this_machine_is_the_run_of_one_process_and_leaves_nothing_behi
     assert_alike(outcomes_of(there), outcomes_of(alone))
 
 
+def test_a_run_whose_raylet_dies_ends_with_one_line_and_continues(model: Path, tmp_path: Path) -> None:
+    rows_file = tmp_path / "rows.jsonl"
+    rows_file.write_text("".join(json.dumps(each) + "\n" for each in rows(150)))
+    out, mark = tmp_path / "out", {"LOCALJUDGE_TEST": str(tmp_path)}
+    command: list[str | Path] = ["score", rows_file, "--model", model, "--out", out, "--max-rationale-tokens", "24"]
+    command += ["--engine", "transformers", "--engine-arg", "batch_size=4", "--ray", "local", "--num-workers", "1"]
+    held: list[str | Path] = [sys.executable, Path(__file__).parents[1] / "held_program.py", "100"]
+    messages = tmp_path / "messages"
+    with (
+        messages.open("w") as stderr,
+        subprocess.Popen([*held, *command], env=os.environ | mark, stdin=subprocess.PIPE, stderr=stderr) as first,
+    ):
+        judgements = out / "judgements.jsonl"
+        while first.poll() is None and not (judgements.exists() and judgements.stat().st_size):
+            time.sleep(0.1)
+        for process, its_command in marked(mark).items():
+            if its_command.split()[0].endswith("/raylet"):
+                os.kill(process, signal.SIGKILL)
+        assert first.wait(timeout=120) != 0
+    while marked(mark):  # Ray's other processes, and the one that says what happened
+        time.sleep(0.1)
+    assert messages.read_text().splitlines()[-1].startswith("localjudge: ended by Ray"), messages.read_text()
+
+    second = subprocess.run(
+        [sys.executable, "-m", "localjudge", *command], env=os.environ | mark, capture_output=True, text=True
+    )
+    assert second.returncode == 0, second.stderr
+    assert "continuing" in second.stderr
+    assert len(judgements.read_bytes().splitlines()) == 150
+    assert not marked(mark)
+
+
 def outcomes_of(run: Path) -> list[Outcome]:
     lines = (run / "judgements.jsonl").read_text("utf-8").split("\n")[:-1]
     return [from_line(json.loads(line), Rubric.load().columns) for line in lines]
 
 
-def marked(mark: dict[str, str]) -> list[str]:
-    """Return the commands of running processes that have this in their environment."""
+def marked(mark: dict[str, str]) -> dict[int, str]:
+    """Return the running processes that have this in their environment, each with its command."""
     (wanted,) = (f"{name}={value}".encode() for name, value in mark.items())
-    found = []
+    found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if wanted in (process / "environ").read_bytes().split(b"\0"):
-                found.append((process / "cmdline").read_text().replace("\0", " "))
+                found[int(process.name)] = (process / "cmdline").read_text().replace("\0", " ")
         except OSError:
             continue
     return found

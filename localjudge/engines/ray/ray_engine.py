@@ -11,6 +11,8 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import subprocess
+import sys
 import time
 import warnings
 from collections import Counter, deque
@@ -53,6 +55,15 @@ _PLACEMENT_SECONDS = 600.0
 _FORWARDED = ("DO_NOT_TRACK", "HF_HOME", "HF_HUB_", "LOCALJUDGE_", "OMP_WAIT_POLICY", "TRANSFORMERS_", "VLLM_")
 """Prefixes of environment variables that workers get if their node does not set them."""
 
+_WITNESS = """
+import sys
+if not sys.stdin.buffer.read(1):
+    print("localjudge: ended by Ray, one of whose processes died, or from outside; the same command continues",
+          file=sys.stderr)
+"""
+"""A program that says why this process is gone. Ray ends a process at once, without an exception, if the raylet
+or the control service that it is connected to dies."""
+
 _log = logging.getLogger("localjudge.ray")
 _LOGGERS = ("ray", _log.name)
 
@@ -82,6 +93,12 @@ class RayEngine:
         log: Path | None = None,
     ) -> None:
         self._log_to(log)
+        self._witness = subprocess.Popen(
+            [sys.executable, "-I", "-c", _WITNESS],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C is not for it
+        )
         self._was_connected = ray.is_initialized()
         try:
             with output_to(log or Path(os.devnull)):
@@ -293,13 +310,13 @@ class RayEngine:
         """Leave the cluster, and stop it if it was started here. Workers end at once."""
         atexit.unregister(self.close)
         self._close_log()
-        if not ray.is_initialized():
-            return
-        for worker in self._pool.workers:
-            with suppress(RayError):
-                ray.kill(worker.actor)
+        if ray.is_initialized():
+            for worker in self._pool.workers:
+                with suppress(RayError):
+                    ray.kill(worker.actor)
         self._leave()
 
     def _leave(self) -> None:
         if not self._was_connected:
             ray.shutdown()
+        self._witness.communicate(b".")
