@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from hypothesis import settings
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
@@ -20,6 +21,9 @@ from transformers.utils.logging import disable_progress_bar
 from localjudge import Rubric
 from localjudge.cli import main
 from localjudge.runs.reader import JUDGEMENTS, read_outcomes
+
+settings.register_profile("without deadlines", deadline=None)  # a slow machine makes no test fail
+settings.load_profile("without deadlines")
 
 SHORT_RUBRIC = """
 name = "short"

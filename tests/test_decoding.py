@@ -31,7 +31,7 @@ standings = st.lists(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(standings)
 def test_both_tables_forbid_exactly_what_the_rule_forbids(rows: list[tuple[int, int]]) -> None:
     states = np.array([state for state, _ in rows])

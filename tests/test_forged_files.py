@@ -351,7 +351,7 @@ HEADERS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 )
 @example({"ä": ENTRY}, "latin-1", b"", 4)
 @example({"a": ENTRY, "__metadata__": {"x": 1}}, "utf-8", b"", 4)
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_header_that_is_read_is_one_that_safetensors_reads_alike(
     tmp_path: Path, header: dict[str, Any], encoding: str, padding: bytes, held: int
 ) -> None:

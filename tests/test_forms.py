@@ -98,7 +98,7 @@ def assert_whole(rubric: Rubric, text: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_every_answer_is_whole_and_each_text_has_its_own_tokens(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
@@ -119,7 +119,7 @@ def test_every_answer_is_whole_and_each_text_has_its_own_tokens(data: st.DataObj
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_an_answer_of_random_tokens_is_whole(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
@@ -143,7 +143,7 @@ def written_by(table: TokenTable, vocabulary: Vocabulary, answer: str, *, ends: 
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_every_value_can_be_written_and_is_read_back(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())

@@ -147,7 +147,7 @@ def answer_at_random(table: TokenTable, limit: int, closing_margin: int, random:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_every_answer_is_whole_within_any_limit_that_can_hold_one(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
@@ -179,7 +179,7 @@ def test_a_sentence_that_ends_at_the_limit_closes_even_if_another_word_would_clo
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_vocabulary_that_cannot_give_every_score_is_refused_by_the_score(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
@@ -192,7 +192,7 @@ def test_a_vocabulary_that_cannot_give_every_score_is_refused_by_the_score(data:
     assert digit in str(refusal.value)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_a_limit_never_forbids_a_score(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
@@ -219,7 +219,7 @@ def spell(table: TokenTable, vocabulary: Vocabulary, text: bytes) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_one_token_decides_a_score_and_each_score_has_one(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
@@ -239,7 +239,7 @@ def test_one_token_decides_a_score_and_each_score_has_one(data: st.DataObject) -
             assert not any(vocabulary.pieces[t][:1].isdigit() for t in np.flatnonzero(after))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_each_state_of_fixed_text_allows_one_token(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
@@ -263,7 +263,7 @@ def test_each_state_of_fixed_text_allows_one_token(data: st.DataObject) -> None:
         assert state in picking or len(allowed[state]) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_fixed_text_is_spelled_with_the_tokenizers_own_tokens_where_they_keep_to_it(
     data: st.DataObject,

@@ -138,7 +138,6 @@ def test_hostile_rows_are_judged_or_fail_with_a_reason(
 
     @settings(
         max_examples=max(1, request.config.getoption("--hostile-rows") // BATCH),
-        deadline=None,
         derandomize=True,
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),

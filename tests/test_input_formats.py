@@ -273,7 +273,7 @@ def test_each_element_of_an_array_is_a_row_or_a_failure_and_no_text_is_left_out(
     st.sampled_from([None, 1]),
     st.sampled_from(["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be"]),
 )
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_array_is_read_as_it_was_written(
     tmp_path: Path, records: Records, indent: int | None, encoding: str
 ) -> None:
@@ -293,7 +293,7 @@ CELLS = st.text("a,;\t\"'\n\r é", max_size=8)
     st.lists(st.lists(CELLS, min_size=4, max_size=4), max_size=4),
     st.sampled_from(["a.csv", "a.tsv"]),
 )
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_a_csv_writer_wrote_is_read_back_or_refused_and_never_split_wrongly(
     tmp_path: Path, delimiter: str, quoting: Any, header: list[str], cells: list[list[str]], name: str
 ) -> None:

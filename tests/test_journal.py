@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localjudge.errors import RunBrokenError, RunMismatchError
@@ -94,7 +94,8 @@ def test_a_damaged_line_is_named_by_its_place(tmp_path: Path, damaged: bytes) ->
         list(read_journal(file, NONE))
 
 
-@given(st.lists(st.tuples(st.binary(), st.integers(0, 99))))
+@given(st.lists(st.tuples(st.binary(), st.integers(0, 99)), max_size=30))
+@settings(max_examples=50)
 def test_a_stored_line_is_found_again_whatever_it_holds_and_whenever_it_is_read(
     steps: list[tuple[bytes, int]],
 ) -> None:

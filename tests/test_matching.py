@@ -86,7 +86,7 @@ def fits(row: Record, record: Mapping[str, Any]) -> bool:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(response, min_size=1, max_size=8), response, some(KNOWN), st.booleans())
 def test_a_record_is_of_its_own_row_or_of_none(
     rows: list[Record], source: Record, known: tuple[str, ...], knows_digests: bool
@@ -116,7 +116,7 @@ def test_a_record_is_of_its_own_row_or_of_none(
     assert (BY_ID_ALONE in notes) == bool(by_id_alone and not has_systems)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(response, min_size=1, max_size=6), st.lists(response, max_size=3), st.randoms())
 def test_the_rows_of_two_runs_are_matched_whatever_their_order(
     manifest: RunManifest, rows: list[Record], foreign: list[Record], random: Any
@@ -171,7 +171,7 @@ pair = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.lists(pair, min_size=1, max_size=5),
     pair,
@@ -330,7 +330,7 @@ def test_a_jury_matches_rows_by_their_texts(tmp_path: Path) -> None:
 answer = st.tuples(some(["north", "east"]), some(["g0", "g1"]), some(["yes", "no"]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(st.lists(answer, max_size=4), min_size=2, max_size=3), st.booleans())
 def test_a_name_is_one_system_unless_its_runs_differ_on_an_instruction(
     runs: list[list[tuple[str, str, str]]], same_judge: bool

@@ -53,7 +53,7 @@ def test_what_was_packed_comes_out_under_a_python_with_nothing_installed(tmp_pat
     st.lists(st.integers(0, 5000), min_size=1, max_size=6).map(lambda sizes: dict(enumerate(sizes))),
     st.integers(1024, 20_000),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_the_parts_are_full_but_the_last_and_make_one_tar_file(
     tmp_path_factory: pytest.TempPathFactory, sizes: dict[int, int], part_size: int
 ) -> None:

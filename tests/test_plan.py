@@ -29,7 +29,7 @@ def row(instruction: str, candidate: str = "Yes.", **fields: Any) -> Row:
     return Row.of(instruction=instruction, reference="No.", candidate=candidate, id="1", source="a:1", **fields)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=30)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
 @given(st.lists(st.sampled_from("abcd")))
 def test_rows_that_share_an_instruction_come_together_each_once(judge: Judge, instructions: list[str]) -> None:
     with RunPlan(judge, [row(instruction) for instruction in instructions]) as plan:

@@ -232,7 +232,7 @@ STARTS = st.tuples(st.lists(st.integers(0, 9), max_size=12), st.integers(0, 8), 
 @given(st.lists(STARTS, max_size=5))
 @example([([1, 2, 3], 99, False), ([1], 99, False), ([3, 3, 0, 2], 1, False), ([0], 99, True)])
 @example([([0, 0], 1, False), ([0], 0, False)])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_in_every_restart_the_rows_done_are_those_of_the_input_that_have_a_line(
     short_rubric: Path, starts: list[tuple[list[int], int, bool]]
 ) -> None:

@@ -426,7 +426,7 @@ any_line = st.one_of(
 
 
 @given(st.lists(any_line, max_size=8))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_the_bytes_each_line_ends_as_one_row_or_one_failure(tmp_path: Path, data: list[bytes]) -> None:
     outcomes = read(tmp_path / "fuzz.jsonl", b"\n".join(data))
     expected = [number for number, line in enumerate(data, 1) if line.strip()]
@@ -440,7 +440,7 @@ def test_whatever_the_bytes_each_line_ends_as_one_row_or_one_failure(tmp_path: P
     "name", ["fuzz.csv", "fuzz.tsv", "fuzz.json", "fuzz.jsonl.gz", "fuzz.parquet", "fuzz.arrow"]
 )
 @given(st.binary(max_size=200) | st.text('a",\n\r\t\0', max_size=60).map(str.encode))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_bytes_in_any_kind_of_file_break_the_reading(tmp_path: Path, name: str, data: bytes) -> None:
     outcomes = read_or_refusal(tmp_path / name, data)
     if isinstance(outcomes, str):

@@ -92,7 +92,7 @@ def test_no_name_from_outside_steers_the_terminal(
     rows = write_rows(tmp_path / "rows.jsonl", 2)
     told = 0
 
-    @settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=2, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(NAMES)
     @example(f"n{TITLE}{RED}{CLEAR}\nlocaljudge: all is well")
     def said(name: str) -> None:

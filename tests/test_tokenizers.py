@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sentencepiece
 from conftest import fake_package
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import LlamaConfig, PreTrainedTokenizerFast
@@ -266,7 +266,6 @@ def undeclared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         st.sampled_from([*CONTROLS, *BYTES[:16], "stop", "<0x0a>", "</s>", "é", "\n", "🙂", *CHARACTERS])
     ).map("".join)
 )
-@settings(deadline=None)
 def test_no_text_can_spell_a_control_token_that_is_not_declared_or_the_name_of_a_byte(
     undeclared: Model, text: str
 ) -> None:

@@ -83,7 +83,7 @@ def longest_answer(
 
 
 @pytest.mark.slow
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_every_answer_is_whole_and_each_text_has_its_own_tokens(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
@@ -104,7 +104,7 @@ def test_every_answer_is_whole_and_each_text_has_its_own_tokens(data: st.DataObj
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_every_value_can_be_written_and_is_read_back(data: st.DataObject) -> None:
     rubric = data.draw(rubrics())
@@ -122,7 +122,7 @@ def test_every_value_can_be_written_and_is_read_back(data: st.DataObject) -> Non
             assert type(score) is rubric.aspects[name].kind
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_probabilities_of_the_first_tokens_are_those_of_the_values(data: st.DataObject) -> None:
     """Against an enumeration of all ways to write a value, for a model with random logits in each state."""

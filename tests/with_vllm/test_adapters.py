@@ -295,7 +295,7 @@ def test_v1_a_newcomer_takes_an_index_that_nobody_was_said_to_leave() -> None:
     assert_allows(batch.apply()[0], second, [])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), tables)
 def test_v1_masks_follow_the_rule_whatever_the_batch_does(seed: int, table: TokenTable) -> None:
     chance = Random(seed)
@@ -454,7 +454,7 @@ def v1_masks(processor: vllm_v1.TableProcessor, rows: list[V2Row]) -> torch.Tens
     return processor.apply(torch.stack([row.request.logits(row.outputs) for row in rows]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.sampled_from([0, 0, 1, 3]), tables)
 def test_v2_masks_and_scores_are_those_of_v1_on_the_same_histories(
     seed: int, drafts: int, table: TokenTable
