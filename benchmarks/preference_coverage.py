@@ -166,7 +166,7 @@ class Simulation:
         yield "win rate", "independent", rates.value - error, rates.value + error, self.win_rates
         direct = direct_win_rates(preferences, *pairs)
         yield "win rate of a pair", "ours", *_ends(direct.estimates()), self.pair_rates
-        share = [PositionEffect.of(preferences).share]
+        share = [PositionEffect.from_preferences(preferences).share]
         yield "position", "ours", *_ends(share), np.array([self.position])
         strengths, held = fit_strengths(preferences), fit_at_equal_length(preferences)
         yield from self._differences("strength difference", strengths, self.truth, number)

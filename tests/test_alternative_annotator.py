@@ -144,3 +144,17 @@ def test_a_copy_of_unanimous_annotators_is_certain_only_as_far_as_its_rows_show(
     assert found is not None
     assert [each.p for each in found.annotators.values()] == pytest.approx([0.9**30] * 3)
     assert found.winning_rate == 0
+
+
+def test_labels_that_a_constant_predicts_are_named_and_others_are_not() -> None:
+    rng = np.random.default_rng(5)
+    quality = rng.standard_normal(300)
+    skewed = [np.where(rng.random(300) < 0.97, 5.0, 4.0) for _ in range(4)]
+    even = [five_levels(quality, 0.3 * rng.standard_normal(300)) for _ in range(4)]
+    of_constant, of_even = compared(np.full(300, 5.0), skewed), compared(even.pop(), even)
+    assert of_constant is not None
+    assert of_even is not None
+    assert of_constant.winning_rate == of_constant.constant_winning_rate == 1
+    assert "always gives the most frequent label would have a winning rate of 1.00" in of_constant.in_words
+    assert (of_even.winning_rate, of_even.constant_winning_rate) == (1, 0)
+    assert "most frequent" not in of_even.in_words

@@ -31,7 +31,7 @@ def compared(score: Any, human: Any, group: Any = None) -> Comparison:
     score, human = np.array(score, dtype=float), np.array(human, dtype=float)
     rows = np.arange(len(score), dtype=np.int32)
     group = rows if group is None else np.array(group, dtype=np.int32)
-    against = ComparedLabels.of(LabelArray(rows, np.zeros_like(rows), human), group)
+    against = ComparedLabels.from_labels(LabelArray(rows, np.zeros_like(rows), human), group)
     return ComparisonStatistics(against.groups, 200, 0, 1, 5).compare(score, against, in_scale=True)
 
 

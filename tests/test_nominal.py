@@ -143,7 +143,7 @@ def some_grades(count: int = 80, seed: int = 0) -> tuple[list[str], list[str], l
     ],
 )  # fmt: skip
 def test_a_label_is_a_text_a_code_or_a_number_in_any_case(aspect: Aspect, read: dict[Any, Any]) -> None:
-    column = LabelColumn.of("theirs", "ours", aspect)
+    column = LabelColumn.from_aspect("theirs", "ours", aspect)
     for value, number in read.items():
         assert column.read({"theirs": value}, "file:1") == [number]
     assert column.read({"theirs": list(read)}, "file:1") == list(read.values())
@@ -169,7 +169,7 @@ def test_an_unknown_label_is_named_with_its_line_and_the_known_labels(
     with pytest.raises(
         UsageError, match=f"^file:7: 'theirs' holds '{value}', which is no label of ours; "
     ) as e:
-        LabelColumn.of("theirs", "ours", aspect).read({"theirs": value}, "file:7")
+        LabelColumn.from_aspect("theirs", "ours", aspect).read({"theirs": value}, "file:7")
     assert e.match(known)
 
 

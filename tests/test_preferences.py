@@ -361,7 +361,7 @@ def test_p_values_are_adjusted_for_the_number_of_pairs() -> None:
 
 def test_the_same_share_on_all_instructions_has_no_interval() -> None:
     group = np.arange(20)
-    shares = Shares.of(np.full(20, 0.7), np.zeros(20, dtype=np.int32), 2, group)
+    shares = Shares.from_values(np.full(20, 0.7), np.zeros(20, dtype=np.int32), 2, group)
     assert [(one.low, one.high) for one in shares.estimates()] == [(None, None)] * 2
     assert shares.value == pytest.approx([0.7, np.nan], nan_ok=True)
 

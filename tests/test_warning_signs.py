@@ -88,13 +88,13 @@ def test_rationales_that_ran_into_their_limit_are_counted() -> None:
 @pytest.mark.parametrize(
     ("verdicts", "counts"),
     [
-        ([("A", "A"), ("B", "B"), ("A", "B"), ("B", "A")] * 3, "6 of 12 decided pairs (of 12), and 6.3 are"),
+        ([("A", "A"), ("B", "B"), ("A", "B"), ("B", "A")] * 3, "6 of 12 pairs without a tie, and 6.3 are"),
         (
             [("A", "B")] * 3 + [("A", "A")] * 3 + [("tie", "tie")] * 40,
-            "3 of 6 decided pairs (of 46), and 2.5 are",
+            "3 of 6 pairs without a tie, and 2.5 are",
         ),
-        ([("A", "B")] * 4 + [("tie", "tie")] * 8, "4 of 4 decided pairs (of 12), and 2.3 are"),
-        ([("A", "A")] * 12, "0 of 12 decided pairs (of 12), and 0.0 are"),
+        ([("A", "B")] * 4 + [("tie", "tie")] * 8, "4 of 4 pairs without a tie, and 2.3 are"),
+        ([("A", "A")] * 12, "0 of 12 pairs without a tie, and 0.0 are"),
     ],
 )
 def test_orders_that_do_not_agree_beyond_chance_are_a_sign(
@@ -114,7 +114,7 @@ def test_a_place_that_wins_most_pairs_is_a_sign() -> None:
     (line,) = order_signs(verdicts)
     assert line == (
         "place: in better, 12 of 12 pairs whose orders differ favour the first place (p < 0.001); the response "
-        "shown first wins 64 of 104 decided comparisons"
+        "shown first wins 64 of 104 comparisons without a tie"
     )
     assert order_signs(verdicts[8:]) == (), "4 of 4 pairs"
     assert order_signs([("A", "tie"), ("tie", "A")] * 6 + verdicts[12:])[0].startswith(

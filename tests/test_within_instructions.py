@@ -32,7 +32,7 @@ def within(
     column: Floats, label: Floats, group: Any, digests: list[str | None] | None = None
 ) -> WithinComparison:
     marks = LabelArray(np.arange(len(label)), np.zeros(len(label), int), label)
-    responses = LabelledResponses.of(marks, scores_of(group, digests))
+    responses = LabelledResponses.from_labels(marks, scores_of(group, digests))
     assert responses is not None
     return responses.compare(column, 100, 0)
 
@@ -109,6 +109,6 @@ def test_rows_of_the_same_texts_are_one_response() -> None:
 
 def test_one_response_an_instruction_has_no_agreement_within() -> None:
     marks = LabelArray(np.arange(9), np.zeros(9, int), np.arange(9.0))
-    assert LabelledResponses.of(marks, scores_of(np.arange(9))) is None
-    assert LabelledResponses.of(marks, scores_of([0, 0, 1, 2, 3, 4, 5, 6, 7])) is None
-    assert LabelledResponses.of(marks, scores_of([0, 0, 1, 1, 3, 4, 5, 6, 7])) is not None
+    assert LabelledResponses.from_labels(marks, scores_of(np.arange(9))) is None
+    assert LabelledResponses.from_labels(marks, scores_of([0, 0, 1, 2, 3, 4, 5, 6, 7])) is None
+    assert LabelledResponses.from_labels(marks, scores_of([0, 0, 1, 1, 3, 4, 5, 6, 7])) is not None

@@ -94,7 +94,7 @@ _MATRIX = (
 )
 _POSITION = (
     "Without an effect of the order, the first place has a win rate of one half, and both orders name the same "
-    "response in all decided pairs, those in which both name a response."
+    "response in all pairs without a tie, those in which both name a response."
 )
 _LENGTH = (
     "The preference for the first response of each pair (a sample if there are many) against how much longer "
@@ -259,7 +259,7 @@ _LEAD = (
 )
 _COMPARED = [
     ("compared with the labels", "text"), ("accuracy", "estimate"), ("without ties", "estimate"),
-    ("decided", "number"), ("kappa", "estimate"), ("AUC", "estimate"),
+    ("pairs without a tie", "number"), ("kappa", "estimate"), ("AUC", "estimate"),
 ]  # fmt: skip
 _SETS = [
     ("aspect", "text"), ("pairs", "number"), ("label a", "number"), ("tie", "number"), ("label b", "number"),

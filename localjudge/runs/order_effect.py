@@ -1,6 +1,7 @@
 """The labels of both orders of a judge's pairs: whether the responses decide, or the place in the prompt.
 
-A pair is decided if both orders name a response. Then they name the same response, or the same place twice.
+A pair is without a tie if both orders name a response. Then they name the same response, or the same place
+twice.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class OrderEffect:
 
     @property
     def decided(self) -> int:
-        """Number of decided pairs."""
+        """Number of pairs without a tie."""
         return self.same_response + self.pairs[1, 1] + self.pairs[-1, -1]
 
     @property
@@ -48,7 +49,7 @@ class OrderEffect:
 
     @property
     def shown_first(self) -> tuple[int, int]:
-        """Number of decided comparisons, one per order, that the response shown first wins; and of all."""
+        """Number of comparisons without a tie, one per order, that the first place wins; and of all."""
         first, second = (sum(places.count(one) * n for places, n in self.pairs.items()) for one in (1, -1))
         return first, first + second
 
@@ -68,8 +69,8 @@ class OrderEffect:
         """Return the p-value of the orders' agreement: how often chance gives as many equal responses or more.
 
         It is the exact conditional test of Hardy and Weinberg's proportions (Wigginton et al. 2005,
-        doi:10.1086/429864): given how often each place wins in the decided pairs, all ways to distribute these
-        wins over the pairs are equally probable, for verdicts that ignore the responses.
+        doi:10.1086/429864): given how often each place wins in the pairs without a tie, all ways to distribute
+        these wins over the pairs are equally probable, for verdicts that ignore the responses.
         """
         first, second = self._wins_of_decided
 
@@ -89,7 +90,7 @@ class OrderEffect:
 
     @property
     def _wins_of_decided(self) -> tuple[int, int]:
-        """Number of wins of each place in the decided pairs."""
+        """Number of wins of each place in the pairs without a tie."""
         return (2 * self.pairs[1, 1] + self.same_response, 2 * self.pairs[-1, -1] + self.same_response)
 
 

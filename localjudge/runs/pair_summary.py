@@ -144,9 +144,11 @@ class PairSummary:
         parts += [f"{undecided} undecided"] * bool(undecided)
         if self._orders > 1:
             same = f"both orders name the same response in {effect.same_response} of "
-            parts.insert(0, same + counted(effect.decided, "decided pair"))
+            parts.insert(0, same + f"{counted(effect.decided, 'pair')} without a tie")
         wins, comparisons = effect.shown_first
-        parts.append(f"the response shown first wins {wins} of {counted(comparisons, 'decided comparison')}")
+        parts.append(
+            f"the response shown first wins {wins} of {counted(comparisons, 'comparison')} without a tie"
+        )
         if not self.sides:
             own = "–" if not self.judged else f"{self.first.win_rate(name):.2f}"  # noqa: RUF001
             parts.append(f"the input's first response wins {own}")

@@ -110,7 +110,7 @@ def _order_signs(aspect: str, effect: OrderEffect) -> list[str]:
     elif (p := effect.agreement_p()) > LEVEL:
         found.append(
             f"order: nothing shows that the judge compares the responses in {aspect}: both orders name "
-            f"the same response in {same} of {decided} decided pairs (of {pairs}), and "
+            f"the same response in {same} of {decided} pairs without a tie, and "
             f"{effect.same_by_chance:.1f} are expected if only the place decides ({_p(p)}); "
             "judge more pairs, or use a larger model"
         )
@@ -120,7 +120,7 @@ def _order_signs(aspect: str, effect: OrderEffect) -> list[str]:
         found.append(
             f"place: in {aspect}, {max(first, second)} of {first + second} pairs whose orders differ favour "
             f"the {'first' if first > second else 'second'} place ({_p(p)}); the response shown first wins "
-            f"{wins} of {comparisons} decided comparisons"
+            f"{wins} of {comparisons} comparisons without a tie"
         )
     return found
 

@@ -98,18 +98,18 @@ def agree(
             columns["expected"] = scores.column(aspect, "expected")
         if calibrated and aspect in calibrated.aspects:
             columns["calibrated"] = calibrated.column(aspect, "expected")
-        against = ComparedLabels.of(marks, scores.group)
+        against = ComparedLabels.from_labels(marks, scores.group)
         statistics = ComparisonStatistics(against.groups, resamples, seed, lowest, highest)
         comparisons = {name: statistics.compare(column, against, in_scale) for name, column in columns.items()}
-        responses, within = LabelledResponses.of(marks, scores), {}
+        responses, within = LabelledResponses.from_labels(marks, scores), {}
         if responses:
             within = {name: responses.compare(column, resamples, seed) for name, column in columns.items()}
         if measures is not None:
             known = marks.of_rows(measures.known)
             if len(known.row):
-                against_known = ComparedLabels.of(known, scores.group)
+                against_known = ComparedLabels.from_labels(known, scores.group)
                 statistics = replace(statistics, groups=against_known.groups)
-                known_responses = LabelledResponses.of(known, scores)
+                known_responses = LabelledResponses.from_labels(known, scores)
                 for name, column in {"length": measures.length, "overlap": measures.overlap}.items():
                     if column is not None:
                         comparisons[name] = statistics.correlations(column, against_known)

@@ -6,13 +6,13 @@ both compared with the same labels: those of the other annotators (Calderon et a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from localjudge.analysis.matching.human_labels import LabelArray
-from localjudge.analysis.matching.scores import Floats, Integers
+from localjudge.analysis.matching.scores import Flags, Floats, Integers
 from localjudge.analysis.statistics.interval import Estimate
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS, Contributions, averages, studentise
 
@@ -20,6 +20,8 @@ EPSILON = 0.1
 """How far the judge may be behind an annotator; the smallest of the paper, for labels that are cheap to get."""
 _ANNOTATORS, _ROWS = 3, 30
 _FALSE_DISCOVERIES = 0.05
+_PASSED = 0.5
+"""The winning rate from which on the test's authors let a judge replace annotators."""
 _DIGITS = 9
 NO_TEST = (
     f"The judge is not compared with single annotators: this needs {_ANNOTATORS} annotators, each with {_ROWS} "
@@ -56,16 +58,18 @@ class AnnotatorTest:
         advantage: the mean advantage of the judge; 0 for a judge that is like one more annotator.
         winning_rate: share of the annotators whom the judge is shown to be less than epsilon behind, with a
             false discovery rate of 5 % (Benjamini & Yekutieli 2001, doi:10.1214/aos/1013699998).
+        constant_winning_rate: the winning rate of a judge that always gives the most frequent label.
     """
 
     epsilon: float
     annotators: Mapping[str, ReplacedAnnotator]
     advantage: Estimate
     winning_rate: float
+    constant_winning_rate: float
 
     @property
     def in_words(self) -> str:
-        """Return the result in two sentences."""
+        """Return the result in two sentences, and a third if a constant would win as well."""
         closer, behind = (
             float(np.mean([getattr(each, name) for each in self.annotators.values()]))
             for name in ("judge_closer", "annotator_closer")
@@ -76,6 +80,17 @@ class AnnotatorTest:
             f"cases, the annotator in {behind:.0%}; difference {self.advantage.in_words()}. Alternative "
             f"annotator test (epsilon {self.epsilon:.2f}): the judge is shown to be less than epsilon behind "
             f"{round(self.winning_rate * count)} of {count} annotators (winning rate {self.winning_rate:.2f})."
+            + self._warning
+        )
+
+    @property
+    def _warning(self) -> str:
+        if self.constant_winning_rate < _PASSED:
+            return ""
+        return (
+            " A judge that always gives the most frequent label would have a winning rate of "
+            f"{self.constant_winning_rate:.2f}, because the labels are skewed or the annotators agree little: "
+            "here a high rate does not show that a judge reads the rows."
         )
 
 
@@ -99,17 +114,8 @@ def replace_annotators(
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
     """
-    from scipy.stats import false_discovery_control, t
-
     labels = np.bincount(marks.row, minlength=len(judged))
     marks = marks.of_rows((labels >= 2) & np.isfinite(judged))
-    label, other = _others(marks.row)
-    count = np.bincount(label, minlength=len(marks.row))
-    of_judge, of_annotator = (
-        np.bincount(label, distance(given[label], marks.value[other]), len(count)).round(_DIGITS)
-        for given in (judged[marks.row], marks.value)
-    )
-    sign = np.sign(of_annotator - of_judge)  # 1 where the judge is closer
     present, numbered = np.unique(group[marks.row], return_inverse=True)
     kept = {}
     for annotator in np.unique(marks.annotator):
@@ -118,21 +124,16 @@ def replace_annotators(
             kept[names[annotator]] = own
     if len(kept) < _ANNOTATORS:
         return None
-    each = [averages(sign[own, None], numbered[own].astype(np.int32), len(present)) for own in kept.values()]
-    value, shares = np.concatenate([one.value for one in each]), np.hstack([one.shares for one in each])
-    units = np.concatenate([one.units for one in each])
-    together = Contributions(
-        np.append(value, value.mean()),
-        np.column_stack([shares, shares.mean(axis=1)]),
-        np.append(units, len(np.unique(numbered[np.any([*kept.values()], axis=0)]))),
+    label, other = _others(marks.row)
+    values, counts = np.unique(marks.value, return_counts=True)
+    constant = np.full(len(marks.row), values[counts.argmax()])
+    of_annotator, of_judge, of_constant = (
+        np.bincount(label, distance(given[label], marks.value[other]), len(marks.row)).round(_DIGITS)
+        for given in (marks.value, judged[marks.row], constant)
     )
+    sign = np.sign(of_annotator - of_judge)  # 1 where the judge is closer
+    together, p = _advantages(sign, [*kept.values()], numbered, len(present))
     estimates = studentise(together, -1, 1, True, resamples, seed).estimates()
-    error = np.sqrt((shares**2).sum(axis=0) * units / (units - 1))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        p = np.nan_to_num(t.sf((value + EPSILON) / error, units - 1), nan=1.0)
-    # If the annotator is never closer, the variance says too little: the chance of this under the hypothesis.
-    behind = np.array([(sign[own] < 0).any() for own in kept.values()])
-    p = np.where(behind, p, np.maximum(p, (1 - EPSILON) ** units))
     found = {
         name: ReplacedAnnotator(
             rows=int(own.sum()),
@@ -143,8 +144,45 @@ def replace_annotators(
         )
         for (name, own), estimate, one in zip(kept.items(), estimates, p, strict=False)
     }
-    shown = false_discovery_control(p, method="by") <= _FALSE_DISCOVERIES
-    return AnnotatorTest(EPSILON, found, estimates[-1], float(shown.mean()))
+    _, p_of_constant = _advantages(
+        np.sign(of_annotator - of_constant), [*kept.values()], numbered, len(present)
+    )
+    return AnnotatorTest(EPSILON, found, estimates[-1], _winning_rate(p), _winning_rate(p_of_constant))
+
+
+def _advantages(
+    sign: Floats, kept: Sequence[Flags], group: Integers, groups: int
+) -> tuple[Contributions, Floats]:
+    """Return the advantage over each annotator and the mean of these, and the p-value of each.
+
+    Args:
+        sign: 1 for a label where the judge is closer to the others, -1 where the annotator is, [m].
+        kept: the masks of the labels of each annotator, each [m].
+        group: the instruction of each label, [m], from 0.
+        groups: number of instructions.
+    """
+    from scipy.stats import t
+
+    each = [averages(sign[own, None], group[own].astype(np.int32), groups) for own in kept]
+    value, shares = np.concatenate([one.value for one in each]), np.hstack([one.shares for one in each])
+    units = np.concatenate([one.units for one in each])
+    together = Contributions(
+        np.append(value, value.mean()),
+        np.column_stack([shares, shares.mean(axis=1)]),
+        np.append(units, len(np.unique(group[np.any(kept, axis=0)]))),
+    )
+    error = np.sqrt((shares**2).sum(axis=0) * units / (units - 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        p = np.nan_to_num(t.sf((value + EPSILON) / error, units - 1), nan=1.0)
+    # If the annotator is never closer, the variance says too little: the chance of this under the hypothesis.
+    behind = np.array([(sign[own] < 0).any() for own in kept])
+    return together, np.where(behind, p, np.maximum(p, (1 - EPSILON) ** units))
+
+
+def _winning_rate(p: Floats) -> float:
+    from scipy.stats import false_discovery_control
+
+    return float((false_discovery_control(p, method="by") <= _FALSE_DISCOVERIES).mean())
 
 
 def annotator_lines(alpha: str, test: AnnotatorTest | None) -> list[str]:

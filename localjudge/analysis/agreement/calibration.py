@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.scores import Floats, Integers, ScoreKind, Scores
-from localjudge.analysis.statistics.interval import UNDEFINED
+from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
 from localjudge.analysis.statistics.resampling import RESAMPLES, averages, studentise
 from localjudge.errors import UsageError
 from localjudge.runs.notices import kinds
@@ -34,14 +34,6 @@ from localjudge.system.durable import replacing
 
 class _CalibrationRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Interval(_CalibrationRecord):
-    """A value and its 95 % interval, like an `Estimate`."""
-
-    value: float | None
-    low: float | None
-    high: float | None
 
 
 class AspectMap(_CalibrationRecord):
@@ -61,8 +53,8 @@ class AspectMap(_CalibrationRecord):
     before: float | None
     after: float | None
     constant: float | None
-    gain: Interval
-    over_constant: Interval
+    gain: Estimate
+    over_constant: Estimate
 
     @model_validator(mode="after")
     def _is_a_map(self) -> Self:
@@ -270,6 +262,6 @@ def fit_map(score: Floats, label: Floats, group: Integers, resamples: int, seed:
         before=before,
         after=after,
         constant=constant,
-        gain=Interval(**gains[0].as_dict()),
-        over_constant=Interval(**gains[1].as_dict()),
+        gain=gains[0],
+        over_constant=gains[1],
     )

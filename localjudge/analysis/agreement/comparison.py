@@ -56,7 +56,7 @@ class ComparedLabels:
     single_group: Integers
 
     @classmethod
-    def of(cls, marks: LabelArray, group: Integers) -> ComparedLabels:
+    def from_labels(cls, marks: LabelArray, group: Integers) -> ComparedLabels:
         """Return the labels `marks`; `group` has the instruction of each row of the run, [rows]."""
         rows, means = marks.means()
         present, mean_group = np.unique(group[rows], return_inverse=True)
@@ -106,7 +106,7 @@ class ComparisonStatistics:
         """Return the share of pairs where something holds, [m], with its exact interval."""
         if not len(held):
             return UNDEFINED
-        return exact_share(held, group) if self.resamples else Estimate.of(held.mean())
+        return exact_share(held, group) if self.resamples else Estimate.from_floats(held.mean())
 
     def _mean(self, values: Floats, group: Integers, lowest: float, highest: float) -> Estimate:
         estimates, symmetric = averages(values[:, None], group, self.groups), lowest < 0

@@ -87,7 +87,7 @@ def agree_on_labels(
         seed: seed of the resamples and of the baselines' folds.
     """
     labels = tuple(map(str, scores.nominal[aspect]))
-    pairs = _Pairs.of(marks, scores.group, len(labels), resamples, seed)
+    pairs = _Pairs.from_labels(marks, scores.group, len(labels), resamples, seed)
     verdicts = scores.shares(aspect, "integer").argmax(axis=1).astype(np.float64)
     judged = verdicts[marks.row]
     is_measured = scores.expected is not None and f"{aspect}={labels[0]}" not in scores.unmeasured
@@ -101,7 +101,7 @@ def agree_on_labels(
         known = marks.of_rows(measures.known)
         for name, column in {"length": measures.length, "overlap": measures.overlap}.items():
             if column is not None and len(np.unique(scores.group[known.row])) > 1:
-                of_known = _Pairs.of(known, scores.group, len(labels), resamples, seed)
+                of_known = _Pairs.from_labels(known, scores.group, len(labels), resamples, seed)
                 predicted = of_known.predict(column[known.row])
                 comparisons[name] = of_known.compare(predicted.argmax(axis=1).astype(np.float64), predicted)
     several = marks.of_rows(np.bincount(marks.row, minlength=len(scores.ids)) >= 2)
@@ -137,7 +137,7 @@ class _Pairs:
     seed: int
 
     @classmethod
-    def of(cls, marks: LabelArray, group: Integers, labels: int, resamples: int, seed: int) -> _Pairs:
+    def from_labels(cls, marks: LabelArray, group: Integers, labels: int, resamples: int, seed: int) -> _Pairs:
         present, numbered = np.unique(group[marks.row], return_inverse=True)
         return cls(marks.value, numbered.astype(np.int32), len(present), labels, resamples, seed)
 

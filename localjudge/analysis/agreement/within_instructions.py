@@ -73,7 +73,7 @@ class LabelledResponses:
     second: Integers
 
     @classmethod
-    def of(cls, marks: LabelArray, scores: Scores) -> LabelledResponses | None:
+    def from_labels(cls, marks: LabelArray, scores: Scores) -> LabelledResponses | None:
         """Return the labelled responses; None if fewer than two instructions have two of them.
 
         Rows with the same texts are one response.

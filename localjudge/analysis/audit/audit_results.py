@@ -29,7 +29,7 @@ from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import read_manifest
 
-FELT = 1 / 100
+SMALLEST_CHANGE = 1 / 100
 """Smallest change that counts as lower or higher, as a share of the scale's range: 0.04 from 1 to 5."""
 _NEAR_THE_TOP = 1 / 4
 _NO_PREFERENCE = 1 / 2
@@ -158,7 +158,9 @@ def _share(outcomes: Sequence[tuple[Bools, NDArray[np.int32]]]) -> Estimate:
         return UNDEFINED
     held = np.concatenate([held for held, _ in outcomes])
     group = np.concatenate([group for _, group in outcomes])
-    return Shares.of(held.astype(np.float64), np.zeros(len(held), dtype=np.int32), 1, group).estimates()[0]
+    return Shares.from_values(
+        held.astype(np.float64), np.zeros(len(held), dtype=np.int32), 1, group
+    ).estimates()[0]
 
 
 def _tested(
@@ -173,13 +175,13 @@ def _tested(
     width = high - low
     everywhere = np.ones(len(after), dtype=np.bool_)
     if direction == "lower":
-        return np.maximum(before, after) > low + NOISE * width, shift < -FELT * width
+        return np.maximum(before, after) > low + NOISE * width, shift < -SMALLEST_CHANGE * width
     if direction == "higher":  # a candidate that is worse than its reference must score higher after the swap
-        return np.minimum(before, after) <= (low + high) / 2, shift > FELT * width
+        return np.minimum(before, after) <= (low + high) / 2, shift > SMALLEST_CHANGE * width
     if direction == "not higher":
         return np.minimum(before, after) < high - NOISE * width, shift <= NOISE * width
     if direction == "loses":
-        return everywhere, after < _NO_PREFERENCE - FELT
+        return everywhere, after < _NO_PREFERENCE - SMALLEST_CHANGE
     if direction == "orders agree":
         return everywhere, everywhere & agree
     if direction == "no place wins":

@@ -244,7 +244,7 @@ def _estimated(rated: RatedAspect, group: Integers, resamples: int, seed: int) -
         accuracy=tuple(
             expanded_percentile(value, values, len(of_groups))
             if np.ptp(values) > _CERTAIN
-            else Estimate.of(value)
+            else Estimate.from_floats(value)
             for value, values in zip(found.accuracies.tolist(), resampled.T, strict=True)
         ),
         rates=tuple(

@@ -104,8 +104,8 @@ def jury_errors(
     return JuryErrors(
         rows=len(rows),
         instructions=groups,
-        correlation=Estimate.of(correlations[0], *(jurors / np.array([high, low]) - 1) / (jurors - 1)),
-        votes=Estimate.of(np.exp(worth[0]), low, high),
+        correlation=Estimate.from_floats(correlations[0], *(jurors / np.array([high, low]) - 1) / (jurors - 1)),
+        votes=Estimate.from_floats(np.exp(worth[0]), low, high),
         best=None if best is None else names[best],
         compared=int(others.sum()),
         jury=found[0],

@@ -136,13 +136,16 @@ def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None 
     """
     mapping = mapping or {}
     mapped = [
-        LabelColumn.of(name, target, aspects[target])
+        LabelColumn.from_aspect(name, target, aspects[target])
         if target in aspects
-        else LabelColumn.of_share(name, target)
+        else LabelColumn.from_share(name, target)
         for name, target in mapping.items()
     ]
     taken = {target.partition("=")[0] for target in mapping.values()}
-    return [*mapped, *(LabelColumn.of(name, name, each) for name, each in aspects.items() if name not in taken)]
+    return [
+        *mapped,
+        *(LabelColumn.from_aspect(name, name, each) for name, each in aspects.items() if name not in taken),
+    ]
 
 
 class LabelRecords:

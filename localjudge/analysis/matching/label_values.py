@@ -40,12 +40,12 @@ class LabelColumn:
     known: str
 
     @classmethod
-    def of(cls, name: str, target: str, aspect: Aspect) -> LabelColumn:
+    def from_aspect(cls, name: str, target: str, aspect: Aspect) -> LabelColumn:
         """Return the column of an aspect; labels without an order are numbered from 0."""
         if aspect.scale is not None:
             return cls(name, target, {}, (-_LARGEST, _LARGEST), "")
         if aspect.choices is None:
-            return cls.of_share(name, target)
+            return cls.from_share(name, target)
         numbers = aspect.numbers or {label: place for place, label in enumerate(aspect.choices.values())}
         pairs = [*aspect.choices.items(), *((label, label) for label in aspect.choices.values())]
         folded = {text.casefold(): numbers[label] for text, label in pairs}
@@ -57,7 +57,7 @@ class LabelColumn:
         return cls(name, target, folded | {text: numbers[label] for text, label in pairs}, ends, known)
 
     @classmethod
-    def of_share(cls, name: str, target: str) -> LabelColumn:
+    def from_share(cls, name: str, target: str) -> LabelColumn:
         """Return the column of the share of a label, or of a boolean."""
         return cls(name, target, _YES_OR_NO, (0.0, 1.0), "yes, no, true, false, or a number from 0 to 1")
 

@@ -52,7 +52,7 @@ class Identity:
     texts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, outcome: Outcome | PairOutcome) -> Self:
+    def from_outcome(cls, outcome: Outcome | PairOutcome) -> Self:
         """Return the identity of an outcome: of a row, or of a pair with its responses in the input's order."""
         if isinstance(outcome, PairOutcome):
             source, systems, digests = outcome.orders[0].source, outcome.systems, outcome.response_digests
@@ -81,8 +81,8 @@ def identity_of(record: Mapping[str, Any], where: str, columns: Columns, used: S
         columns: the column of each field whose column has a custom name in the run.
         used: the fields that the template of the run's rubric uses.
     """
-    told = with_conversation(record, lambda field: names_of(field, columns, used), used)
-    given = record if isinstance(told, str) else told
+    split = with_conversation(record, lambda field: names_of(field, columns, used), used)
+    given = record if isinstance(split, str) else split
     found: dict[str, Any] = {
         name: given.get(column_of(name, given, columns, used) or "") for name in column_names(used)
     }
@@ -302,7 +302,7 @@ def _agree(known: Sequence[str | None], given: Sequence[str | None]) -> bool:
 
 def identities(folder: Path, manifest: RunManifest) -> list[Identity]:
     """Return the identity of each line of a run of one response."""
-    known = [(Identity.of(outcome), outcome.digest) for outcome in read_outcomes(folder)]
+    known = [(Identity.from_outcome(outcome), outcome.digest) for outcome in read_outcomes(folder)]
     return with_digests([identity for identity, _ in known], [digest for _, digest in known], manifest)
 
 

@@ -258,7 +258,7 @@ class _Reading:
         self.ids.append(outcome.id)
         self._digests.append(outcome.digest)
         self._runs.append(run)
-        self._identities.append(Identity.of(outcome))
+        self._identities.append(Identity.from_outcome(outcome))
         self._groups.append(self._numbers.setdefault(outcome.group, len(self._numbers)))
         self._integer.extend(column.number(outcome) for column in self._columns)
         for column in self._columns:

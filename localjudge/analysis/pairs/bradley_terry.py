@@ -33,7 +33,7 @@ class PairDesign:
     component: Integers  # [K]: the component of each system
 
     @classmethod
-    def of(cls, pairs: Preferences, with_length: bool = False) -> PairDesign:
+    def from_pairs(cls, pairs: Preferences, with_length: bool = False) -> PairDesign:
         """Return the design of pairs of different systems.
 
         Args:
@@ -231,7 +231,7 @@ def fit_strengths(preferences: Preferences) -> Strengths:
     cluster estimator CR3 of Bell & McCaffrey (2002).
     """
     pairs = preferences.by_instruction()
-    return _fit(PairDesign.of(pairs), pairs.preference)
+    return _fit(PairDesign.from_pairs(pairs), pairs.preference)
 
 
 def fit_at_equal_length(preferences: Preferences) -> Strengths | None:
@@ -244,7 +244,7 @@ def fit_at_equal_length(preferences: Preferences) -> Strengths | None:
     if lengths is None or not np.isfinite(lengths).any():
         return None
     pairs = preferences.take(np.isfinite(lengths)).by_instruction()
-    design = PairDesign.of(pairs, with_length=True)
+    design = PairDesign.from_pairs(pairs, with_length=True)
     equal = _of_equal_systems(design)
     across, own = equal[:-1, -1], float(equal[-1, -1])
     left = own - float(across @ np.linalg.solve(equal[:-1, :-1], across))

@@ -184,7 +184,7 @@ class _Reading:
         self.groups.append(self._numbers.setdefault(shown.group, len(self._numbers)))
         self.columns.append(shown.columns)
         self.shown.append((shown.digest, shown.swapped))
-        self.identities.append(Identity.of(pair))
+        self.identities.append(Identity.from_outcome(pair))
         reverse = [order.swapped for order in pair.orders]
         unknown = [np.nan] * (2 - len(reverse))
         for name, aspect in self._aspects.items():

@@ -63,7 +63,7 @@ class LabelledPairs:
             "first wins", the first of the input.
         gain: the accuracy of the most probable result of both orders averaged, minus the mean accuracy of the
             two; undefined with one order.
-        consistency: share of the pairs decided in both orders whose orders name the same response.
+        consistency: share of the pairs without a tie in an order whose orders name the same response.
         alpha: Krippendorff's nominal alpha of the annotators; None if no pair has two labels.
         annotator_test: the verdicts beside single annotators, where a tie is half a difference;
             None if there are too few labels.

@@ -103,7 +103,8 @@ class PreferenceOrder:
     `groups` has the sets of systems whose strengths do not differ significantly, and `untested` the pairs of
     comparable systems whose difference of strengths has no p-value. `length` is the change of the
     log-odds per unit of log(1 + characters); None if lengths are not known. `position` is the win rate of
-    the response shown first, and `consistency` the share of decided pairs whose orders name the same response.
+    the response shown first, and `consistency` the share of pairs without a tie whose orders name the same
+    response.
     `cycles` has systems of which the first beats the second, the second the third, and the third the first;
     `significant_cycles` has those of them in which each of the three win rates is significant.
     `unlimited` is True if the likelihood has no maximum (`localjudge.analysis.pairs.bradley_terry.Strengths`).
@@ -161,7 +162,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
         resamples: number of draws for the adjusted p-values.
         seed: seed of the draws.
     """
-    position = PositionEffect.of(preferences)
+    position = PositionEffect.from_preferences(preferences)
     between = preferences.between
     names, component = between.systems, between.components()
     strengths, held = fit_strengths(between), fit_at_equal_length(between)
@@ -199,7 +200,7 @@ def rank_preferences(preferences: Preferences, resamples: int = RESAMPLES, seed:
     of_all = {
         "the effect of length": length,
         "the win rate of the first place": position.share,
-        "the share of decided pairs whose orders name the same response": position.consistency,
+        "the share of pairs without a tie whose orders name the same response": position.consistency,
     }
     wins, loses = direct.value > 0.5 + NO_DIFFERENCE, direct.value < 0.5 - NO_DIFFERENCE
     return PreferenceOrder(

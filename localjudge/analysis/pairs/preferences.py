@@ -141,7 +141,7 @@ def read_preferences(folders: Sequence[Path], inputs: Sequence[str] = ()) -> Run
 
 def system_win_rates(preferences: Preferences) -> Shares:
     """Return each system's share of wins against all others, from pairs of different systems, [systems]."""
-    return Shares.of(
+    return Shares.from_values(
         np.concatenate([preferences.preference, 1 - preferences.preference]),
         np.concatenate([preferences.first, preferences.second]),
         len(preferences.systems),
@@ -165,7 +165,7 @@ def direct_win_rates(preferences: Preferences, first: Integers, second: Integers
     here = preferences.take(pair[preferences.first, preferences.second] >= 0)
     at = here.first, here.second
     wins = np.where(in_order[at], here.preference, 1 - here.preference)
-    return Shares.of(wins, pair[at], len(first), here.group)
+    return Shares.from_values(wins, pair[at], len(first), here.group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,8 +173,8 @@ class PositionEffect:
     """The effect of the place in the prompt.
 
     `share` is the win rate of the response shown first; one half if the place has no effect. `first` and
-    `second` have each system's win rate in that place, and `consistency` is the share of the decided pairs
-    in which both orders name the same response. If no pair has both orders, `share` includes the systems'
+    `second` have each system's win rate in that place, and `consistency` is the share of the pairs without
+    a tie in which both orders name the same response. If no pair has both orders, `share` includes the systems'
     difference.
     """
 
@@ -185,7 +185,7 @@ class PositionEffect:
     has_both_orders: bool
 
     @classmethod
-    def of(cls, preferences: Preferences) -> PositionEffect:
+    def from_preferences(cls, preferences: Preferences) -> PositionEffect:
         """Measure the effect on the pairs that have both orders, or on all pairs if none has."""
         both = np.logical_and.reduce(np.isfinite(preferences.shown_first), axis=1)
         here = preferences.take(both) if both.any() else preferences
@@ -196,7 +196,7 @@ class PositionEffect:
         judged = np.isfinite(wins)
 
         def share(values: Floats, part: Integers, parts: int) -> tuple[Estimate, ...]:
-            shares = Shares.of(values[judged], part[judged], parts, group[judged])
+            shares = Shares.from_values(values[judged], part[judged], parts, group[judged])
             return tuple(shares.estimates())
 
         known = np.isfinite(here.agree)

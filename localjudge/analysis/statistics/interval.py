@@ -18,7 +18,7 @@ class Estimate:
     high: float | None = None
 
     @classmethod
-    def of(cls, value: float, low: float = math.nan, high: float = math.nan) -> Estimate:
+    def from_floats(cls, value: float, low: float = math.nan, high: float = math.nan) -> Estimate:
         """Return an estimate; an infinite end is open, and with NaN or without a value there is no interval."""
         if not math.isfinite(value):
             return cls()

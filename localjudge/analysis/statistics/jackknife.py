@@ -106,7 +106,7 @@ class Shares:
     log_odds: JackknifeEstimates
 
     @classmethod
-    def of(cls, values: Floats, part: Integers, parts: int, group: Integers) -> Shares:
+    def from_values(cls, values: Floats, part: Integers, parts: int, group: Integers) -> Shares:
         """Return the mean of each part of the values.
 
         Args:
@@ -144,7 +144,7 @@ class Shares:
         found = found or self.log_odds.tested(resamples=0)
         low, high = 1 / (1 + np.exp(-found.low)), 1 / (1 + np.exp(-found.high))
         ends = zip(self.value, np.minimum(low, self.value), np.maximum(high, self.value), strict=True)
-        return [Estimate.of(*each) for each in ends]
+        return [Estimate.from_floats(*each) for each in ends]
 
 
 def jackknife_interval(value: float, left_out: Floats) -> Floats:
@@ -179,7 +179,7 @@ def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0) -> 
     with np.errstate(invalid="ignore", divide="ignore"):
         z = np.arctanh(2 * (np.append(value, left_out) - lowest) / (1 - lowest) - 1)
     ends = lowest + (np.tanh(jackknife_interval(z[0], z[1:])) + 1) / 2 * (1 - lowest)
-    return Estimate.of(value, *ends)
+    return Estimate.from_floats(value, *ends)
 
 
 def exact_share(held: Flags, group: Integers) -> Estimate:
@@ -200,7 +200,7 @@ def exact_share(held: Flags, group: Integers) -> Estimate:
     found = averages(held[:, None].astype(np.float64), numbered.astype(np.int32), groups)
     share, variance = found.value[0], (found.shares**2).sum()
     if groups < MIN_INSTRUCTIONS:
-        return Estimate.of(share)
+        return Estimate.from_floats(share)
     effective = rows**2 / (counts.astype(np.float64) ** 2).sum()
     if variance > 0:
         freedom = (t.ppf(0.975, rows - 1) / t.ppf(0.975, groups - 1)) ** 2
@@ -208,4 +208,4 @@ def exact_share(held: Flags, group: Integers) -> Estimate:
     yes, no = share * effective, (1 - share) * effective
     low = beta.ppf(0.025, yes, no + 1) if yes > 0 else 0.0
     high = beta.ppf(0.975, yes + 1, no) if no > 0 else 1.0
-    return Estimate.of(share, low, high)
+    return Estimate.from_floats(share, low, high)

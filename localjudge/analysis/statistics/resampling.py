@@ -79,7 +79,7 @@ class Studentised:
     null_t: Floats  # [B, k]
 
     def estimates(self) -> list[Estimate]:
-        return [Estimate.of(*ends) for ends in zip(self.value, self.low, self.high, strict=True)]
+        return [Estimate.from_floats(*ends) for ends in zip(self.value, self.low, self.high, strict=True)]
 
     def simultaneous(self, lowest: float = -math.inf, highest: float = math.inf) -> Studentised:
         """Return the estimates with intervals that contain all k true values together in 95 % of samples.
@@ -197,10 +197,10 @@ def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimat
 
     kept = resampled[np.isfinite(resampled)]
     if groups < MIN_INSTRUCTIONS or len(kept) < 0.9 * len(resampled):
-        return Estimate.of(value)
+        return Estimate.from_floats(value)
     tails = norm.cdf(t.ppf([0.025, 0.975], groups - 1) * math.sqrt(groups / (groups - 1)))
     low, high = np.quantile(kept, tails)
-    return Estimate.of(value, min(low, value), max(high, value))
+    return Estimate.from_floats(value, min(low, value), max(high, value))
 
 
 def averages(values: Floats, group: Integers, groups: int) -> Contributions:

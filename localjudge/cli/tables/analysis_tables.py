@@ -20,7 +20,7 @@ from localjudge.analysis.agreement.within_instructions import NOT_WITHIN, WITHIN
 from localjudge.analysis.juries.jury import Jury
 from localjudge.analysis.juries.jury_aspect import EstimatedErrors, NominalJuryAspect
 from localjudge.analysis.juries.jury_errors import JuryErrors
-from localjudge.analysis.statistics.interval import Estimate, two_decimals
+from localjudge.analysis.statistics.interval import two_decimals
 from localjudge.cli.tables.table_parts import (
     headed,
     note_lines,
@@ -231,7 +231,7 @@ def calibration_table(calibration: Calibration) -> Group:
             two_decimals(found.before),
             two_decimals(found.after),
             two_decimals(found.constant),
-            *(stacked(Estimate(**each.model_dump())) for each in (found.gain, found.over_constant)),
+            *(stacked(each) for each in (found.gain, found.over_constant)),
             " ".join(f"{x:.3g}→{y:.2f}" for x, y in dict.fromkeys(shown)),
         )
     names = ", ".join(name for name, found in calibration.aspects.items() if not found.has_gain)

@@ -39,7 +39,7 @@ def pair_agreement_tables(agreement: PairAgreement) -> Group:
 
 
 def _comparisons(found: LabelledPairs) -> Table:
-    table = plain_table("", "accuracy", "without ties", "decided", "kappa", "AUC")
+    table = plain_table("", "accuracy", "without ties", "pairs", "kappa", "AUC")
     for name, comparison in found.comparisons.items():
         table.add_row(name, *_cells(comparison))
     return table
@@ -55,7 +55,7 @@ def _lines(found: LabelledPairs) -> Iterator[str]:
     labels = ", ".join(f"{result} {count}" for result, count in found.labels.items())
     yield f"Labels: {labels}. If only the label or only the verdict is a tie, the accuracy counts one half."
     if found.consistency.value is not None:
-        yield f"Both orders name the same response in {found.consistency.in_words()} of the decided pairs"
+        yield f"Both orders name the same response in {found.consistency.in_words()} of the pairs without a tie"
     if found.gain.value is not None:
         yield f"Gain in accuracy from averaging both orders: {found.gain.in_words()}"
     yield from annotator_lines(f"nominal {found.alpha.in_words()}" if found.alpha else "", found.annotator_test)

@@ -119,7 +119,7 @@ def _aspects(ranking: PreferenceRanking) -> Table:
 def _lines(found: PreferenceOrder, by: str) -> Iterator[str]:
     """Yield what the tables do not say, a line each."""
     agree = found.consistency
-    both = f"; both orders name the same response in {agree.in_words()} of the decided pairs"
+    both = f"; both orders name the same response in {agree.in_words()} of the pairs without a tie"
     both *= agree.value is not None
     yield f"Position: the first place has a win rate of {found.position.in_words()}{both}"
     if found.length is not None:
