@@ -107,7 +107,7 @@ class Judge:
 
     def _prepare_table(self, layout: AnswerLayout) -> None:
         """Prepare prompts and answers that are token ids, with the model's own tokenizer."""
-        reader, self.prompts = TableReader.of(self.config, layout, self.model)
+        reader, self.prompts = TableReader.from_config(self.config, layout, self.model)
         self._read, self.decoding = reader.read, reader.decoding
         cuts = self.config.on_overflow == "truncate-candidate"
         self.task_builder = TaskBuilder(
@@ -125,7 +125,7 @@ class Judge:
         if config.on_overflow != "fail":
             advice = "only the server can count the tokens of a prompt; give fail"
             raise SettingError("on_overflow", config.on_overflow, advice)
-        reader = TextReader.of(config, layout)
+        reader = TextReader.from_config(config, layout)
         self._read = reader.read
         self.text_decoding = reader.decoding(config)
         limit = self.text_decoding.max_tokens

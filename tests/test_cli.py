@@ -152,7 +152,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "no such engine": ("score ROWS --out OUT --engine fast --model MODEL", "--engine fast: give auto, vllm"),
     "engine option": ("score ROWS --out OUT --engine-arg speed=9 --model MODEL", "--engine-arg speed: "),
     "engine option form": ("score ROWS --out OUT --engine-arg speed", "--engine-arg speed: write KEY=VALUE"),
-    "batch of none": ("score ROWS --out OUT --engine-arg batch_size=0 --model MODEL", "give 1 or more"),
+    "batch of none": ("score ROWS --out OUT --engine-arg batch_size=0 --model MODEL", "number, 1 or more"),
     "batch of words": ("score ROWS --out OUT --engine-arg batch_size=x --model MODEL", "give a whole number"),
     "dtype": (
         "score ROWS --out OUT --engine-arg dtype=int3 --model MODEL",
@@ -233,7 +233,7 @@ WRONG_BEFORE_THE_MODEL = {
     "--engine fast": "--engine fast: give auto, vllm",
     "--engine dry-run --engine-arg rate=fast": "--engine-arg rate=fast: give rows per second",
     "--engine transformers --engine-arg speed=9": "--engine-arg speed: the transformers engine knows",
-    "--engine transformers --engine-arg batch-size=0": "--engine-arg batch_size=0: give 1 or more",
+    "--engine transformers --engine-arg batch-size=0": "--engine-arg batch_size=0: give a whole number",
     "--rubric none": "rubric none: no such file",
     "--column candidate": "--column candidate: write FIELD=COLUMN",
     "--out ROWS": "--out ROWS: is a file",

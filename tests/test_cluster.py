@@ -31,15 +31,15 @@ def test_flags_say_which_cluster(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ((None, "2", None), "--num-workers needs a cluster: give --ray"),
-        ((None, None, 1.0), "--gpus-per-worker needs a cluster: give --ray"),
+        ((None, "2", None), "`num_workers` 2: needs a cluster: give `ray`"),
+        ((None, None, 1.0), "`gpus_per_worker` 1.0: needs a cluster: give `ray`"),
         (("ray://head:10001", None, None), "run this on a node of the cluster"),
-        (("head", None, None), "--ray head: give auto, local or the HOST:PORT"),
-        (("local", "0", None), "--num-workers 0: give N or MIN:MAX"),
-        (("local", "4:2", None), "--num-workers 4:2: give N or MIN:MAX"),
-        (("local", "many", None), "--num-workers many: give N or MIN:MAX"),
-        (("local", None, 1.5), "--gpus-per-worker 1.5: give 0, a fraction below 1, or a whole number"),
-        (("local", None, -1.0), "--gpus-per-worker -1: give 0, a fraction"),
+        (("head", None, None), "`ray` head: give auto, local or the HOST:PORT"),
+        (("local", "0", None), "`num_workers` 0: give N or MIN:MAX"),
+        (("local", "4:2", None), "`num_workers` 4:2: give N or MIN:MAX"),
+        (("local", "many", None), "`num_workers` many: give N or MIN:MAX"),
+        (("local", None, 1.5), "`gpus_per_worker` 1.5: give 0, a fraction below 1, or a whole number"),
+        (("local", None, -1.0), "`gpus_per_worker` -1: give 0, a fraction"),
     ],
 )
 def test_flags_that_make_no_sense_are_named(
@@ -51,5 +51,5 @@ def test_flags_that_make_no_sense_are_named(
 
 @pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed here")
 def test_without_ray_the_command_that_installs_it_is_named(model: Path) -> None:
-    with pytest.raises(UsageError, match=r'--ray: ray is not installed: pip install "ray=='):
+    with pytest.raises(UsageError, match=r'a Ray cluster: ray is not installed: pip install "ray=='):
         Judge(model, cluster=Cluster("local")).engine  # noqa: B018

@@ -444,7 +444,7 @@ def test_an_endpoint_that_could_listen_is_green_and_the_rest_is_red_with_a_fix(
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        said = f"--host 127.0.0.1 --port {port}: Address already in use"
+        said = f"--host 127.0.0.1: port {port}: Address already in use"
         assert found("--port", port) == [["wrong", said, "give an address of this machine and a free port"]]
     (only,) = found("--port", port)
     assert only[:2] == ["ok", f"http://127.0.0.1:{port} is free; would answer this machine"]
@@ -462,6 +462,9 @@ def test_an_endpoint_that_could_listen_is_green_and_the_rest_is_red_with_a_fix(
 
 def test_doctor_refuses_what_a_server_as_the_engine_cannot_have(cli: Cli) -> None:
     server = ("doctor", "--engine", "server", "--server", "http://127.0.0.1:9")
-    for flags, words in ((("--adapter", "a"), "leave --adapter out"), (("--ray", "local"), "leave --ray out")):
+    for flags, words in (
+        (("--adapter", "a"), "leave --adapter out"),
+        (("--ray", "local"), "leave --ray out"),
+    ):
         ended = cli(*server, *flags)
         assert (ended.code, words in ended.err) == (2, True), ended.err

@@ -232,7 +232,7 @@ def test_a_formula_makes_a_number_of_a_judgement(short_rubric: Path, text: str, 
     ("text", "problem"),
     [
         ("tact +", "invalid syntax"),
-        ("charm", "charm is no aspect; give overall, tact, tact_expected, wit, wit_expected"),
+        ("charm", "charm is not an aspect; give overall, tact, tact_expected, wit, wit_expected"),
         ("__import__('os').system('id')", "is not allowed"),
         ("tact.__class__", "'tact.__class__' is not allowed"),
         ("[tact for tact in (1,)]", "is not allowed"),
@@ -243,7 +243,7 @@ def test_a_formula_makes_a_number_of_a_judgement(short_rubric: Path, text: str, 
     ],
 )
 def test_what_is_no_formula_is_refused_and_never_run(short_rubric: Path, text: str, problem: str) -> None:
-    with pytest.raises(UsageError, match=r"--reward") as refused:
+    with pytest.raises(UsageError, match=r"^`reward` ") as refused:
         RewardFormula.parse(text, Rubric.load(short_rubric))
     assert problem in str(refused.value)
 
@@ -446,13 +446,13 @@ def test_kept_pairs_are_read_as_pairs(model: Path, tmp_path: Path) -> None:
     ("flags", "problem"),
     [
         (["--host", "0.0.0.0"], "--host 0.0.0.0: other machines could use this judge; give --token-file FILE"),
-        (["--reward", "charm"], "--reward 'charm': charm is no aspect"),
+        (["--reward", "charm"], "--reward 'charm': charm is not an aspect"),
         (["--failed-reward", "1"], "--failed-reward 1.0: belongs to --reward"),
-        (["--certfile", "a.pem"], "--certfile and --keyfile belong together"),
+        (["--certfile", "a.pem"], "--certfile a.pem: --certfile and --keyfile belong together"),
         (["--certfile", "gone", "--keyfile", "gone"], "--certfile gone: cannot be read: No such file"),
         (["--token-file", "gone"], "--token-file gone: cannot be read"),
         (["--adapter", "a", "--adapter", "b"], "serve: takes one --adapter; start one server for each adapter"),
-        (["--port", "70000"], "--host 127.0.0.1 --port 70000: bind(): port must be 0-65535"),
+        (["--port", "70000"], "--host 127.0.0.1: port 70000: bind(): port must be 0-65535"),
     ],
 )
 def test_flags_that_do_not_fit_are_refused_before_the_model_is_loaded(

@@ -89,7 +89,7 @@ def rows_of(rows: list[dict[str, str]]) -> list[Row]:
 
 
 def digest_of(judge: Judge) -> str:
-    return TableSettings.served(judge.decoding, Path()).digest(judge.decoding.table)
+    return TableSettings.from_decoding(judge.decoding, Path()).digest(judge.decoding.table)
 
 
 def test_doctor_says_whether_a_server_answers_what_it_serves_and_its_kind(cli: Cli) -> None:

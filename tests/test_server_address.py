@@ -77,7 +77,7 @@ def test_a_run_records_where_its_rows_went_and_that_the_model_is_known_by_name(
 )
 def test_rows_go_to_no_other_host_than_this_machine_unless_it_is_named(url: str, short_rubric: Path) -> None:
     host = url.removeprefix("http://").removesuffix("/v1").removesuffix(":8000").strip("[]")
-    with pytest.raises(UsageError, match=f"{host} is not this machine.*--allow-host {host}"):
+    with pytest.raises(UsageError, match=f"{host} is not this machine.*`allow_host` {host}"):
         Judge(rubric=short_rubric, engine="server", engine_args={"server": url})
 
 
@@ -93,13 +93,13 @@ def test_a_host_that_is_named_is_asked(short_rubric: Path) -> None:
 @pytest.mark.parametrize(
     "url", ["ftp://127.0.0.1", "127.0.0.1:8000", "http://me:secret@127.0.0.1", "unix:judge.sock"]
 )
-def test_an_address_that_is_none_of_a_server_is_one_line_without_its_secrets(
+def test_an_address_that_is_not_of_a_server_is_one_line_without_its_secrets(
     url: str, short_rubric: Path
 ) -> None:
     with pytest.raises(UsageError) as refused:
         Judge(rubric=short_rubric, engine="server", engine_args={"server": url})
     assert "secret" not in str(refused.value)
-    assert str(refused.value).startswith("--server")
+    assert str(refused.value).startswith("`server` ")
 
 
 def test_a_redirect_leads_nowhere(short_rubric: Path) -> None:
@@ -158,12 +158,12 @@ def test_a_server_on_a_unix_socket_is_asked(short_rubric: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"max_num_seqs": "0"}, "give 1 or more"),
+        ({"max_num_seqs": "0"}, "give a whole number, 1 or more"),
         ({"patience": "soon"}, "give a number"),
         ({"seeded": "yes"}, "give true or false"),
-        ({"ask_again": "-1"}, "give 0 or more"),
+        ({"retries": "-1"}, "give a whole number, 0 or more"),
         ({"batch_size": "4"}, "the server engine knows server, allow_host"),
-        ({"server": ""}, "--engine server: give its URL"),
+        ({"server": ""}, "`engine` server: give its URL"),
         ({"server_kind": "magic"}, "give unverified or table"),
         ({"ca_file": "/no/such/file"}, "cannot be read"),
     ],

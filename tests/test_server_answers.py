@@ -73,7 +73,7 @@ def test_whole_answers_become_judgements(short_rubric: Path) -> None:
         ),
         (chat(WHOLE.replace('"wit"', '"tact":"1","wit"')), "has the key 'tact' twice"),
         (chat(WHOLE, **each_character_with(1e3)), "log-probabilities of tact are not numbers up to 0"),
-        (chat(WHOLE, **each_character_with(math.nan)), "give --engine-arg top_logprobs=0"),
+        (chat(WHOLE, **each_character_with(math.nan)), "give `engine_args` top_logprobs=0"),
         ((200, {"choices": []}), "the server's reply has no answer in it"),
         ((400, {"error": {"message": "too many\ntokens"}}), "the server answered 400: too many tokens"),
         ((413, b"<html>large</html>"), "the server answered 413: <html>large</html>"),
@@ -139,7 +139,7 @@ def test_an_answer_that_is_not_whole_is_asked_for_again_only_on_request(short_ru
         return chat(WHOLE if before == 2 else "{")
 
     for again, kind in ((1, Failure), (2, Judgement)):
-        found = judged(script, short_rubric, ROWS[:2], engine_args={"ask_again": str(again)})
+        found = judged(script, short_rubric, ROWS[:2], engine_args={"retries": str(again)})
         assert all(isinstance(outcome, kind) for outcome in found.values())
 
 

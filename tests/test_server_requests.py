@@ -23,7 +23,7 @@ from scripted_server import (
 )
 
 from localjudge import UsageError
-from localjudge.engines.server.request_window import RequestWindow
+from localjudge.engines.server.server_requests import RequestWindow
 from localjudge.records import Failure, Judgement
 from localjudge.runs.reader import read_outcomes
 
@@ -104,8 +104,8 @@ def test_a_server_that_loads_its_model_is_waited_for_and_that_is_said_once(
             assert all(isinstance(outcome, Judgement) for outcome in judge.score(ROWS))
     said = [record.getMessage() for record in caplog.records]
     waits, answers = (
-        f"--server {server.url}/v1: the server answered 503: Loading model; waiting for it, up to 20 s",
-        f"--server {server.url}/v1: answers again",
+        f"server {server.url}/v1: the server answered 503: Loading model; waiting for it, up to 20 s",
+        f"server {server.url}/v1: answers again",
     )
     assert said == [waits, answers, waits, answers]
 
@@ -128,7 +128,7 @@ def test_doctor_does_not_wait_for_a_server_that_loads_its_model(cli: Cli) -> Non
 def test_a_server_that_goes_away_and_comes_back_costs_no_row(
     short_rubric: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("localjudge.engines.server.server_requests._TOLD_AFTER", 0.0)
+    monkeypatch.setattr("localjudge.engines.server.server_requests._REPORTED_AFTER", 0.0)
     gone, back = threading.Event(), threading.Event()
 
     def script(text: str, before: int) -> Reply | None:
@@ -157,7 +157,7 @@ def test_a_server_that_goes_away_and_comes_back_costs_no_row(
     assert repeated["away"] > 0
     said = [record.getMessage() for record in caplog.records]
     assert said[0].endswith("; waiting for it, up to 20 s")
-    assert said[1] == said[-1] == f"--server http://127.0.0.1:{port}/v1: answers again"
+    assert said[1] == said[-1] == f"server http://127.0.0.1:{port}/v1: answers again"
 
 
 def test_a_server_that_stays_away_ends_the_run_and_the_same_command_continues_it(

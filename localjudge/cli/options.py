@@ -9,14 +9,13 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from localjudge.engines.engine_options import BATCH_INVARIANT
 from localjudge.errors import UsageError
 from localjudge.system.offline import SWITCHES
 
@@ -186,8 +185,10 @@ _MARKS: dict[State, tuple[str, str]] = {
 
 def print_checks(checks: Sequence[Check], as_json: bool) -> None:
     """Print the results of checks as a list or as JSON."""
+    from localjudge.cli.messages import in_flags
     from localjudge.system.terminal import Console
 
+    checks = [replace(each, found=in_flags(each.found), fix=in_flags(each.fix)) for each in checks]
     if as_json:
         print_json([check.as_dict() for check in checks], indent=2)
     else:
@@ -254,6 +255,8 @@ def settle_environment(
 
     Libraries read them at import, so call this first.
     """
+    from localjudge.engines.engine_options import BATCH_INVARIANT
+
     settings = SWITCHES | QUIET | ({BATCH_INVARIANT: "1"} if deterministic else {})
     if ray == "local":
         # A Ray on one host uses the loopback address, and does not search for another address.

@@ -73,7 +73,7 @@ def serve_flags(
         thinking_budget=thinking_budget,
     )
     if table is None:
-        digest = TableSettings.served(judge.decoding, Path()).digest(judge.decoding.table)
+        digest = TableSettings.from_decoding(judge.decoding, Path()).digest(judge.decoding.table)
         table = cache_folder() / "served" / f"{digest}.npz"
         table.parent.mkdir(parents=True, exist_ok=True)
     check_out_file(table)

@@ -65,9 +65,9 @@ def token_table(
     ids = list(encode(_example(layout))) if encode else []
     if cache is None:
         return _build_table(layout, vocabulary, ids, decodes_opening)
-    asked = json.dumps([[*map(repr, layout.parts)], ids, decodes_opening])
-    decisive = (_FORMAT, version("outlines-core"), vocabulary.digest, asked)
-    key = hashlib.sha256("\n".join(decisive).encode()).hexdigest()
+    answer = json.dumps([[*map(repr, layout.parts)], ids, decodes_opening])
+    identity = (_FORMAT, version("outlines-core"), vocabulary.digest, answer)
+    key = hashlib.sha256("\n".join(identity).encode()).hexdigest()
     file = cache / "tables" / f"{key[:32]}.npz"
     table = _cached_table(file, key)
     if table is None:

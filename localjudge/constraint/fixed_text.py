@@ -23,7 +23,7 @@ def own_tokens(ids: Sequence[int], text: bytes, vocabulary: Vocabulary) -> dict[
     """Return the tokens of a text as its tokenizer encodes it, by the byte at which each begins.
 
     Args:
-        ids: the encoded text. A tokenizer may have added a space before it; tokens that are no text, and those
+        ids: the encoded text. A tokenizer may have added a space before it; tokens that are not text, and those
             before them, are left out.
         text: the text.
         vocabulary: the bytes of each token.

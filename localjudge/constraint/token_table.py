@@ -234,7 +234,7 @@ class TokenTable:
             closing_margin: as in `tokens_required`.
 
         Raises:
-            ValueError: the tokens are no answer.
+            ValueError: the tokens are not an answer.
         """
         path, allowance = self.states(tokens), self.allowances(text_tokens)
         if not self.is_complete(path[-1]):

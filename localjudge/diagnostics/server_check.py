@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from localjudge.diagnostics.check_results import Check, note, ok, wrong
 from localjudge.engines.engine_options import ServerOptions
-from localjudge.engines.server.connection import RequestRefusedError, RequestTroubleError
+from localjudge.engines.server.connection import REQUEST_ERRORS
 from localjudge.engines.server.served_model import ServedModel
 from localjudge.engines.server.server_requests import ServerRequests
 from localjudge.engines.server.table_server import table_of
-from localjudge.errors import EngineError, UsageError
+from localjudge.errors import UsageError
 
 
 def examine_server(options: ServerOptions, model: str | None) -> list[Check]:
@@ -33,10 +33,10 @@ def examine_server(options: ServerOptions, model: str | None) -> list[Check]:
 
 def _table_on(options: ServerOptions, model: ServedModel) -> str | None:
     """Return the digest of the token table on a vLLM server; None if it has none, or does not say."""
-    requests: ServerRequests[None] = ServerRequests(options, lambda: ("", {}))
+    requests: ServerRequests[None] = ServerRequests(options)
     try:
         return requests.run(table_of(requests.connection, model.name))
-    except (RequestTroubleError, RequestRefusedError, EngineError):
+    except REQUEST_ERRORS:
         return None
     finally:
         requests.close()

@@ -89,7 +89,7 @@ class TableReader:
     opening: str
 
     @classmethod
-    def of(cls, config: JudgeConfig, layout: AnswerLayout, model: Model) -> tuple[Self, PromptEncoder]:
+    def from_config(cls, config: JudgeConfig, layout: AnswerLayout, model: Model) -> tuple[Self, PromptEncoder]:
         """Return the reader of a judge's answers, and the encoder of the prompts that they go on.
 
         Raises:
@@ -162,7 +162,7 @@ class TextReader:
     text_characters: int
 
     @classmethod
-    def of(cls, config: JudgeConfig, layout: AnswerLayout) -> Self:
+    def from_config(cls, config: JudgeConfig, layout: AnswerLayout) -> Self:
         """Return the reader of a judge's answers."""
         return cls(config.rubric, layout, CHARACTERS_PER_TOKEN * config.max_rationale_tokens)
 
@@ -211,12 +211,12 @@ class TextReader:
         return True
 
 
-def _thinking_budget(asked: int | None, model: Model) -> int | None:
-    if asked is None:
+def _thinking_budget(budget: int | None, model: Model) -> int | None:
+    if budget is None:
         return 2048 if model.always_thinks else None
     if model.thinking_tokens is None:
-        raise SettingError("thinking_budget", asked, f"model {model.name} has no token that ends its thinking")
-    return asked
+        raise SettingError("thinking_budget", budget, f"model {model.name} has no token that ends its thinking")
+    return budget
 
 
 def _split_thoughts(text: str) -> tuple[str, str]:
@@ -254,7 +254,7 @@ def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) 
     if not all(each <= LARGEST_LOGPROB for each in choice.alternatives.values()):  # NaN as well
         raise ValueError(
             f"the log-probabilities of {field.name} are not numbers up to 0; "
-            "to judge without them, give --engine-arg top_logprobs=0"
+            "to judge without them, give `engine_args` top_logprobs=0"
         )
     before = choice.text[: begin - start]
     shares = dict.fromkeys(field.values, 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from localjudge.errors import UsageError
+from localjudge.errors import SettingError
 
 AUTO, LOCAL = "auto", "local"
 
@@ -30,26 +30,25 @@ class Cluster:
     def parse(
         cls, ray: str | None, num_workers: str | None = None, gpus_per_worker: float | None = None
     ) -> Cluster | None:
-        """Return the cluster that `--ray`, `--num-workers` and `--gpus-per-worker` request; None for none.
+        """Return the cluster that these settings request; None without an address, `ray`.
 
         Raises:
-            UsageError: the flags are invalid.
+            SettingError: the settings are invalid.
         """
         if ray is None:
-            given = "--num-workers" if num_workers is not None else "--gpus-per-worker"
-            if num_workers is not None or gpus_per_worker is not None:
-                raise UsageError(f"{given} needs a cluster: give --ray local, auto or an address, too")
+            for name, value in (("num_workers", num_workers), ("gpus_per_worker", gpus_per_worker)):
+                if value is not None:
+                    advice = "needs a cluster: give `ray` local, auto or an address, too"
+                    raise SettingError(name, value, advice)
             return None
         if ray.startswith("ray://"):
-            raise UsageError(
-                f"--ray {ray}: Ray's client protocol is not supported; run this on a node of the cluster, "
-                "with --ray auto or --ray HOST:PORT"
-            )
+            advice = "Ray's client protocol is not supported; run this on a node of the cluster, and give auto"
+            raise SettingError("ray", ray, f"{advice} or HOST:PORT")
         if ray not in (AUTO, LOCAL) and not re.fullmatch(r"\S+:\d+", ray):
-            raise UsageError(f"--ray {ray}: give auto, local or the HOST:PORT of a cluster")
+            raise SettingError("ray", ray, "give auto, local or the HOST:PORT of a cluster")
         gpus = gpus_per_worker
         if gpus is not None and not (0 <= gpus <= 1 or (gpus > 1 and gpus == int(gpus))):
-            raise UsageError(f"--gpus-per-worker {gpus:g}: give 0, a fraction below 1, or a whole number")
+            raise SettingError("gpus_per_worker", f"{gpus:g}", "give 0, a fraction below 1, or a whole number")
         return cls(ray, None if num_workers is None else _bounds(num_workers), gpus)
 
 
@@ -58,5 +57,5 @@ def _bounds(text: str) -> tuple[int, int]:
     fewest = int(match[1]) if match else 0
     most = int(match[2] or match[1]) if match else 0
     if not 1 <= fewest <= most:
-        raise UsageError(f"--num-workers {text}: give N or MIN:MAX, each at least 1")
+        raise SettingError("num_workers", text, "give N or MIN:MAX, each at least 1")
     return fewest, most

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import socket
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from functools import cached_property
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from urllib.parse import urlsplit
 
-from localjudge.engines.server.address import ServerAddress
-from localjudge.errors import UsageError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from localjudge.errors import SettingError
 from localjudge.models.capacity.device import Device
 
 if TYPE_CHECKING:
@@ -17,6 +23,7 @@ if TYPE_CHECKING:
 
 BATCH_INVARIANT = "VLLM_BATCH_INVARIANT"
 """The environment variable that makes vLLM's results independent of the batch."""
+_SOCKET = "unix:"
 
 
 def batch_invariance(*, supported: bool) -> bool | None:
@@ -24,8 +31,41 @@ def batch_invariance(*, supported: bool) -> bool | None:
     return supported if os.environ.get(BATCH_INVARIANT) == "1" else None
 
 
-@dataclass(frozen=True, slots=True)
-class TransformersOptions:
+def _device(text: str) -> str | None:
+    import torch
+
+    try:
+        return str(torch.device(text)) if text else None
+    except RuntimeError as error:
+        raise ValueError(error) from None
+
+
+class _Options(BaseModel):
+    """Options by name; the description of a field says what to give."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    engine: ClassVar[str]
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """Read normalized options.
+
+        Raises:
+            SettingError: an option or its value is unknown.
+        """
+        try:
+            return cls.model_validate(options)
+        except ValidationError as error:
+            first = error.errors()[0]
+        name = str(first["loc"][0])
+        if name not in cls.model_fields:
+            known = ", ".join(cls.model_fields)
+            raise SettingError("engine_args", name, f"the {cls.engine} engine knows {known}")
+        advice = f"give {cls.model_fields[name].description}"
+        raise SettingError("engine_args", f"{name}={options[name]}", advice)
+
+
+class TransformersOptions(_Options):
     """The options of the transformers engine.
 
     Attributes:
@@ -34,39 +74,12 @@ class TransformersOptions:
         dtype: the type of its weights; `auto` is the model's own.
     """
 
-    batch_size: int | None
-    device: str | None
-    dtype: str
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read normalized options.
-
-        Raises:
-            UsageError: an option or its value is unknown.
-        """
-        if unknown := set(options) - {"batch_size", "device", "dtype"}:
-            raise UsageError(
-                f"--engine-arg {sorted(unknown)[0]}: the transformers engine knows batch_size, device and dtype"
-            )
-        device = options.get("device") or None
-        if device is not None:
-            import torch
-
-            try:
-                torch.device(device)
-            except RuntimeError:
-                raise UsageError(f"--engine-arg device={device}: give cpu, cuda, cuda:1 …") from None
-        try:
-            batch_size = int(options["batch_size"]) if "batch_size" in options else None
-        except ValueError:
-            raise UsageError(f"--engine-arg batch_size={options['batch_size']}: give a whole number") from None
-        if batch_size is not None and batch_size < 1:
-            raise UsageError(f"--engine-arg batch_size={batch_size}: give 1 or more")
-        dtype = options.get("dtype", "auto")
-        if dtype not in ("auto", "float32", "bfloat16", "float16"):
-            raise UsageError(f"--engine-arg dtype={dtype}: give auto, float32, bfloat16 or float16")
-        return cls(batch_size, device, dtype)
+    engine = "transformers"
+    batch_size: int | None = Field(None, ge=1, description="a whole number, 1 or more")
+    device: Annotated[str, AfterValidator(_device)] | None = Field(None, description="cpu, cuda, cuda:1 …")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        "auto", description="auto, float32, bfloat16 or float16"
+    )
 
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer: the model's limit; None if it has none."""
@@ -91,73 +104,108 @@ class VllmOptions:
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer: the model's limit or `max_model_len`."""
         option = str(self.arguments.get("max_model_len", ""))
-        limits = (model.context, int(option) if option.isdecimal() else None)
-        return min((limit for limit in limits if limit), default=None)
+        return _smaller(model.context, int(option) if option.isdecimal() else None)
 
 
-@dataclass(frozen=True, slots=True)
-class DryRunOptions:
-    """The options of a dry run.
+class DryRunOptions(_Options):
+    """The options of a dry run. Those of the vLLM engine that it represents only limit the context.
 
     Attributes:
-        rate: rows/s of the engine that the dry run represents; None if it is not given.
+        rate: rows/s of that engine; None if it is not given.
         gpu: the GPU of that engine; None if it is not given.
-        represented: the options of that engine. They only limit the context.
     """
 
-    rate: float | None
-    gpu: str | None
-    represented: VllmOptions
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read normalized options.
-
-        Raises:
-            UsageError: the rate is not a positive number, or the GPU is unknown.
-        """
-        represented = VllmOptions.parse(options)
-        gpu = Device.gpu(options["gpu"]).name if "gpu" in options else None
-        if "rate" not in options:
-            return cls(None, gpu, represented)
-        try:
-            rate = float(options["rate"])
-        except ValueError:
-            rate = 0.0
-        if not 0 < rate < float("inf"):
-            raise UsageError(f"--engine-arg rate={options['rate']}: give rows per second, above 0")
-        return cls(rate, gpu, represented)
+    model_config = ConfigDict(extra="allow")
+    rate: float | None = Field(None, gt=0, allow_inf_nan=False, description="rows per second, above 0")
+    gpu: Annotated[str, AfterValidator(lambda name: Device.gpu(name).name)] | None = None
 
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer on the represented engine."""
-        return self.represented.context(model)
+        return VllmOptions.parse(self.model_extra or {}).context(model)
 
 
 @dataclass(frozen=True, slots=True)
-class ServerOptions:
-    """The options of a server as the engine.
+class ServerAddress:
+    """The address of a server: by default on this machine, another host only by name.
 
     Attributes:
-        address: the server; `server` is its URL, and `allow_host` the other hosts, with commas, to which rows
-            may go.
+        base: the URL of its API without a slash at the end, such as `http://127.0.0.1:8000/v1`.
+        socket: the Unix socket; None for a host.
+    """
+
+    base: str
+    socket: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, allowed: Collection[str] = ()) -> Self:
+        """Read the URL of a server; a URL without a path gets `/v1`.
+
+        Args:
+            text: a URL of http or https, or `unix:/path/of/socket`.
+            allowed: the names of other hosts than this machine to which rows may go.
+
+        Raises:
+            SettingError: it is not such a URL, or its host is not allowed.
+        """
+        if text.startswith(_SOCKET):
+            path = text.removeprefix(_SOCKET)
+            path = "/" + path.lstrip("/") if path.startswith("//") else path
+            if not Path(path).is_absolute():
+                raise SettingError("server", text, "give the whole path, such as unix:/run/judge.sock")
+            return cls("http://localhost/v1", path)
+        try:
+            url = urlsplit(text)
+            _ = url.port
+        except ValueError as error:
+            raise SettingError("server", text, f"{error}; give a URL such as http://127.0.0.1:8000") from None
+        host = url.hostname
+        if url.scheme not in ("http", "https") or not host:
+            advice = "give a URL such as http://127.0.0.1:8000, or unix:/run/judge.sock"
+            raise SettingError("server", text, advice)
+        if url.username is not None or url.query or url.fragment:
+            bare = f"{url.scheme}://{url.netloc.rpartition('@')[2]}{url.path}"
+            advice = "give the URL without a name, a password or a query; a key goes into the variable"
+            raise SettingError("server", bare, f"{advice} LOCALJUDGE_SERVER_KEY")
+        if host not in {name.lower() for name in allowed} and not _is_this_machine(host):
+            advice = f"{host} is not this machine, and rows stay on it; to send them to that host, name it"
+            raise SettingError("server", text, f"{advice}: `allow_host` {host}")
+        return cls(f"{url.scheme}://{url.netloc}{url.path.rstrip('/') or '/v1'}")
+
+    @property
+    def root(self) -> str:
+        """The URL of the server without the path of its API."""
+        return self.base.removesuffix("/v1")
+
+    def __str__(self) -> str:
+        return f"{_SOCKET}{self.socket}" if self.socket else self.base
+
+
+class ConnectionOptions(_Options):
+    """The options of a model server.
+
+    Attributes:
+        server: the URL of the server.
+        allow_host: the other hosts, with commas, to which rows may go.
         request_timeout: time limit of a request in seconds.
         patience: seconds without any answer after which the run ends; the same command continues it.
         retry_wait: seconds before a request is repeated; each further wait is twice as long, up to 30 s.
         max_num_seqs: the largest number of requests in flight.
-        ask_again: how often an answer that is not whole is asked for again.
+        retries: how often a prompt is sent again if its answer is not whole.
         top_logprobs: the number of alternatives to ask for with each token, for probabilities; 0 for none.
         seeded: whether a vLLM that applies no table gets seeds, which end a vLLM on a CPU; other servers do.
         ca_file: a file with the certificates to trust for https; None for the system's.
     """
 
-    address: ServerAddress
-    request_timeout: float = 600.0
-    patience: float = 600.0
-    retry_wait: float = 0.5
-    max_num_seqs: int = 256
-    ask_again: int = 0
-    top_logprobs: int = 20
-    seeded: bool = False
+    engine = "server"
+    server: str = ""
+    allow_host: str = ""
+    request_timeout: float = Field(600.0, ge=0.001, allow_inf_nan=False, description="a number, 0.001 or more")
+    patience: float = Field(600.0, ge=0, allow_inf_nan=False, description="a number, 0 or more")
+    retry_wait: float = Field(0.5, ge=0, allow_inf_nan=False, description="a number, 0 or more")
+    max_num_seqs: int = Field(256, ge=1, description="a whole number, 1 or more")
+    retries: int = Field(0, ge=0, description="a whole number, 0 or more")
+    top_logprobs: int = Field(20, ge=0, description="a whole number, 0 or more")
+    seeded: Literal["true", "false"] = Field("false", description="true or false")
     ca_file: str | None = None
 
     @classmethod
@@ -165,69 +213,46 @@ class ServerOptions:
         """Read normalized options.
 
         Raises:
-            UsageError: an option or its value is unknown, there is no server, or its host is not allowed.
+            SettingError: an option or its value is unknown, there is no server, or its host is not allowed.
         """
-        known: dict[str, Any] = {"server": str, "allow_host": str, "ca_file": str}
-        known |= {"request_timeout": float, "patience": float, "retry_wait": float}
-        known |= {"max_num_seqs": int, "ask_again": int, "top_logprobs": int, "seeded": _truth}
-        if unknown := sorted(set(options) - known.keys()):
-            raise UsageError(f"--engine-arg {unknown[0]}: the server engine knows {', '.join(known)}")
-        if not options.get("server"):
-            raise UsageError("--engine server: give its URL, such as --server http://127.0.0.1:8000")
-        read: dict[str, Any] = {}
-        for name, text in options.items():
-            try:
-                read[name] = known[name](text)
-            except ValueError:
-                what = "true or false" if name == "seeded" else "a number"
-                raise UsageError(f"--engine-arg {name}={text}: give {what}") from None
-            least = {"max_num_seqs": 1, "request_timeout": 0.001}.get(name, 0)
-            if not isinstance(read[name], str) and not least <= read[name] < float("inf"):
-                raise UsageError(f"--engine-arg {name}={text}: give {least:g} or more")
-        allowed = read.pop("allow_host", "").split(",")
-        return cls(ServerAddress.parse(read.pop("server"), [name.strip() for name in allowed]), **read)
+        read = super().parse(options)
+        _ = read.address
+        return read
+
+    @cached_property
+    def address(self) -> ServerAddress:
+        """The address of the server."""
+        if not self.server:
+            raise SettingError("engine", "server", "give its URL, such as `server` http://127.0.0.1:8000")
+        return ServerAddress.parse(self.server, [name.strip() for name in self.allow_host.split(",")])
+
+
+class ServerOptions(ConnectionOptions):
+    """The options of a server that answers with text."""
 
     def context(self, model: Model) -> int | None:
         """Return None: only the server knows its context, and refuses what does not fit."""
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class TableServerOptions:
+class TableServerOptions(ConnectionOptions):
     """The options of a vLLM server with our token table.
 
     Attributes:
-        server: the server.
         served_model: the model's name on it; None if it has only one.
         max_model_len: the server's context, if it is smaller than the model's.
     """
 
-    server: ServerOptions
     served_model: str | None = None
-    max_model_len: int | None = None
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read normalized options; all others are those of `ServerOptions`."""
-        others = dict(options)
-        name, most = others.pop("served_model", None), others.pop("max_model_len", None)
-        if most is not None and not (most.isdecimal() and int(most)):
-            raise UsageError(f"--engine-arg max_model_len={most}: give a whole number")
-        return cls(ServerOptions.parse(others), name, int(most) if most else None)
-
-    @property
-    def address(self) -> ServerAddress:
-        return self.server.address
+    max_model_len: int | None = Field(None, ge=1, description="a whole number, 1 or more")
 
     def context(self, model: Model) -> int | None:
         """Return the most tokens of a prompt and its answer: the model's limit or `max_model_len`."""
-        return min((limit for limit in (model.context, self.max_model_len) if limit), default=None)
+        return _smaller(model.context, self.max_model_len)
 
 
-def _truth(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError
-    return text == "true"
+def _smaller(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit), default=None)
 
 
 def _json_or_text(text: str) -> Any:
@@ -235,3 +260,17 @@ def _json_or_text(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
+
+
+def _is_this_machine(host: str) -> bool:
+    """Return whether a host is a loopback address, or the name `localhost` for one."""
+    if host != "localhost":
+        try:
+            return ip_address(host).is_loopback
+        except ValueError:
+            return False
+    try:
+        found = socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return all(ip_address(str(address[4][0])).is_loopback for address in found)

@@ -23,7 +23,7 @@ from localjudge.prompts.prompt import Prompt
 from localjudge.records import Turn
 
 LARGEST_LOGPROB = 0.001
-"""The largest log-probability that is a rounded 0; a larger number of a server is no log-probability."""
+"""The largest log-probability that is a rounded 0; a larger number from a server is not a log-probability."""
 
 
 class EngineInfo(BaseModel):

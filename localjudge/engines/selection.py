@@ -14,7 +14,7 @@ from localjudge.engines.engine_options import (
     TransformersOptions,
     VllmOptions,
 )
-from localjudge.errors import UsageError
+from localjudge.errors import SettingError
 from localjudge.models.gguf_model import is_gguf
 from localjudge.system.requirements import installed, require
 
@@ -28,7 +28,7 @@ EngineOptions = DryRunOptions | ServerOptions | TableServerOptions | Transformer
 def choose_engine(name: str, model: str | None = None) -> tuple[str, str]:
     """Return the engine that a name stands for on this machine, and the reason.
 
-    `auto` stands for vLLM if it is installed, there is a GPU and the model is no GGUF file, and for
+    `auto` stands for vLLM if it is installed, there is a GPU and the model is not a GGUF file, and for
     transformers otherwise.
 
     Raises:
@@ -36,10 +36,8 @@ def choose_engine(name: str, model: str | None = None) -> tuple[str, str]:
     """
     in_gguf = is_gguf(model)
     if name == "vllm" and in_gguf:
-        raise UsageError(
-            f"--engine vllm: vLLM reads no GGUF file ({model}); give --engine transformers, or a directory "
-            "with safetensors files"
-        )
+        advice = f"vLLM reads no GGUF file ({model}); give transformers, or a directory with safetensors files"
+        raise SettingError("engine", name, advice)
     if name != "auto":
         return name, "as requested"
     if in_gguf:
@@ -84,9 +82,9 @@ def check_combination(name: str, cluster: Cluster | None, *, adapts: bool) -> No
     """
     if name == "server" and (cluster is not None or adapts):
         what = (
-            "has workers of its own; leave --ray out" if cluster else "has its own model; leave --adapter out"
+            "has workers of its own; leave `ray` out" if cluster else "has its own model; leave `adapter` out"
         )
-        raise UsageError(f"--engine server: a server {what}")
+        raise SettingError("engine", name, f"a server {what}")
 
 
 def engine_options(
@@ -111,13 +109,15 @@ def engine_options(
         UsageError: packages are not installed, or the engine does not know an option or cannot read the model.
     """
     check_combination(name, cluster, adapts=adapts)
-    require("--ray" if cluster else f"--engine {name}", *engine_extras(name, cluster, model, adapts=adapts))
+    require(
+        "a Ray cluster" if cluster else f"engine {name}", *engine_extras(name, cluster, model, adapts=adapts)
+    )
     chosen = choose_engine(name, model)[0] if cluster is None or is_gguf(model) else name
     if chosen == "server":
         others = dict(options)
         kind = others.pop("server_kind", "unverified")
         if kind not in ("unverified", "table"):
-            raise UsageError(f"--server-kind {kind}: give unverified or table")
+            raise SettingError("server_kind", kind, "give unverified or table")
         return TableServerOptions.parse(others) if kind == "table" else ServerOptions.parse(others)
     if chosen == "dry-run":
         return DryRunOptions.parse(options)
@@ -149,7 +149,7 @@ def open_engine(
     """
     match options:
         case ServerOptions():
-            raise UsageError("--engine server: a server answers with text, and applies no token table")
+            raise SettingError("engine", "server", "a server answers with text, and applies no token table")
         case TableServerOptions():
             from localjudge.engines.server.table_server import TableServer
 

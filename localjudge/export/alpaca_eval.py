@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import UsageError
+from localjudge.errors import SettingError
 from localjudge.records import Judgement, Outcome
 from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rubrics.score_column import averaged, overall
@@ -34,19 +34,18 @@ def write_annotations(
         if outcome.system == baseline is not None:
             before, _ = first.setdefault(outcome.group, (outcome, text))
             if before.digest != outcome.digest:
-                raise UsageError(
-                    f"--baseline {baseline}: answers the instruction of {before.source} differently in "
-                    f"{outcome.source}, so it has no one answer to compare with"
+                differ = f"answers the instruction of {before.source} differently in {outcome.source}"
+                raise SettingError(
+                    "baseline", baseline, f"{differ}, so it has no single answer to compare with"
                 )
     if not first:
         systems = sorted({str(outcome.system) for outcome, _ in read()})
-        raise UsageError(f"--baseline {baseline}: give one of the systems {', '.join(systems)}")
+        raise SettingError("baseline", baseline, f"give one of the systems {', '.join(systems)}")
     columns = averaged(manifest.rubric.score_columns)
     if not columns:
-        raise UsageError(
-            f"--to alpaca-eval: the rubric {manifest.rubric.name} has no ordered aspects that all have the "
-            "same values, so no mean decides which answer is better; judge with a rubric that has"
-        )
+        lacks = f"the rubric {manifest.rubric.name} has no ordered aspects that all have the same values"
+        advice = f"{lacks}, so no mean decides which answer is better; judge with a rubric that has"
+        raise SettingError("to", "alpaca-eval", advice)
     annotations = []
     for outcome, text in read():
         other, other_text = first.get(outcome.group, (None, None))
@@ -107,7 +106,7 @@ def write_preferences(
             }
         )
     if baseline is not None and baseline not in systems:
-        raise UsageError(f"--baseline {baseline}: give one of the systems {', '.join(sorted(systems))}")
+        raise SettingError("baseline", baseline, f"give one of the systems {', '.join(sorted(systems))}")
     return _write(annotations, file)
 
 

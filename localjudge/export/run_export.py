@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import UsageError
+from localjudge.errors import SettingError, UsageError
 from localjudge.export import alpaca_eval
 from localjudge.export import inspect_log as inspect
 from localjudge.export import tabular as tables
@@ -43,7 +43,7 @@ def export(
     baseline: str | None = None,
     report: Report = unreported,
 ) -> int:
-    """Write a run in the format of another tool; of a run of pairs, its pairs.
+    """Write a run in the format of another tool; a run of pairs is written pair by pair.
 
     Args:
         folder: the run directory.
@@ -52,7 +52,7 @@ def export(
         with_texts: for a table, include the instruction, the reference and the candidate of each row, or both
             candidates of each pair, and the fields of the template. A field with the name of a column of the
             run is `input_NAME`.
-        baseline: for `alpaca-eval`, the system to compare the others with. Of a run of pairs, only the pairs
+        baseline: for `alpaca-eval`, the system to compare the others with. In a run of pairs, only the pairs
             with this system are written; None writes all.
         report: receives the number of rows or pairs that were written.
 
@@ -64,19 +64,19 @@ def export(
             `inspect` contains other files than Inspect's logs, or the format cannot hold pairs.
     """
     if to not in FORMS:
-        raise UsageError(f"--to {to}: give one of {', '.join(FORMS)}")
+        raise SettingError("to", to, f"give one of {', '.join(FORMS)}")
     if to in ("parquet", "inspect"):
-        require(f"--to {to}", to)
+        require(f"the format {to}", to)
     if to == "inspect":
         refuse_other_files(out)
     manifest = read_manifest(folder)
     if to == "inspect" and manifest.rubric.compares:
-        raise UsageError(
-            "--to inspect: a sample of Inspect has one response, and this run compares two; use jsonl"
+        raise SettingError(
+            "to", to, "a sample of Inspect has one response, and this run compares two; use jsonl"
         )
     inputs = {name for start in manifest.starts for name in start.inputs}
     if any(same_file(name, out) or Path(name) in out.resolve().parents for name in inputs):
-        raise UsageError(f"--out {out}: is an input of this run; choose another name")
+        raise SettingError("out", out, "is an input of this run; choose another name")
     columns = manifest.rubric.columns
     notices, total = read_notices(folder), count_lines(folder) // manifest.orders
     origin = {MODEL: manifest.model.judge, NOTICE: "\n".join(notices) or None}
@@ -107,7 +107,7 @@ def export(
                     log.unlink()
                 out.rmdir()
     except OSError as error:
-        raise UsageError(f"--out {out}: {error.strerror or error}") from None
+        raise SettingError("out", out, error.strerror or str(error)) from None
     return rows
 
 
@@ -126,10 +126,12 @@ def refuse_other_files(out: Path) -> None:
         UsageError: it is not a folder, or contains something else.
     """
     if out.is_symlink() or (out.exists() and not out.is_dir()):
-        raise UsageError(f"--out {out}: is not a folder; give a new one")
+        raise SettingError("out", out, "is not a folder; give a new one")
     others = [each.name for each in out.iterdir() if not _is_log(each)] if out.is_dir() else []
     if others:
-        raise UsageError(f"--out {out}: contains {min(others)}, which is not an Inspect log; give a new folder")
+        raise SettingError(
+            "out", out, f"contains {min(others)}, which is not an Inspect log; give a new folder"
+        )
 
 
 def _is_log(file: Path) -> bool:

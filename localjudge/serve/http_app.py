@@ -169,7 +169,7 @@ class JudgeApp:
         answer: Callable[[list[float]], Any],
     ) -> Response:
         if self._formula is None:
-            raise HTTPException(404, "rewards are not served; start localjudge serve with --reward FORMULA")
+            raise HTTPException(404, "rewards are not served; start localjudge serve with a reward formula")
         body = await self._body(request)
         try:
             records = read(body, request)
@@ -187,7 +187,7 @@ class JudgeApp:
         except ValueError as error:
             reason = str(error)
         if self._failed_reward is None:
-            raise HTTPException(422, f"{reason}; localjudge serve --failed-reward gives such rows a reward")
+            raise HTTPException(422, f"{reason}; `failed_reward` of localjudge serve gives such rows a reward")
         return self._failed_reward
 
     @property

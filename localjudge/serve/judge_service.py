@@ -122,7 +122,7 @@ class JudgeService(AbstractContextManager["JudgeService"]):
             left, self._futures = self._futures, {}
         for future in left.values():
             if not future.done():
-                future.set_exception(EngineError(f"the judge stopped: {self.error or 'it was told to'}"))
+                future.set_exception(EngineError(f"the judge stopped: {self.error or 'its server ends'}"))
         if self.error is not None:
             self.on_error()
 

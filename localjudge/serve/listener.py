@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from localjudge.errors import UsageError
+from localjudge.errors import SettingError
 
 TOKEN = "LOCALJUDGE_TOKEN"
 """The environment variable with the token that requests must send."""
@@ -42,15 +42,15 @@ class Listener:
         """Read the token, from a file or the variable `LOCALJUDGE_TOKEN`, and check all settings.
 
         Raises:
-            UsageError: a file cannot be read, or other machines could ask without a token.
+            SettingError: a file cannot be read, or other machines could ask without a token.
         """
         if (certfile is None) is not (keyfile is None):
-            raise UsageError("--certfile and --keyfile belong together; give both")
+            name = "certfile" if keyfile is None else "keyfile"
+            raise SettingError(name, certfile or keyfile, "`certfile` and `keyfile` belong together; give both")
         token = _token(token_file)
         if host not in LOOPBACK and token is None:
-            raise UsageError(
-                f"--host {host}: other machines could use this judge; give --token-file FILE, or set {TOKEN}"
-            )
+            advice = f"other machines could use this judge; give `token_file` FILE, or set {TOKEN}"
+            raise SettingError("host", host, advice)
         if certfile is not None and keyfile is not None:
             _check_certificate(certfile, keyfile)
         return cls(host, port, token, certfile, keyfile)
@@ -59,7 +59,7 @@ class Listener:
         """Return a socket with this address.
 
         Raises:
-            UsageError: the address is taken, or not one of this machine.
+            SettingError: the address is taken, or not one of this machine.
         """
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
         found = socket.socket(family)
@@ -69,8 +69,8 @@ class Listener:
         except (OSError, OverflowError) as error:
             found.close()
             reason = getattr(error, "strerror", None) or error
-            advice = "give an address of this machine and a free port"
-            raise UsageError(f"--host {self.host} --port {self.port}: {reason}; {advice}") from None
+            advice = f"port {self.port}: {reason}; give an address of this machine and a free port"
+            raise SettingError("host", self.host, advice) from None
         return found
 
 
@@ -80,23 +80,21 @@ def _token(file: Path | None) -> str | None:
     try:
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--token-file {file}: cannot be read: {error}") from None
+        raise SettingError("token_file", file, f"cannot be read: {error}") from None
     if not token:
-        raise UsageError(f"--token-file {file}: is empty; write a token into it")
+        raise SettingError("token_file", file, "is empty; write a token into it")
     return token
 
 
 def _check_certificate(certfile: Path, keyfile: Path) -> None:
-    for option, file in (("--certfile", certfile), ("--keyfile", keyfile)):
+    for name, file in (("certfile", certfile), ("keyfile", keyfile)):
         try:
             file.read_bytes()
         except OSError as error:
-            raise UsageError(f"{option} {file}: cannot be read: {error.strerror or error}") from None
+            raise SettingError(name, file, f"cannot be read: {error.strerror or error}") from None
     try:  # a key with a password would be asked for at the terminal
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certfile, keyfile, password="")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        raise UsageError(
-            f"--certfile {certfile} --keyfile {keyfile}: {reason}; give a certificate and its key in PEM, "
-            "without a password"
-        ) from None
+        advice = f"with the key {keyfile}: {reason}; give a certificate and its key in PEM, without a password"
+        raise SettingError("certfile", certfile, advice) from None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from localjudge.errors import UsageError
+from localjudge.errors import SettingError
 from localjudge.records import Judgement
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.rubric import Rubric
@@ -67,7 +67,7 @@ class RewardFormula:
         """Parse a formula.
 
         Raises:
-            UsageError: it is no formula, or a name is none of the rubric's.
+            SettingError: it is not a formula, or a name is not one of the rubric's.
         """
         known = {OVERALL} if averaged(rubric.score_columns) else set()
         for name, aspect in rubric.aspects.items():
@@ -79,7 +79,7 @@ class RewardFormula:
             value = _compiled(tree.body, known)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             reason = error.msg if isinstance(error, SyntaxError) else str(error)
-            raise UsageError(f"--reward {text[:80]!r}: {reason}") from None
+            raise SettingError("reward", repr(text[:80]), reason) from None
         return cls(text, rubric, value)
 
     def reward(self, judgement: Judgement) -> float:
@@ -113,7 +113,9 @@ def _compiled(node: ast.expr, names: set[str]) -> _Value:
         case ast.Name(id=name):
             if name not in names:
                 wrong = (
-                    "is no aspect" if name != OVERALL else "needs ordered aspects that all have the same values"
+                    "is not an aspect"
+                    if name != OVERALL
+                    else "needs ordered aspects that all have the same values"
                 )
                 raise ValueError(f"{name} {wrong}; give {', '.join(sorted(names))}")
             return lambda known: _known(known, name)

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 END_OF_TURN = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "</s>")
-"""Tokens that end a turn. A trainer sends the response with them; they are no part of its text."""
+"""Tokens that end a turn. A trainer sends the response with them; they are not part of its text."""
 
 
 def openrlhf_records(payload: Any) -> list[dict[str, Any]]:
     """Return the records in a request of OpenRLHF.
 
     Raises:
-        ValueError: it is no such request.
+        ValueError: it is not such a request.
     """
     queries, prompts = _texts(payload, "query"), _texts(payload, "prompts")
     labels = payload.get("labels") or [None] * len(queries)
@@ -40,7 +40,7 @@ def slime_record(payload: Any) -> dict[str, Any]:
     """Return the record in a request of slime, whose prompt is a text or a list of messages.
 
     Raises:
-        ValueError: it is no such request.
+        ValueError: it is not such a request.
     """
     if not isinstance(payload, Mapping) or not isinstance(payload.get("response"), str):
         raise ValueError("give an object with prompt, response and label")

@@ -174,13 +174,13 @@ def test_workers_are_added_within_their_bounds_while_there_is_work(
 def test_an_option_that_the_engine_does_not_know_is_refused_before_a_cluster_is_joined(
     judge_on: JudgeOn,
 ) -> None:
-    with pytest.raises(UsageError, match=r"^--engine-arg batch_size=zero: give a whole number$"):
+    with pytest.raises(UsageError, match=r"^`engine_args` batch_size=zero: give a whole number, 1 or more$"):
         judge_on(Cluster("127.0.0.1:1"), batch_size="zero")
 
 
 def test_a_worker_that_cannot_start_says_why(nodes: Any, judge_on: JudgeOn) -> None:
     judge = judge_on(Cluster(nodes.address, (2, 2)), "auto", batch_size="zero")
-    with pytest.raises(UsageError, match=r"worker on node .+ cannot start: --engine-arg batch_size=zero"):
+    with pytest.raises(UsageError, match=r"worker on node .+ cannot start: `engine_args` batch_size=zero"):
         list(judge.score(rows(1)))
 
 
@@ -209,7 +209,7 @@ def test_a_node_goes_and_another_comes_and_all_is_as_in_one_process(
 
 
 def test_a_cluster_that_is_not_there_is_a_mistake(judge_on: JudgeOn) -> None:
-    with pytest.raises(UsageError, match=r"--ray 127\.0\.0\.1:1: there is no cluster at this address"):
+    with pytest.raises(UsageError, match=r"`ray` 127\.0\.0\.1:1: there is no cluster at this address"):
         list(judge_on(Cluster("127.0.0.1:1")).score(rows(1)))
 
 

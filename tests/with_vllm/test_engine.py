@@ -366,7 +366,7 @@ def test_an_index_without_metadata_is_enough_for_vllm(
 def test_what_vllm_cannot_be_asked_for_is_a_mistake_of_the_user(
     open_engine: OpenEngine, model: Model, decoding: Decoding
 ) -> None:
-    with pytest.raises(UsageError, match=r"--engine-arg.*max_sequences"):
+    with pytest.raises(UsageError, match=r"`engine_args`: .*max_sequences"):
         open_engine(model, decoding, max_sequences=3)
     with pytest.raises(UsageError, match="temperature"):
         open_engine(model, replace(decoding, temperature=5.0))

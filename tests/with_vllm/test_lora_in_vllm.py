@@ -85,5 +85,5 @@ def test_one_load_serves_several_adapters_as_each_by_itself(
                 model, "transformers", options, own
             )
         high = first.with_adapter(write_adapter(tmp_path / "high", model.path, rank=20))
-        with pytest.raises(ModelError, match="--engine-arg max_lora_rank=32"):
+        with pytest.raises(ModelError, match="`engine_args` max_lora_rank=32"):
             list(high.score(ROWS))

@@ -213,7 +213,7 @@ def test_a_judge_with_other_answers_is_refused(
 def test_a_judge_with_a_larger_context_is_refused(server: str, model: Model, short_rubric: Path) -> None:
     with (
         judge_on(server, model, short_rubric, engine_args={"max_model_len": "1024"}) as judge,
-        pytest.raises(UsageError, match=r"its context is 512.*--max-model-len 512"),
+        pytest.raises(UsageError, match=r"its context is 512.*`max_model_len` 512"),
     ):
         _ = judge.engine
 

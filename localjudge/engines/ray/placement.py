@@ -13,7 +13,7 @@ from typing import Any
 import ray
 
 from localjudge.engines.cluster import AUTO, LOCAL, Cluster
-from localjudge.errors import UsageError
+from localjudge.errors import SettingError
 
 _OBJECT_STORE = 200 * 2**20
 """Bytes of shared memory for a Ray that is started here; prompts and answers are small."""
@@ -42,7 +42,7 @@ class WorkerPlacement:
         cpus: CPUs per worker. Workers without GPUs share all CPUs evenly; none has more than one node has.
 
     Raises:
-        UsageError: this machine cannot hold the workers. (Another cluster may grow.)
+        SettingError: this machine cannot hold the workers. (Another cluster may grow.)
     """
 
     def __init__(self, cluster: Cluster, options: Mapping[str, str], address: str) -> None:
@@ -62,10 +62,9 @@ class WorkerPlacement:
             room = sum(int(each // self.cpus) for each in cpus)
         fewest, most = cluster.workers or (max(1, usual), max(1, usual))
         if address == LOCAL and fewest > room:
-            raise UsageError(
-                f"--ray: this machine has room for {room} worker(s) of {self}, not {fewest} "
-                f"({sum(cpus):g} CPUs, {sum(gpus):g} GPUs)"
-            )
+            has = f"{sum(cpus):g} CPUs, {sum(gpus):g} GPUs"
+            advice = f"this machine has room for {room} worker(s) of {self} ({has}); give fewer"
+            raise SettingError("num_workers", fewest, advice)
         self.workers = (fewest, min(most, room) if address == LOCAL else most)
 
     def __str__(self) -> str:
@@ -80,7 +79,7 @@ def connect(address: str, start: bool = True) -> str:
         start: whether `auto` may start a cluster if none is running.
 
     Raises:
-        UsageError: there is no cluster at the address.
+        SettingError: there is no cluster at the address.
     """
     if ray.is_initialized():
         return str(ray.get_runtime_context().gcs_address)
@@ -92,7 +91,7 @@ def connect(address: str, start: bool = True) -> str:
     try:
         return _init(address, start)
     except Exception as error:  # Ray also raises plain exceptions if it cannot start
-        raise UsageError(f"--ray {address}: {(str(error).strip() or repr(error)).splitlines()[0]}") from None
+        raise SettingError("ray", address, (str(error).strip() or repr(error)).splitlines()[0]) from None
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_terminate)  # Ray installs its own signal handler
@@ -123,4 +122,4 @@ def _reach(address: str) -> None:
     try:
         socket.create_connection((host, int(port)), timeout=_REACH_SECONDS).close()
     except (OSError, OverflowError, ValueError) as error:
-        raise UsageError(f"--ray {address}: there is no cluster at this address: {error}") from None
+        raise SettingError("ray", address, f"there is no cluster at this address: {error}") from None

@@ -20,7 +20,7 @@ from localjudge import __version__
 from localjudge.engines.protocol import Completion, Decoding, TableEngine
 from localjudge.engines.ray.worker_pool import WorkerReport
 from localjudge.engines.selection import engine_options, open_engine
-from localjudge.errors import EngineError, LocalJudgeError, ModelError
+from localjudge.errors import EngineError, LocalJudgeError, ModelError, SettingError, UsageError
 from localjudge.models.model import Model
 from localjudge.prompts.prompt import Prompt
 
@@ -178,7 +178,7 @@ def _explained(error: BaseException) -> LocalJudgeError:
     """Return the error as a `LocalJudgeError`, with the last error in this process's log."""
     traceback.print_exception(error)
     if isinstance(error, LocalJudgeError):
-        kind, reason = type(error), str(error).strip()
+        kind, reason = UsageError if isinstance(error, SettingError) else type(error), str(error).strip()
     else:
         lines = str(error).strip().splitlines()
         kind, reason = EngineError, f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

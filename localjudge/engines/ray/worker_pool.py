@@ -42,7 +42,7 @@ class WorkerReport:
     localjudge: str
 
     @property
-    def decisive(self) -> dict[str, str]:
+    def shared_settings(self) -> dict[str, str]:
         """The settings that all workers of a run must share."""
         return {"engine": self.engine.name, "dtype": self.engine.dtype, "localjudge": self.localjudge}
 
@@ -178,9 +178,9 @@ class WorkerPool:
         """Record that a worker's engine is ready.
 
         Raises:
-            EngineError: it would judge differently from the first worker: its `decisive` settings differ.
+            EngineError: it would judge differently from the first worker: its `shared_settings` differ.
         """
-        found, expected = report.decisive, (self.report or report).decisive
+        found, expected = report.shared_settings, (self.report or report).shared_settings
         if different := [name for name, value in expected.items() if found[name] != value]:
             raise EngineError(
                 "; ".join(f"{name}: {found[name]}, but {expected[name]} elsewhere" for name in different)

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx2
 
-from localjudge.engines.server.address import ServerAddress
-from localjudge.errors import EngineError, UsageError
+from localjudge.engines.engine_options import ConnectionOptions, ServerAddress
+from localjudge.errors import EngineError, SettingError
 
 KEY_VARIABLE = "LOCALJUDGE_SERVER_KEY"
 """The environment variable with the key of a server that asks for one."""
@@ -24,7 +24,7 @@ _NOT_READY = {502, 503, 504}
 _ROW = {400, 413, 414, 422}
 
 
-class Trouble(Enum):
+class RetryReason(Enum):
     """The reason why a request got no answer, and may get one later."""
 
     AWAY = "away"
@@ -37,47 +37,48 @@ class Trouble(Enum):
     """The request timed out, lost its connection, or met an error inside the server."""
 
 
-class RequestTroubleError(Exception):
+class RetryableRequestError(Exception):
     """A request got no answer, and may get one later.
 
     Args:
-        trouble: the kind.
-        reason: the reason in words.
+        reason: the kind of the reason.
+        words: the reason in words.
         wait: seconds to wait before the next try, as the server says; 0 if it does not.
     """
 
-    def __init__(self, trouble: Trouble, reason: str, wait: float = 0.0) -> None:
-        super().__init__(reason)
-        self.trouble, self.wait = trouble, wait
+    def __init__(self, reason: RetryReason, words: str, wait: float = 0.0) -> None:
+        super().__init__(words)
+        self.reason, self.wait = reason, wait
 
 
 class RequestRefusedError(Exception):
     """The server refuses a request, or its reply cannot be read: the same request would end in the same way."""
 
 
+REQUEST_ERRORS = (RetryableRequestError, RequestRefusedError, EngineError)
+"""The errors of a request."""
+
+
 class Connection:
     """A connection to one server; it ignores proxies, and follows no redirect.
 
     Args:
-        address: the server.
-        seconds: time limit of a request.
-        ca_file: a file with the certificates to trust for https; None for the system's.
+        options: the server.
 
     Raises:
-        UsageError: the file cannot be read.
+        SettingError: its certificates cannot be read.
     """
 
-    def __init__(self, address: ServerAddress, seconds: float, ca_file: str | None = None) -> None:
-        self.address, self._seconds = address, seconds
+    def __init__(self, options: ConnectionOptions) -> None:
+        self.address, self._seconds = options.address, options.request_timeout
         try:
-            trusted = ssl.create_default_context(cafile=ca_file)
+            trusted = ssl.create_default_context(cafile=options.ca_file)
         except OSError as error:
-            raise UsageError(
-                f"--engine-arg ca_file={ca_file}: cannot be read: {error.strerror or error}"
-            ) from None
+            advice = f"cannot be read: {error.strerror or error}"
+            raise SettingError("engine_args", f"ca_file={options.ca_file}", advice) from None
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=3.0)
         transport = httpx2.AsyncHTTPTransport(
-            verify=trusted, trust_env=False, limits=limits, uds=address.socket
+            verify=trusted, trust_env=False, limits=limits, uds=self.address.socket
         )
         headers = {"Accept-Encoding": "identity", "User-Agent": "localjudge"}
         if key := os.environ.get(KEY_VARIABLE):
@@ -87,7 +88,7 @@ class Connection:
             trust_env=False,
             follow_redirects=False,
             headers=headers,
-            timeout=httpx2.Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS)),
+            timeout=httpx2.Timeout(self._seconds, connect=min(self._seconds, _CONNECT_SECONDS)),
         )
 
     async def close(self) -> None:
@@ -105,15 +106,15 @@ class Connection:
             body: its JSON document.
 
         Raises:
-            RequestTroubleError: there is no answer now.
+            RetryableRequestError: there is no answer now.
             RequestRefusedError: there is no answer to this request.
             EngineError: the server answers no request of this run.
         """
         reply = await self._ask("POST", self.address.base + path, body)
         if not isinstance(reply, dict):
-            raise RequestTroubleError(Trouble.LOST, "the server's reply is not a JSON object")
+            raise RetryableRequestError(RetryReason.LOST, "the server's reply is not a JSON object")
         if reply.get("error"):  # some gateways answer 200 with an error inside
-            raise RequestTroubleError(Trouble.LOST, f"the server says: {_words_of(reply)}")
+            raise RetryableRequestError(RetryReason.LOST, f"the server says: {_words_of(reply)}")
         return reply
 
     async def _ask(self, method: str, url: str, body: dict[str, Any] | None) -> Any:
@@ -132,15 +133,17 @@ class Connection:
                             f"the server's reply has more than {LARGEST_REPLY:,} bytes and was cut off"
                         )
         except (TimeoutError, httpx2.ReadTimeout, httpx2.WriteTimeout):
-            raise RequestTroubleError(
-                Trouble.LOST, f"the server gave no answer within {self._seconds:g} s"
+            raise RetryableRequestError(
+                RetryReason.LOST, f"the server gave no answer within {self._seconds:g} s"
             ) from None
         except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            raise RequestTroubleError(
-                Trouble.AWAY, f"the server cannot be reached: {_first_line(error)}"
+            raise RetryableRequestError(
+                RetryReason.AWAY, f"the server cannot be reached: {_first_line(error)}"
             ) from None
         except httpx2.HTTPError as error:
-            raise RequestTroubleError(Trouble.LOST, f"the connection broke: {_first_line(error)}") from None
+            raise RetryableRequestError(
+                RetryReason.LOST, f"the connection broke: {_first_line(error)}"
+            ) from None
         return _read_reply(self.address, response, bytes(received))
 
 
@@ -152,7 +155,7 @@ def _read_reply(address: ServerAddress, response: httpx2.Response, received: byt
         document = None
     if status == 200:
         if document is None:
-            raise RequestTroubleError(Trouble.LOST, "the server's reply is not JSON")
+            raise RetryableRequestError(RetryReason.LOST, "the server's reply is not JSON")
         return document
     said = (
         f"the server answered {status}: {_words_of(document) or _first_line(received.decode(errors='replace'))}"
@@ -160,18 +163,18 @@ def _read_reply(address: ServerAddress, response: httpx2.Response, received: byt
     if 300 <= status < 400:
         to = response.headers.get("location", "another address")
         raise EngineError(
-            f"--server {address}: redirects to {to[:200]}, and rows go only where you say; give the final URL"
+            f"server {address}: redirects to {to[:200]}, and rows go only where you say; give the final URL"
         )
     if status == 429:
-        raise RequestTroubleError(Trouble.BUSY, said, _seconds(response.headers.get("retry-after")))
+        raise RetryableRequestError(RetryReason.BUSY, said, _seconds(response.headers.get("retry-after")))
     if status in _NOT_READY:
-        raise RequestTroubleError(Trouble.NOT_READY, said, _seconds(response.headers.get("retry-after")))
+        raise RetryableRequestError(RetryReason.NOT_READY, said, _seconds(response.headers.get("retry-after")))
     if status >= 500 or status == 408:
-        raise RequestTroubleError(Trouble.LOST, said)
+        raise RetryableRequestError(RetryReason.LOST, said)
     if status in _ROW:
         raise RequestRefusedError(said)
     advice = f"; put the key into the variable {KEY_VARIABLE}" if status in (401, 403) else ""
-    raise EngineError(f"--server {address}: {said}{advice}")
+    raise EngineError(f"server {address}: {said}{advice}")
 
 
 def _words_of(document: Any) -> str:

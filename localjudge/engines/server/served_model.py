@@ -1,25 +1,30 @@
-"""A model that a server holds: known by what the server says about it."""
+"""A model that a server holds, known by what the server says about it; and what engines on a server share."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, Self
 
+import httpx2
 from pydantic import JsonValue
 
-from localjudge.engines.engine_options import ServerOptions
+from localjudge.engines.engine_options import ConnectionOptions
+from localjudge.engines.protocol import EngineInfo
 from localjudge.engines.server.connection import (
+    REQUEST_ERRORS,
     Connection,
-    RequestRefusedError,
-    RequestTroubleError,
-    Trouble,
+    RetryableRequestError,
+    RetryReason,
 )
-from localjudge.engines.server.server_requests import ServerRequests
-from localjudge.errors import EngineError, ModelError, UsageError
+from localjudge.engines.server.server_requests import Answered, ServerRequests
+from localjudge.errors import ModelError, SettingError
 from localjudge.models.digests import Digests
 from localjudge.models.model import Model
+from localjudge.prompts.prompt import Prompt
 
 # Where servers say what they are, and the field of the version: vLLM, Ollama, llama.cpp.
 _PRODUCTS = {
@@ -42,7 +47,7 @@ class ServedModel(Model):
     reported: dict[str, JsonValue] = field(default_factory=dict, hash=False)
 
     @classmethod
-    def ask(cls, options: ServerOptions, name: str | None, *, waits: bool = True) -> Self:
+    def ask(cls, options: ConnectionOptions, name: str | None, *, waits: bool = True) -> Self:
         """Ask a server for its models, and return one of them.
 
         A server that cannot list its models may serve one that is named: its first request will show it.
@@ -53,18 +58,16 @@ class ServedModel(Model):
             waits: whether to wait for a server that is not ready yet.
 
         Raises:
-            UsageError: the server cannot be reached.
+            SettingError: the server cannot be reached.
             ModelError: it does not serve such a model, or several and none is named.
         """
-        requests: ServerRequests[Any] = ServerRequests(options, lambda: ("", {}))
+        requests: ServerRequests[Any] = ServerRequests(options)
         try:
             look = partial(_look, requests.connection, needs_list=name is None)
             listed, product = requests.run_when_ready(look) if waits else requests.run(look())
-        except (RequestTroubleError, RequestRefusedError, EngineError) as error:
-            said = str(error).removeprefix(f"--server {options.address}: ")
-            raise UsageError(
-                f"--server {options.address}: {said}; start the server, or correct the URL"
-            ) from None
+        except REQUEST_ERRORS as error:
+            advice = f"{_reason(error, options)}; start the server, or correct the URL"
+            raise SettingError("server", options.address, advice) from None
         finally:
             requests.close()
         where = f"the server {options.address}"
@@ -72,7 +75,7 @@ class ServedModel(Model):
         names = ", ".join(sorted(found)[:10])
         if name is None:
             if len(found) != 1:
-                raise ModelError(f"--model: {where} serves {names or 'no model that it names'}; name one")
+                raise ModelError(f"`model`: {where} serves {names or 'no model that it names'}; name one")
             (name,) = found
         known = next((each for each in (name, f"{name}:latest") if each in found), None)
         if known is None and found:
@@ -117,8 +120,8 @@ async def _look(connection: Connection, *, needs_list: bool) -> tuple[list[Any],
     """
     try:
         document = await connection.get(f"{connection.address.base}/models")
-    except (RequestTroubleError, RequestRefusedError, EngineError) as error:
-        is_there = not isinstance(error, RequestTroubleError) or error.trouble is Trouble.LOST
+    except REQUEST_ERRORS as error:
+        is_there = not isinstance(error, RetryableRequestError) or error.reason is RetryReason.LOST
         if needs_list or not is_there:
             raise
         document = None
@@ -147,5 +150,97 @@ async def _asked(connection: Connection, path: str) -> Any:
     """Return the document at a path of the server; None if it has none."""
     try:
         return await connection.get(connection.address.root + path)
-    except (RequestTroubleError, RequestRefusedError, EngineError):
+    except REQUEST_ERRORS:
         return None
+
+
+def _reason(error: Exception, options: ConnectionOptions) -> str:
+    """Return the text of an error of a request, without the server."""
+    return str(error).removeprefix(f"server {options.address}: ")
+
+
+class ServerEngine(ABC, Generic[Answered]):
+    """An engine on a server: its requests, its counts and its description.
+
+    Args:
+        options: the server.
+        served: the model on it.
+        path: the path of a completion, below the API.
+
+    Raises:
+        SettingError: the server does not answer a trial.
+    """
+
+    def __init__(self, options: ConnectionOptions, served: ServedModel, path: str) -> None:
+        self._options, self._served, self._path = options, served, path
+        self._prompt_tokens = 0
+        self._requests: ServerRequests[Answered] = ServerRequests(options, lambda: (path, self._trial()))
+        try:
+            self._check()
+        except REQUEST_ERRORS as error:
+            self.close()
+            advice = f"does not answer a trial: {_reason(error, options)}"
+            raise SettingError("server", options.address, advice) from None
+        except BaseException:
+            self.close()
+            raise
+
+    @abstractmethod
+    def _check(self) -> None:
+        """Check by a trial that the server can answer."""
+
+    @abstractmethod
+    def _trial(self) -> dict[str, Any]:
+        """Return the body of a request without text of a row."""
+
+    @abstractmethod
+    async def _answer(self, prompt: Prompt) -> Answered:
+        """Return the completion of a prompt."""
+
+    def _try(self) -> dict[str, Any]:
+        """Send a trial when the server is ready; return its reply."""
+        connection = self._requests.connection
+        return self._requests.run_when_ready(lambda: connection.post(self._path, self._trial()))
+
+    def _info(self, kind: str, meaning: str, **facts: Any) -> EngineInfo:
+        """Return the description of the engine.
+
+        Args:
+            kind: the kind of server.
+            meaning: the kind, explained.
+            facts: other fields of `EngineInfo`; `details` are added to those of every server.
+        """
+        address, served, most = str(self._options.address), self._served, self._options.max_num_seqs
+        details = {
+            "kind": kind,
+            "server": address,
+            "model": {"name": served.name, "digests": "unknown", "reported": served.reported},
+            **facts.pop("details"),
+        }
+        return EngineInfo(
+            name="server",
+            dtype="unknown",
+            device="unknown",
+            versions={"httpx2": httpx2.__version__, "server": served.product},
+            max_num_seqs=most,
+            details=details,
+            headline=(
+                f"engine server ({meaning}) · {address} · {served.product} · {served.name} · "
+                f"up to {most} requests at once"
+            ),
+            **facts,
+        )
+
+    def statistics(self) -> Mapping[str, Any]:
+        return {
+            "prompt_tokens": self._prompt_tokens,
+            "repeated_requests": self._requests.repeated,
+            "most_requests_at_once": self._requests.largest,
+        }
+
+    def close(self) -> None:
+        """Close the connections; the server continues to run."""
+        self._requests.close()
+
+    def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Answered]]:
+        return self._requests.complete(prompts, self._answer)

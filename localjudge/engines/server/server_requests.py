@@ -12,14 +12,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
-from localjudge.engines.engine_options import ServerOptions
+from localjudge.engines.engine_options import ConnectionOptions
 from localjudge.engines.server.connection import (
     Connection,
     RequestRefusedError,
-    RequestTroubleError,
-    Trouble,
+    RetryableRequestError,
+    RetryReason,
 )
-from localjudge.engines.server.request_window import RequestWindow
 from localjudge.errors import EngineError
 from localjudge.prompts.prompt import Prompt, until_stopped
 
@@ -29,20 +28,70 @@ Found = TypeVar("Found")
 _MOST_LOST = 5
 """Times that a request may be lost before it is its row that fails, if the server answers others."""
 _LONGEST_WAIT = 30.0
-_TOLD_AFTER = 5.0
-"""Seconds without an answer after which a person is told."""
+_REPORTED_AFTER = 5.0
+"""Seconds without an answer after which this is logged."""
 _AHEAD = 4
 """Prompts that wait while the window is full, so that the server never waits for a prompt."""
 
 _log = logging.getLogger("localjudge.server")
 
 
+class RequestWindow:
+    """A bound on the requests in flight, which follows what the server answers.
+
+    It doubles with each round of answers up to a threshold and grows by one a round above it. A server that is
+    busy halves it; a request that is lost, by a time-out or with its connection, sets it to one, and the
+    threshold to half of what it was (RFC 5681, sections 3.1 and 3.2). Requests that were in flight together
+    count as one event. It does not grow while answers take longer than `patience_seconds`.
+
+    Args:
+        largest: the largest number of requests in flight.
+        patience_seconds: time of an answer above which the server has enough to do.
+    """
+
+    FIRST = 8
+
+    def __init__(self, largest: int, patience_seconds: float) -> None:
+        self._largest, self._patience = largest, patience_seconds
+        self._size = float(min(self.FIRST, largest))
+        self._threshold = float(largest)
+        self._sent = self._counts_from = 0
+
+    @property
+    def size(self) -> int:
+        """The number of requests that may be in flight, at least 1."""
+        return int(self._size)
+
+    def send(self) -> int:
+        """Count a request that is sent; return its number."""
+        self._sent += 1
+        return self._sent
+
+    def answered(self, seconds: float) -> None:
+        """Count an answer, and the time that it took."""
+        if seconds <= self._patience:
+            self._size += 1.0 if self._size < self._threshold else 1.0 / self._size
+            self._size = min(self._size, float(self._largest))
+
+    def busy(self, number: int) -> None:
+        """Count a request that the server was too busy for."""
+        if number > self._counts_from:
+            self._threshold = self._size = max(1.0, self._size / 2)
+            self._counts_from = self._sent
+
+    def lost(self, number: int) -> None:
+        """Count a request that got no answer."""
+        if number > self._counts_from:
+            self._threshold, self._size = max(1.0, self._size / 2), 1.0
+            self._counts_from = self._sent
+
+
 class ServerRequests(Generic[Answered]):
     """Requests to a server, on an event loop in a thread of its own.
 
-    A server that is away, or busy, costs no row: its requests are repeated, with growing waits, until nothing
-    was answered for `patience` seconds. A request that is lost again and again (time-outs, broken connections,
-    errors inside the server) while the server answers a trial is given up as its row's failure.
+    A server that is away, or busy, does not fail any row: its requests are repeated, with growing waits, until
+    nothing was answered for `patience` seconds. A request that is lost again and again (time-outs, broken
+    connections, errors inside the server) while the server answers a trial becomes its row's failure.
 
     Args:
         options: the server and the limits of requests.
@@ -50,19 +99,23 @@ class ServerRequests(Generic[Answered]):
 
     Attributes:
         connection: the connection to the server.
-        repeated: number of requests that were repeated, by the kind of trouble.
+        repeated: number of requests that were repeated, by `RetryReason`.
         largest: the largest number of requests that were in flight.
     """
 
-    def __init__(self, options: ServerOptions, trial: Callable[[], tuple[str, dict[str, Any]]]) -> None:
-        self.connection = Connection(options.address, options.request_timeout, options.ca_file)
-        self.repeated = {kind.value: 0 for kind in Trouble}
+    def __init__(
+        self,
+        options: ConnectionOptions,
+        trial: Callable[[], tuple[str, dict[str, Any]]] = lambda: ("", {}),
+    ) -> None:
+        self.connection = Connection(options)
+        self.repeated = {kind.value: 0 for kind in RetryReason}
         self.largest = 0
         self._options, self._trial = options, trial
         self._window = RequestWindow(options.max_num_seqs, options.request_timeout / 4)
         self._in_flight = 0
         self._away_since: float | None = None
-        self._is_told = False
+        self._is_reported = False
         self._loop = asyncio.new_event_loop()
         self._room = asyncio.Condition()
         self._thread = threading.Thread(target=self._loop.run_forever, name="localjudge-server", daemon=True)
@@ -90,10 +143,10 @@ class ServerRequests(Generic[Answered]):
         while True:
             try:
                 found = await start()
-            except RequestTroubleError as met:
-                if met.trouble not in (Trouble.NOT_READY, Trouble.BUSY):
+            except RetryableRequestError as met:
+                if met.reason not in (RetryReason.NOT_READY, RetryReason.BUSY):
                     raise
-                self.repeated[met.trouble.value] += 1
+                self.repeated[met.reason.value] += 1
                 self._give_up_after(met, at_once=True)
                 tries += 1
                 await self._pause(met, tries)
@@ -159,14 +212,14 @@ class ServerRequests(Generic[Answered]):
         while True:
             try:
                 return await self._post_once(path, body)
-            except RequestTroubleError as trouble:
-                self.repeated[trouble.trouble.value] += 1
-                met = trouble
+            except RetryableRequestError as error:
+                self.repeated[error.reason.value] += 1
+                met = error
             tries += 1
-            lost += met.trouble is Trouble.LOST
-            if met.trouble is Trouble.LOST and lost >= _MOST_LOST and await self._answers_trial():
+            lost += met.reason is RetryReason.LOST
+            if met.reason is RetryReason.LOST and lost >= _MOST_LOST and await self._answers_trial():
                 raise RequestRefusedError(f"{met}, {lost} times, and the server answers a trial")
-            if met.trouble is not Trouble.LOST or lost >= _MOST_LOST:
+            if met.reason is not RetryReason.LOST or lost >= _MOST_LOST:
                 self._give_up_after(met)
             await self._pause(met, tries)
 
@@ -179,8 +232,8 @@ class ServerRequests(Generic[Answered]):
         number, began = self._window.send(), time.monotonic()
         try:
             reply = await self.connection.post(path, body)
-        except RequestTroubleError as met:
-            if met.trouble is Trouble.BUSY:
+        except RetryableRequestError as met:
+            if met.reason is RetryReason.BUSY:
                 self._window.busy(number)
             else:
                 self._window.lost(number)
@@ -198,37 +251,37 @@ class ServerRequests(Generic[Answered]):
         """Return whether the server answers a request without a row's text."""
         try:
             await self.connection.post(*self._trial())
-        except (RequestTroubleError, RequestRefusedError):
+        except (RetryableRequestError, RequestRefusedError):
             return False
         self._answered()
         return True
 
-    async def _pause(self, met: RequestTroubleError, tries: int) -> None:
+    async def _pause(self, met: RetryableRequestError, tries: int) -> None:
         """Wait before the next try, longer after each, or as long as the server says."""
         longest = min(_LONGEST_WAIT, self._options.retry_wait * 2 ** min(tries - 1, 20))
         await asyncio.sleep(max(met.wait, longest * random.uniform(0.5, 1.0)))
 
     def _answered(self) -> None:
         """Count the server as present."""
-        if self._is_told:
-            _log.warning("--server %s: answers again", self._options.address)
-        self._away_since, self._is_told = None, False
+        if self._is_reported:
+            _log.warning("server %s: answers again", self._options.address)
+        self._away_since, self._is_reported = None, False
 
-    def _give_up_after(self, met: RequestTroubleError, *, at_once: bool = False) -> None:
+    def _give_up_after(self, met: RetryableRequestError, *, at_once: bool = False) -> None:
         """Raise EngineError if the server has answered nothing for too long.
 
-        It is said once that the server is waited for: at once, or when that takes long.
+        That the server is waited for is logged once: at once, or when that takes long.
         """
         now = time.monotonic()
         if self._away_since is None:
             self._away_since = now
         away, patience = now - self._away_since, self._options.patience
-        if (at_once or away >= _TOLD_AFTER) and away < patience and not self._is_told:
-            self._is_told = True
-            _log.warning("--server %s: %s; waiting for it, up to %g s", self._options.address, met, patience)
+        if (at_once or away >= _REPORTED_AFTER) and away < patience and not self._is_reported:
+            self._is_reported = True
+            _log.warning("server %s: %s; waiting for it, up to %g s", self._options.address, met, patience)
         if away >= patience:
             raise EngineError(
-                f"--server {self._options.address}: no answer for {self._options.patience:g} s: {met}; when it "
+                f"server {self._options.address}: no answer for {self._options.patience:g} s: {met}; when it "
                 "is back, the same command continues"
             )
 

@@ -8,22 +8,20 @@ value, before the mask, and they are normalized at the places of the values.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-import httpx2
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from localjudge.engines.engine_options import TableServerOptions
 from localjudge.engines.protocol import LARGEST_LOGPROB, Completion, Decoding, EngineInfo, completion
-from localjudge.engines.server.connection import Connection, RequestRefusedError, RequestTroubleError
-from localjudge.engines.server.served_model import ServedModel
-from localjudge.engines.server.server_requests import ServerRequests
+from localjudge.engines.server.connection import Connection, RequestRefusedError
+from localjudge.engines.server.served_model import ServedModel, ServerEngine
 from localjudge.engines.vllm.score_collector import KEY, TableSettings
-from localjudge.errors import EngineError, UsageError
+from localjudge.errors import SettingError
 from localjudge.models.model import Model
 from localjudge.prompts.prompt import Prompt
 
@@ -62,7 +60,7 @@ async def table_of(connection: Connection, model: str) -> str | None:
         model: the name of a model on it.
 
     Raises:
-        RequestTroubleError, RequestRefusedError, EngineError: as `Connection.post`.
+        RetryableRequestError, RequestRefusedError, EngineError: as `Connection.post`.
     """
     body = {"model": model, "prompt": [0], "max_tokens": 1, "vllm_xargs": {KEY: _OTHER_TABLE}}
     try:
@@ -74,7 +72,7 @@ async def table_of(connection: Connection, model: str) -> str | None:
     return None
 
 
-class TableServer:
+class TableServer(ServerEngine[Completion]):
     """Completes prompts on a vLLM server that was started with the flags of `localjudge serve-flags`.
 
     Args:
@@ -83,121 +81,69 @@ class TableServer:
         options: the server.
 
     Raises:
-        UsageError: the server has another table, other limits or a smaller context, or does not answer.
+        SettingError: the server has another table, other limits or a smaller context, or does not answer.
     """
 
     def __init__(self, model: Model, decoding: Decoding, options: TableServerOptions) -> None:
-        self._model, self._decoding, self._options = model, decoding, options
-        self._served = ServedModel.ask(options.server, options.served_model)
-        self._digest = TableSettings.served(decoding, Path()).digest(decoding.table)
+        self._model, self._decoding = model, decoding
+        self._digest = TableSettings.from_decoding(decoding, Path()).digest(decoding.table)
         known = decoding.table.score_token[decoding.table.has_probabilities]
         listed = np.unique(known[known >= 0]).tolist()
         self._listed = listed if len(listed) <= _MOST_LISTED else []
         self._seeded = decoding.temperature > 0
-        self._prompt_tokens = 0
-        self._check_context()
-        self._requests: ServerRequests[Completion] = ServerRequests(
-            options.server, lambda: (_PATH, self._body(Prompt(0, self._trial_tokens, 0)))
-        )
-        try:
-            self._check_table()
-        except BaseException:
-            self.close()
-            raise
+        self._context = options.context(model)
+        super().__init__(options, ServedModel.ask(options, options.served_model), _PATH)
 
     @property
     def info(self) -> EngineInfo:
-        address, served, most = str(self._options.address), self._served, self._options.server.max_num_seqs
-        return EngineInfo(
-            name="server",
-            dtype="unknown",
-            device="unknown",
-            versions={"httpx2": httpx2.__version__, "server": served.product},
+        return self._info(
+            BY_CONSTRUCTION,
+            f"whole {BY_CONSTRUCTION}: it has this token table",
             applies_table=True,
-            context=self._options.context(self._model),
-            max_num_seqs=most,
-            details={
-                "kind": BY_CONSTRUCTION,
-                "server": address,
-                "model": {"name": served.name, "digests": "unknown", "reported": served.reported},
-                "table": self._digest,
-                "seeded": self._seeded,
-            },
-            headline=(
-                f"engine server (whole {BY_CONSTRUCTION}: it has this token table) · {address} · "
-                f"{served.product} · {served.name} · up to {most} requests at once"
-            ),
+            context=self._context,
+            details={"table": self._digest, "seeded": self._seeded},
         )
 
-    def statistics(self) -> Mapping[str, Any]:
-        return {
-            "prompt_tokens": self._prompt_tokens,
-            "repeated_requests": self._requests.repeated,
-            "most_requests_at_once": self._requests.largest,
-        }
-
-    def close(self) -> None:
-        """Close the connections; the server runs on."""
-        self._requests.close()
-
-    def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
-        return self._requests.complete(prompts, self._answer)
-
-    @property
-    def _trial_tokens(self) -> list[int]:
-        return [*self._model.prompts.head, *self._model.prompts.tail] or [0]
-
-    def _check_context(self) -> None:
-        there, here = self._served.reported.get("max_model_len"), self._options.context(self._model)
-        if isinstance(there, int) and (here is None or there < here):
-            raise UsageError(
-                f"--server {self._options.address}: its context is {there}, and here it is "
-                f"{here or 'without a limit'}; give --max-model-len {there}"
-            )
-
-    def _check_table(self) -> None:
-        """Check that the server has this table, and that its answer to a trial follows it.
+    def _check(self) -> None:
+        """Check that the server has the context and this table, and that its answer to a trial follows it.
 
         Raises:
-            UsageError: it does not.
+            SettingError: it does not.
         """
-        where = f"--server {self._options.address}"
-        advice = "start it with the flags that localjudge serve-flags prints, or give --server-kind unverified"
-        try:
-            connection, name = self._requests.connection, self._served.name
-            there = self._requests.run_when_ready(lambda: table_of(connection, name))
-            if there is None:
-                raise UsageError(f"{where}: has no token table; {advice}")
-            if there != self._digest:
-                raise UsageError(f"{where}: has the table {there}, and the judge's is {self._digest}; {advice}")
-            answered = self._answer_to_trial()
-        except (RequestTroubleError, RequestRefusedError, EngineError) as error:
-            said = str(error).removeprefix(f"{where}: ")
-            raise UsageError(f"{where}: does not answer a trial: {said}") from None
-        try:
-            if answered.error is not None:
-                raise ValueError(answered.error)
-            _, answer = self._decoding.table.split(answered.tokens)
-            self._decoding.table.was_cut(answer, self._decoding.text_tokens, self._decoding.closing_margin)
-        except (ValueError, LookupError) as error:
-            raise UsageError(
-                f"{where}: its answer to a trial breaks the token table: {error}; {advice}"
-            ) from None
 
-    def _answer_to_trial(self) -> Completion:
-        """Return the answer to a trial; without a seed if the server has none."""
+        def refusal(reason: str) -> SettingError:
+            return SettingError("server", self._options.address, reason)
 
-        async def ask() -> dict[str, Any]:
-            return await self._requests.connection.post(_PATH, self._body(Prompt(0, self._trial_tokens, 0)))
-
+        advice = "start it with the flags that localjudge serve-flags prints, or give `server_kind` unverified"
+        context = self._served.reported.get("max_model_len")
+        if isinstance(context, int) and (self._context is None or context < self._context):
+            here = self._context or "without a limit"
+            raise refusal(f"its context is {context}, and here it is {here}; give `max_model_len` {context}")
+        connection, name = self._requests.connection, self._served.name
+        there = self._requests.run_when_ready(lambda: table_of(connection, name))
+        if there is None:
+            raise refusal(f"has no token table; {advice}")
+        if there != self._digest:
+            raise refusal(f"has the table {there}, and the judge's is {self._digest}; {advice}")
         try:
-            reply = self._requests.run_when_ready(ask)
+            reply = self._try()
         except RequestRefusedError as refused:
             if "seed" not in str(refused) or not self._seeded:
                 raise
             self._seeded = False
-            reply = self._requests.run_when_ready(ask)
-        return self._completion(0, reply)
+            reply = self._try()
+        answered, table = self._completion(0, reply), self._decoding.table
+        try:
+            if answered.error is not None:
+                raise ValueError(answered.error)
+            _, answer = table.split(answered.tokens)
+            table.was_cut(answer, self._decoding.text_tokens, self._decoding.closing_margin)
+        except (ValueError, LookupError) as error:
+            raise refusal(f"its answer to a trial breaks the token table: {error}; {advice}") from None
+
+    def _trial(self) -> dict[str, Any]:
+        tokens = [*self._model.prompts.head, *self._model.prompts.tail] or [0]
+        return self._body(Prompt(0, tokens, 0))
 
     async def _answer(self, prompt: Prompt) -> Completion:
         try:
@@ -258,7 +204,7 @@ class TableServer:
     ) -> NDArray[np.float64] | None:
         """Return the probabilities of the first token of each value, (A, K); None if one is not listed.
 
-        They are NaN where the answer does not have the value, or the server's numbers are no log-probabilities.
+        They are NaN where the answer lacks the value, or the server's numbers are not log-probabilities.
         """
         table = self._decoding.table
         aspect_at = {int(state): aspect for aspect, state in enumerate(table.score_state)}

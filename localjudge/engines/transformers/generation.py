@@ -41,7 +41,7 @@ def generate(
     attention = _attention(lengths, max(lengths), model.device)
 
     def loop(model: PreTrainedModel, input_ids: torch.Tensor, **inputs: Any) -> None:
-        # Arguments of `generate` that are no inputs of the model.
+        # Arguments of `generate` that are not inputs of the model.
         for name in ("logits_processor", "stopping_criteria", "generation_config", "synced_gpus"):
             inputs.pop(name, None)
         _complete(model, _CachedRows(model, prompts, input_ids, inputs), answers)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from localjudge.constraint.masking import HostTable
@@ -25,7 +26,7 @@ from localjudge.engines.protocol import Completion, Decoding, EngineInfo, comple
 from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.generation import generate
 from localjudge.errors import EngineError, ModelError
-from localjudge.models.adapter import Adapter
+from localjudge.models.adapter import WEIGHTS, Adapter
 from localjudge.models.gguf_model import LINKED, alone
 from localjudge.models.model import Model
 from localjudge.models.tensor_check import check_adapter, check_tensors
@@ -75,8 +76,6 @@ class TransformersEngine:
             if widened:
                 self._model = self._model.float()
             if model.adapter:
-                from localjudge.engines.transformers.loaded_adapters import LoadedAdapters
-
                 self._adapters = LoadedAdapters(self._model, model.adapter)
             self._model = self._model.to(self._device).eval()
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
@@ -134,7 +133,7 @@ class TransformersEngine:
         except torch.OutOfMemoryError:
             raise EngineError(
                 f"not enough memory for {len(batch)} prompts of up to {max(map(len, tokens))} tokens; "
-                f"try --engine-arg batch_size={max(1, len(batch) // 2)}"
+                f"try `engine_args` batch_size={max(1, len(batch) // 2)}"
             ) from None
         except RuntimeError as error:
             raise EngineError(f"the engine failed: {error}") from error
@@ -182,3 +181,59 @@ def _loadable(model: Model) -> Iterator[tuple[Path, dict[str, Any]]]:
         Path(scratch, INDEX).unlink()
         Path(scratch, INDEX).write_text(json.dumps(content | {"metadata": {}}), encoding="utf-8")
         yield Path(scratch), {}
+
+
+class LoadedAdapters:
+    """The LoRA adapters beside the linear layers of a loaded model, one of which is in use.
+
+    Their matrices are added to the model in place.
+    The configuration for PEFT names exactly the modules that an adapter's weights have. The adapter's own
+    configuration is not handed over, because it can name modules to import.
+
+    Args:
+        network: the model, which is changed.
+        first: the adapter in use.
+
+    Raises:
+        ValueError: PEFT finds no place for a matrix.
+    """
+
+    def __init__(self, network: Any, first: Adapter) -> None:
+        from peft import PeftModel
+
+        self._names = {first.digest: "adapter0"}
+        self._model = PeftModel(network, _configuration(first), "adapter0", autocast_adapter_dtype=False)
+        self._fill(first)
+
+    def use(self, adapter: Adapter) -> None:
+        """Compute with this adapter from now on; load it if it is not here.
+
+        Raises:
+            ValueError: as for the first.
+        """
+        if adapter.digest not in self._names:
+            name = self._names[adapter.digest] = f"adapter{len(self._names)}"
+            self._model.add_adapter(name, _configuration(adapter), autocast_adapter_dtype=False)
+            self._fill(adapter)
+        self._model.set_adapter(self._names[adapter.digest])
+        self._model.eval()
+
+    def _fill(self, adapter: Adapter) -> None:
+        from peft import set_peft_model_state_dict
+
+        matrices = load_file(adapter.path / WEIGHTS)
+        found = set_peft_model_state_dict(self._model, matrices, self._names[adapter.digest])
+        if found.unexpected_keys:
+            raise ValueError(f"PEFT finds no place for {found.unexpected_keys[0]} of {adapter.name}")
+
+
+def _configuration(adapter: Adapter) -> Any:
+    from peft import LoraConfig
+
+    return LoraConfig(
+        r=adapter.rank,
+        lora_alpha=adapter.alpha,
+        use_rslora=adapter.rank_stabilized,
+        target_modules=sorted(adapter.modules),
+        inference_mode=True,
+    )

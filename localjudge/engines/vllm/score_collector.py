@@ -41,37 +41,29 @@ class TableSettings:
     slots: int
 
     @classmethod
-    def served(cls, decoding: Decoding, table: Path) -> Self:
-        """Return the settings of a server that was given this file; it keeps no scores.
-
-        Args:
-            decoding: how answers are decoded.
-            table: the file of its table.
-        """
+    def from_decoding(cls, decoding: Decoding, table: Path, slots: int = 0) -> Self:
+        """Return the settings for answers that are decoded so, with this file; a server keeps no scores."""
         return cls(
             table=str(table),
             closing_margin=decoding.closing_margin,
             text_tokens=decoding.text_tokens,
             thinking_budget=decoding.thinking_budget,
             max_tokens=decoding.max_tokens,
-            slots=0,
+            slots=slots,
         )
 
     def digest(self, table: TokenTable) -> str:
         """Return the digest of a table and of the limits of its answers, 32 hex digits."""
-        decisive = [table.digest, self.closing_margin, self.text_tokens, self.thinking_budget, self.max_tokens]
-        return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:32]
+        identity = [table.digest, self.closing_margin, self.text_tokens, self.thinking_budget, self.max_tokens]
+        return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
 
     def as_config(self) -> dict[str, Any]:
         """Return the settings as vLLM's `additional_config`."""
         return {KEY: asdict(self)}
 
     @classmethod
-    def of(cls, vllm_config: Any) -> TableSettings:
+    def from_vllm(cls, vllm_config: Any) -> TableSettings:
         return cls(**vllm_config.additional_config[KEY])
-
-    def load_table(self) -> TokenTable:
-        return TokenTable.load(Path(self.table))
 
 
 def slot_of(params: Any, slots: int) -> int | None:
@@ -87,10 +79,20 @@ def slot_of(params: Any, slots: int) -> int | None:
     return slot if isinstance(slot, int) and 0 <= slot < slots else slots
 
 
-def validate(params: Any) -> None:
-    """Refuse a request that asks for several answers."""
-    if (params.extra_args or {}).get(KEY) is not None and params.n != 1:
-        raise ValueError("localjudge: send n requests for n answers, so that each keeps its own scores")
+class TableHolder:
+    """What the logits processors of both runners share."""
+
+    is_localjudge = True
+
+    @classmethod
+    def validate_params(cls, sampling_params: Any) -> None:
+        """Refuse a request that asks for several answers."""
+        if (sampling_params.extra_args or {}).get(KEY) is not None and sampling_params.n != 1:
+            raise ValueError("localjudge: send n requests for n answers, so that each keeps its own scores")
+
+    @classmethod
+    def load_table(cls, settings: TableSettings) -> TokenTable:
+        return TokenTable.load(Path(settings.table))
 
 
 class ScoreCollector:

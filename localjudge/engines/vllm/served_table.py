@@ -40,7 +40,7 @@ def serve_flags(decoding: Decoding, table: Path, runner: Runner) -> list[str]:
     Raises:
         OSError: the file cannot be written.
     """
-    settings = TableSettings.served(decoding, table)
+    settings = TableSettings.from_decoding(decoding, table)
     decoding.table.save(table)
     return [
         "--logits-processors",
@@ -74,7 +74,7 @@ def _processor(runner: str, digest: str) -> type[Any]:
 
         @classmethod
         def load_table(cls, settings: TableSettings) -> TokenTable:
-            table = settings.load_table()
+            table: TokenTable = super().load_table(settings)
             if (there := settings.digest(table)) != digest:
                 raise ValueError(
                     f"localjudge: {settings.table} holds the table {there}, and not {digest}; print the flags "

@@ -5,20 +5,19 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-from vllm import SamplingParams
 from vllm.exceptions import VLLMValidationError
 from vllm.inputs import TokensPrompt
-from vllm.lora.request import LoRARequest
 
 from localjudge.engines.protocol import Completion, completion
 from localjudge.prompts.prompt import Prompt
+
+if TYPE_CHECKING:
+    from localjudge.engines.vllm.vllm_engine import VllmEngine
 
 COLLECT = 64
 """Number of finished answers whose scores are fetched from the worker at a time."""
@@ -41,52 +40,10 @@ class EngineDiedError(Exception):
     """The engine died."""
 
 
-class SessionEngine(Protocol):
-    """The part of an engine that a session needs.
-
-    Attributes:
-        llm: vLLM's `LLM`.
-        slots: the number of answers whose scores the workers can keep.
-    """
-
-    llm: Any
-    slots: int
-
-    @property
-    def adapter(self) -> LoRARequest | None:
-        """The LoRA adapter of every request."""
-        ...
-
-    @property
-    def in_flight(self) -> int:
-        """Limit of prompts in the engine."""
-        ...
-
-    def answer(self, tokens: Sequence[int]) -> list[int]:
-        """Return the tokens of an answer without what vLLM writes after it."""
-        ...
-
-    def check(self, prompt: Prompt) -> None:
-        """Raise ValueError if the engine cannot answer this prompt."""
-        ...
-
-    def sampling_params(self, request: InFlightRequest) -> SamplingParams:
-        """Return how vLLM decodes the answer."""
-        ...
-
-    def count(self, output: Any) -> None:
-        """Add a finished request of vLLM to the statistics."""
-        ...
-
-    def take_scores(self, slots: list[int]) -> NDArray[np.float64]:
-        """Return and clear the probabilities kept in these slots, (slots, A, K)."""
-        ...
-
-
 class EngineSession:
     """One session of the engine: adds prompts as others finish, until none are left or the engine dies."""
 
-    def __init__(self, engine: SessionEngine, prompts: Iterator[Prompt | None]) -> None:
+    def __init__(self, engine: VllmEngine, prompts: Iterator[Prompt | None]) -> None:
         self._engine = engine
         self._prompts = prompts
         self._free = deque(range(engine.slots))

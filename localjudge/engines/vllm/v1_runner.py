@@ -14,8 +14,7 @@ import torch
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
 from localjudge.constraint.masking import DeviceTable, HostTable
-from localjudge.constraint.token_table import TokenTable
-from localjudge.engines.vllm.score_collector import TableSettings, slot_of, validate
+from localjudge.engines.vllm.score_collector import TableHolder, TableSettings, slot_of
 
 
 @dataclass(slots=True)
@@ -28,17 +27,11 @@ class _RowState:
     folded: int = 0
 
 
-class TableProcessor(LogitsProcessor):  # type: ignore[misc]
+class TableProcessor(TableHolder, LogitsProcessor):  # type: ignore[misc]
     """Adapter for the interface of `vllm.v1.sample.logits_processor`."""
 
-    is_localjudge = True
-
-    @classmethod
-    def validate_params(cls, sampling_params: Any) -> None:
-        validate(sampling_params)
-
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
-        settings = TableSettings.of(vllm_config)
+        settings = TableSettings.from_vllm(vllm_config)
         self._slot_count = settings.slots
         self._table = self.load_table(settings)
         self._allowances = self._table.allowances(settings.text_tokens, settings.thinking_budget)
@@ -54,10 +47,6 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
             0, np.int64
         )  # of the rows: their indices in the batch, their slots
         self._after = self._table.next_state.item  # reads one entry, faster than an index does
-
-    @classmethod
-    def load_table(cls, settings: TableSettings) -> TokenTable:
-        return settings.load_table()
 
     def is_argmax_invariant(self) -> bool:
         return False

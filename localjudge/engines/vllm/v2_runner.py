@@ -20,21 +20,14 @@ from vllm.v1.worker.gpu.sample.logits_processor import (
 )
 
 from localjudge.constraint.masking import DeviceTable
-from localjudge.constraint.token_table import TokenTable
-from localjudge.engines.vllm.score_collector import TableSettings, slot_of, validate
+from localjudge.engines.vllm.score_collector import TableHolder, TableSettings, slot_of
 
 
-class TableProcessor(LogitsProcessor):  # type: ignore[misc]
+class TableProcessor(TableHolder, LogitsProcessor):  # type: ignore[misc]
     """Adapter for the interface of `vllm.v1.worker.gpu.sample.logits_processor`."""
 
-    is_localjudge = True
-
-    @classmethod
-    def validate_params(cls, sampling_params: Any) -> None:
-        validate(sampling_params)
-
     def __init__(self, vllm_config: Any, req_states: LogitsProcRequestState) -> None:
-        settings = TableSettings.of(vllm_config)
+        settings = TableSettings.from_vllm(vllm_config)
         device = req_states.device
         self._states = req_states
         self._slot_count = settings.slots
@@ -57,10 +50,6 @@ class TableProcessor(LogitsProcessor):  # type: ignore[misc]
         self._kept_at = torch.zeros(requests, dtype=torch.int64, device=device)
         self._nowhere = settings.slots
         self._new: dict[int, tuple[int, int] | None] = {}
-
-    @classmethod
-    def load_table(cls, settings: TableSettings) -> TokenTable:
-        return settings.load_table()
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         slot = slot_of(sampling_params, self._slot_count)

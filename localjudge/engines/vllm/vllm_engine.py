@@ -168,8 +168,8 @@ class VllmEngine:
                 raise EngineError(
                     f"vLLM died {deaths} times without finishing a row: {died}. "
                     f"{f'Its log is {self._log}. ' if self._log else ''}"
-                    "The memory is often too small: try --engine-arg max_num_seqs=64 "
-                    "or --gpu-memory-utilization 0.8"
+                    "The memory is often too small: try `engine_args` max_num_seqs=64 "
+                    "or `gpu_memory_utilization` 0.8"
                 )
             self._restart()
 
@@ -194,19 +194,13 @@ class VllmEngine:
             self._uses_v2 = bool(getattr(config, "use_v2_model_runner", False))
             most = config.scheduler_config.max_num_seqs
         except TypeError as error:
-            raise UsageError(f"--engine-arg: vLLM {vllm.__version__} says: {error}") from None
+            raise UsageError(f"`engine_args`: vLLM {vllm.__version__} says: {error}") from None
         except ValueError as error:
             raise ModelError(f"model {self._model.name}: vLLM says: {one_line(error)}") from None
-        settings = TableSettings(
-            table=str(Path(self._folder.name) / "table.npz"),
-            closing_margin=self._decoding.closing_margin,
-            text_tokens=self._decoding.text_tokens,
-            thinking_budget=self._decoding.thinking_budget,
-            max_tokens=self._decoding.max_tokens,
-            slots=2 * (most + max(8, most // 4)) + 2 * COLLECT,
-        )
-        self.slots = settings.slots
-        self._decoding.table.save(Path(settings.table))
+        table = Path(self._folder.name) / "table.npz"
+        self.slots = 2 * (most + max(8, most // 4)) + 2 * COLLECT
+        settings = TableSettings.from_decoding(self._decoding, table, self.slots)
+        self._decoding.table.save(table)
         runner = "v2_runner" if self._uses_v2 else "v1_runner"
         arguments["logits_processors"] = [f"localjudge.engines.vllm.{runner}:TableProcessor"]
         arguments["additional_config"] = {**arguments.get("additional_config", {}), **settings.as_config()}
@@ -269,7 +263,7 @@ class VllmEngine:
         if adapter.rank > int(limit):
             raise ModelError(
                 f"adapter {adapter.name}: its rank of {adapter.rank} exceeds that of the open engine; begin "
-                f"with this adapter, or give --engine-arg max_lora_rank={_rank_limit(adapter)}"
+                f"with this adapter, or give `engine_args` max_lora_rank={_rank_limit(adapter)}"
             )
         other = replace(self._model, adapter=adapter)
         check_adapter(other)
@@ -312,7 +306,7 @@ def _rank_limit(adapter: Adapter) -> int:
     if adapter.rank > limits[-1]:
         raise ModelError(
             f"adapter {adapter.name}: its rank of {adapter.rank} exceeds vLLM's limit of {limits[-1]}; "
-            "merge it into the model's weights, or give --engine transformers"
+            "merge it into the model's weights, or give `engine` transformers"
         )
     return next(limit for limit in limits if limit >= adapter.rank)
 
