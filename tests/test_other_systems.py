@@ -1,6 +1,6 @@
-"""Tests of systems that lack what Linux has: modules, signals, flushing of folders, UTF-8 as the encoding.
+"""Tests of systems that lack what Linux has: files of the kernel, renames of open files, UTF-8 as the encoding.
 
-The programs run in processes of their own, where a module `sitecustomize` removes what Windows lacks, so that
+The programs run in processes of their own, where a module `sitecustomize` removes what the system lacks, so that
 the real code meets a real absence.
 """
 
@@ -16,32 +16,14 @@ from typing import Any
 import pytest
 from conftest import write_rows
 
-WITHOUT_UNIX = """
-import builtins, io, os, signal, sys
+WITHOUT_LINUX = """
+import builtins, io, os
 from contextlib import suppress
 
 with suppress(ImportError):
-    import psutil  # its build for Linux needs what is taken away
+    import psutil  # its build for Linux needs what is removed
 
-sys.modules |= dict.fromkeys(("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty", "syslog"))
-for owner, names in {
-    signal: ("SIGALRM", "SIGHUP", "alarm", "getitimer", "setitimer", "pthread_sigmask", "SIG_UNBLOCK"),
-    os: ("getuid", "geteuid", "getgid", "pread", "sched_getaffinity", "sysconf", "O_DIRECTORY"),
-}.items():
-    for name in names:
-        delattr(owner, name)
-ordinary_open, ordinary_fsync = os.open, os.fsync
-
-def open_no_folder(path, *others, **named):
-    if os.path.isdir(path):
-        raise PermissionError(13, "Permission denied", path)
-    return ordinary_open(path, *others, **named)
-
-def fsync_what_can_be_written(descriptor):
-    os.write(descriptor, b"")  # fails for a descriptor that may only read
-    ordinary_fsync(descriptor)
-
-os.open, os.fsync = open_no_folder, fsync_what_can_be_written
+del os.sched_getaffinity
 ordinary_stream = io.open
 
 def open_without_proc(file, *others, **named):
@@ -69,25 +51,14 @@ os.replace = replace_closed
 """
 
 
-WITHOUT_TIMERS = """
-import signal
+ON_WINDOWS = """
+import sys
 
-import localjudge.prompts.chat_template as chat_template
-from localjudge.errors import ModelError
-from localjudge.runs.interruption import StoppedBySignal, StopSignal
+sys.modules |= dict.fromkeys(("fcntl", "grp", "pwd", "resource", "termios", "tty", "pty", "syslog"))
+import localjudge.cli
 
-chat_template.SECONDS = 0.5
-try:
-    chat_template.render_template("{% set n = 9 %}{{ n ** (n ** n) }}", [], {})
-except ModelError as refused:
-    print(refused)
-print(chat_template.render_template("{{ 1 + 1 }}", [], {}))
-with StopSignal(print) as stop:
-    signal.raise_signal(signal.SIGTERM)
-    try:
-        signal.raise_signal(signal.SIGINT)
-    except StoppedBySignal as stopped:
-        print(stopped.exit_code)
+sys.platform = "win32"
+localjudge.cli.main()
 """
 
 
@@ -114,30 +85,22 @@ def program(*args: object, **how: Any) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_without_the_modules_and_signals_of_unix_the_bundled_judge_judges(tmp_path: Path) -> None:
-    end = program("score", "examples", "--limit", 3, "--out", "run", lacking=WITHOUT_UNIX, folder=tmp_path)
+def test_without_the_files_of_the_linux_kernel_as_on_macos_the_bundled_judge_judges(tmp_path: Path) -> None:
+    end = program("score", "examples", "--limit", 3, "--out", "run", lacking=WITHOUT_LINUX, folder=tmp_path)
     assert end.returncode == 0, end.stderr
     assert program("score", "examples", "--limit", 3, "--out", "here", folder=tmp_path).returncode == 0
     here, there = ((tmp_path / run / "judgements.jsonl").read_bytes() for run in ("here", "run"))
     assert here == there
-    for command in (("show", "run", "--id", "ex-01-birch"), ("export", "run", "--to", "csv", "--out", "x.csv")):
-        end = program(*command, lacking=WITHOUT_UNIX, folder=tmp_path)
-        assert end.returncode == 0, end.stderr
-    end = program("doctor", "--model", "bundled", lacking=WITHOUT_UNIX, folder=tmp_path)
+    end = program("doctor", "--model", "bundled", lacking=WITHOUT_LINUX, folder=tmp_path)
     assert (end.returncode, "Traceback" in end.stderr) == (0, False), end.stdout + end.stderr
 
 
-@pytest.mark.slow
-def test_without_interval_timers_a_template_has_its_time_limit_and_a_second_signal_stops(
-    tmp_path: Path,
-) -> None:
-    end = python("-c", WITHOUT_TIMERS, lacking=WITHOUT_UNIX, folder=tmp_path)
-    assert end.stdout.splitlines() == [
-        "the model's chat template cannot be rendered: it takes more than 0.5 s",
-        "2",
-        "stopping: finishing what is in flight; once more to stop now",
-        "143",
-    ], end.stderr
+def test_windows_is_refused_in_one_line(tmp_path: Path) -> None:
+    end = python("-c", ON_WINDOWS, folder=tmp_path)
+    assert (end.returncode, end.stderr.splitlines()) == (
+        2,
+        ["localjudge: this program runs on Linux and macOS; on Windows, use it in WSL"],
+    )
 
 
 def test_a_system_that_cannot_rename_open_files_is_named_before_anything_is_judged(tmp_path: Path) -> None:

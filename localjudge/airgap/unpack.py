@@ -349,7 +349,7 @@ def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: l
     # Even in isolated mode, pip reads the machine's configuration, which may name an index; so disable it.
     settings = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
     settings["PIP_CONFIG_FILE"] = os.devnull
-    command = [program(environment, "python"), "-I", str(pip), "install", "--isolated", "--no-index"]
+    command = [str(environment / "bin" / "python"), "-I", str(pip), "install", "--isolated", "--no-index"]
     command += ["--only-binary=:all:", "--find-links", str(wheels)]
 
     def ask_pip(*arguments: str) -> str:
@@ -370,7 +370,7 @@ def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: l
         raise PackError(f"{environment}: another unpack.py is running; if it was killed, remove this") from None
     try:
         if new:
-            venv.EnvBuilder(symlinks=os.name != "nt").create(environment)
+            venv.EnvBuilder(symlinks=True).create(environment)
         lock = (wheels.parent / LOCK).read_text().splitlines()
         if set(extras) != set(manifest["extras"]):  # then not all of the wheels are wanted
             dry = ("--dry-run", "--ignore-installed", "--quiet", "--report=-", "--", "pip", wanted)
@@ -390,10 +390,6 @@ def install(manifest: dict[str, Any], wheels: Path, environment: Path, extras: l
 def _plain_name(name: str) -> str:
     """Return the name of a distribution as the lock has it."""
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def program(environment: Path, name: str) -> str:
-    return str(environment / ("Scripts" if os.name == "nt" else "bin") / name)
 
 
 def run(arguments: list[str] | None = None) -> None:
@@ -424,7 +420,7 @@ def run(arguments: list[str] | None = None) -> None:
     environment = options.venv or to / "venv"
     install(manifest, to / "wheels", environment, extras)
     models = sorted({"/".join(entry["name"].split("/")[:2]) for entry in manifest["files"]})
-    following = [f". {program(environment, 'activate')}", "localjudge doctor"]
+    following = [f". {environment / 'bin' / 'activate'}", "localjudge doctor"]
     following += ["localjudge score examples --out first-run"]
     following += [
         f"localjudge score ROWS --out RUN --model {to / m}" for m in models if m.startswith("models/")

@@ -145,6 +145,8 @@ _CLOSED = "the reader of the output closed it before its end; what a run has jud
 def main() -> None:
     """Run the program. A user's mistake ends with one line and an exit code, not with a traceback."""
     with guarded_streams(), Messages.here().until_the_end():
+        if sys.platform == "win32":
+            _end(2, "this program runs on Linux and macOS; on Windows, use it in WSL")
         try:
             app(
                 options_first(sys.argv[1:]), prog_name="localjudge"

@@ -2,17 +2,16 @@
 
 The process starts at the first rendering and serves all later ones. It uses the function of transformers.
 The kernel enforces the limits, because a template can spend its time and memory in a single operation, which no
-Python exception interrupts. On a system without interval timers (Windows), a watchdog thread limits the time,
-and nothing limits the memory. Run as a program, this module is that process: JSON lines in, JSON lines out.
+Python exception interrupts. Run as a program, this module is that process: JSON lines in, JSON lines out.
 """
 
 from __future__ import annotations
 
 import atexit
 import datetime
-import faulthandler
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -26,9 +25,8 @@ SECONDS = 10.0
 CHARACTERS = 1_000_000
 """Limit of characters in one rendered text."""
 _BYTES = 2**30
-_HAS_TIMER = hasattr(signal, "setitimer")
-# The status of a process that ran out of time; a watchdog thread ends its process with 1.
-_TIMED_OUT = -signal.SIGALRM if _HAS_TIMER else 1
+_TIMED_OUT = -signal.SIGALRM
+"""Exit status of a process that ran out of time."""
 # Templates that print the date get this one, so that a run that continues tomorrow sends the same prompts.
 _TODAY = datetime.datetime(2026, 1, 1)
 
@@ -46,12 +44,12 @@ def render_template(template: str, messages: list[dict[str, str]], variables: di
 
     Raises:
         ModelError: the template cannot be rendered, takes more than `SECONDS` or 1 GiB of memory (which macOS
-            and Windows do not limit), or renders more than `CHARACTERS`.
+            does not limit), or renders more than `CHARACTERS`.
     """
     limits = {"seconds": SECONDS, "characters": CHARACTERS}
     request = {"template": template, "messages": messages, "variables": variables, **limits}
     reply, status = _request(json.dumps(request).encode() + b"\n")
-    if status is not None and status == _TIMED_OUT:
+    if status == _TIMED_OUT:
         raise ModelError(f"the model's chat template cannot be rendered: it takes more than {SECONDS:g} s")
     if not reply.endswith(b"\n"):
         raise ModelError(
@@ -109,13 +107,14 @@ def _serve() -> None:
     """Render each request from stdin, one line each, until stdin ends."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    if _HAS_TIMER:
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
-    _limit_memory()
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # the default action ends the process, in any operation
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _BYTES if hard == resource.RLIM_INFINITY else min(_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
     for line in sys.stdin.buffer:
         request = json.loads(line)
-        _limit_time(request["seconds"])
+        signal.setitimer(signal.ITIMER_REAL, request["seconds"])
         try:
             (text,), _ = render_jinja_template(
                 [request["messages"]],
@@ -128,28 +127,8 @@ def _serve() -> None:
             reply = {"text": text}
         except Exception as error:  # a template may raise anything
             reply = {"error": " ".join(str(error)[:500].split()) or type(error).__name__}
-        _limit_time(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         print(json.dumps(reply), flush=True)
-
-
-def _limit_memory() -> None:
-    try:
-        import resource
-    except ModuleNotFoundError:
-        return
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = _BYTES if hard == resource.RLIM_INFINITY else min(_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
-
-
-def _limit_time(seconds: float) -> None:
-    """End this process after some seconds, in the middle of any operation; 0 removes the limit."""
-    if _HAS_TIMER:
-        signal.setitimer(signal.ITIMER_REAL, seconds)  # the default action of its signal ends the process
-    elif seconds:
-        faulthandler.dump_traceback_later(seconds, exit=True)
-    else:
-        faulthandler.cancel_dump_traceback_later()
 
 
 if __name__ == "__main__":

@@ -12,9 +12,6 @@ GRACE = 20.0
 """Grace period for prompts in flight, in seconds. Slurm kills a job 30 s after it sends SIGTERM."""
 
 
-_HAS_TIMER = hasattr(signal, "setitimer")
-
-
 class StoppedBySignal(KeyboardInterrupt):
     """Raised when the grace period is over, or at a second signal."""
 
@@ -26,8 +23,7 @@ class StoppedBySignal(KeyboardInterrupt):
 class StopSignal(AbstractContextManager["StopSignal"]):
     """A context in which SIGINT and SIGTERM request a stop; only for the main thread.
 
-    A second signal, or the end of the grace period, raises `StoppedBySignal` at the current statement. On a
-    system without interval timers (Windows), the grace period ends only with a second signal.
+    A second signal, or the end of the grace period, raises `StoppedBySignal` at the current statement.
 
     Args:
         say: receives a message when a signal arrives.
@@ -42,16 +38,14 @@ class StopSignal(AbstractContextManager["StopSignal"]):
         self._say, self._grace = say, grace
 
     def __enter__(self) -> Self:
-        handlers = {signal.SIGINT: self._ask, signal.SIGTERM: self._ask}
-        if _HAS_TIMER:
-            handlers[signal.SIGALRM] = self._end
+        handlers = {signal.SIGINT: self._ask, signal.SIGTERM: self._ask, signal.SIGALRM: self._end}
         self._before: dict[signal.Signals, Any] = {
             number: signal.signal(number, handler) for number, handler in handlers.items()
         }
         return self
 
     def __exit__(self, *exception: object) -> None:
-        _set_timer(0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
@@ -68,14 +62,8 @@ class StopSignal(AbstractContextManager["StopSignal"]):
         if self.signal is not None:
             self._end(number, frame)
         self.signal = signal.Signals(number)
-        _set_timer(self._grace)
-        until = f", for up to {self._grace:.0f} s" if _HAS_TIMER else ""
-        self._say(f"stopping: finishing what is in flight{until}; once more to stop now")
+        signal.setitimer(signal.ITIMER_REAL, self._grace)
+        self._say(f"stopping: finishing what is in flight, for up to {self._grace:.0f} s; once more to stop now")
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         raise StoppedBySignal(self.exit_code)
-
-
-def _set_timer(seconds: float) -> None:
-    if _HAS_TIMER:
-        signal.setitimer(signal.ITIMER_REAL, seconds)

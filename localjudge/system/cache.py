@@ -35,7 +35,7 @@ def recalled(file: Path) -> Path:
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
         raise FileNotFoundError(errno.ENOENT, "no file", str(file))
-    if hasattr(os, "getuid") and (status.st_uid not in (0, os.getuid()) or status.st_mode & 0o002):
+    if status.st_uid not in (0, os.getuid()) or status.st_mode & 0o002:
         raise PermissionError(errno.EPERM, "another user can write it", str(file))
     return file
 

@@ -52,11 +52,7 @@ def settle(scratch: Path, target: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    folders_open = hasattr(os, "O_DIRECTORY")
-    if not folders_open and path.is_dir():
-        return
-    # A system that cannot open folders (Windows) flushes a file only if the descriptor may write to it.
-    descriptor = os.open(path, os.O_RDONLY if folders_open else os.O_RDWR)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 from array import array
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,7 +21,6 @@ class LineStore(AbstractContextManager["LineStore"]):
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._position = threading.Lock()  # without pread (Windows), readers move the position of the file
         self._begins = array("q", [0])
 
     @classmethod
@@ -47,8 +45,7 @@ class LineStore(AbstractContextManager["LineStore"]):
         Raises:
             OSError: it cannot be written.
         """
-        with self._position:
-            self._file.write(line)
+        self._file.write(line)
         self.add(len(line))
 
     def add(self, size: int) -> None:
@@ -58,10 +55,4 @@ class LineStore(AbstractContextManager["LineStore"]):
     def __getitem__(self, place: int) -> bytes:
         begin, end = self._begins[place], self._begins[place + 1]
         self._file.flush()
-        if hasattr(os, "pread"):
-            return os.pread(self._file.fileno(), end - begin, begin)
-        with self._position:
-            self._file.seek(begin)
-            line = self._file.read(end - begin)
-            self._file.seek(0, os.SEEK_END)
-        return line
+        return os.pread(self._file.fileno(), end - begin, begin)
