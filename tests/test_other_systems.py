@@ -1,7 +1,7 @@
 """Tests of systems that lack what Linux has: files of the kernel, renames of open files, UTF-8 as the encoding.
 
-The programs run in processes of their own, where a module `sitecustomize` removes what the system lacks, so that
-the real code meets a real absence.
+The programs run in processes of their own, where a module `sitecustomize` removes what the system lacks, so
+that the real code meets a real absence.
 """
 
 from __future__ import annotations

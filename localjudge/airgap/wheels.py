@@ -22,15 +22,18 @@ from email.parser import BytesParser
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.utils import parse_wheel_filename
 
 from localjudge.errors import LocalJudgeError, UsageError
-from localjudge.system.requirements import SELF
+from localjudge.system.requirements import SELF, installed
 
 Say = Callable[[str], None]
 _LAST_LINES = 8
 # The names that glibc 2.5, 2.12 and 2.17 had before PEP 600.
 _OLD_NAMES = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
+# Extras that nobody needs on a machine without a network, unless they are named.
+_NOT_THERE = ("dev", "pack", "test")
 # Files that an installer adds; no wheel has them.
 _INSTALLERS_OWN = ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json")
 
@@ -97,18 +100,18 @@ def installed_wheel(name: str, folder: Path) -> Path:
         UsageError: it was not installed from a wheel, or one of its files has changed.
     """
     try:
-        installed = distribution(name)
+        found = distribution(name)
     except PackageNotFoundError:
         raise UsageError(f"{name} is neither a checkout nor installed here: install it with pip") from None
-    tags = BytesParser().parsebytes((installed.read_text("WHEEL") or "").encode()).get_all("Tag") or []
-    if not installed.files or len(tags) != 1:
+    tags = BytesParser().parsebytes((found.read_text("WHEEL") or "").encode()).get_all("Tag") or []
+    if not found.files or len(tags) != 1:
         raise UsageError(f"{name} was not installed from a wheel: install it with pip")
-    stem = f"{name.replace('-', '_')}-{installed.version}"
+    stem = f"{name.replace('-', '_')}-{found.version}"
     record = f"{stem}.dist-info/RECORD"
     lines: list[tuple[str, str, str]] = []
     file = folder / f"{stem}-{tags[0]}.whl"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as wheel:
-        for path in sorted(installed.files, key=str):
+        for path in sorted(found.files, key=str):
             if path.parts[0] == ".." or "__pycache__" in path.parts:
                 continue  # programs and compiled files: pip creates them again
             if path.parts[0].endswith(".dist-info") and path.name in _INSTALLERS_OWN:
@@ -134,7 +137,7 @@ def _zipped(name: str) -> zipfile.ZipInfo:
 
 
 def choose_extras(wheel: Path, given: Sequence[str] | None) -> list[str]:
-    """Return the extras to pack: the given ones, or by default those that are fully installed here.
+    """Return the extras to pack: the given ones, or those of users that are fully installed here.
 
     Raises:
         UsageError: the wheel has no such extra.
@@ -148,20 +151,13 @@ def choose_extras(wheel: Path, given: Sequence[str] | None) -> list[str]:
             raise UsageError(f"--extra {extra}: the extras are {', '.join(known) or 'none'}")
     if given:
         return sorted(set(given))
-    requires: dict[str, list[str]] = {extra: [] for extra in known if extra not in ("test", "dev")}
-    for line in metadata.get_all("Requires-Dist") or []:
-        match = re.match(r"([A-Za-z0-9._-]+)[^;]*;.*extra == ['\"]([^'\"]+)['\"]", line)
-        if match and match[2] in requires:
-            requires[match[2]].append(match[1])
-    return [extra for extra, names in requires.items() if all(map(_is_installed, names))]
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        distribution(name)
-    except PackageNotFoundError:
-        return False
-    return True
+    requires = [Requirement(line) for line in metadata.get_all("Requires-Dist") or []]
+    missing = [each.marker for each in requires if each.marker and installed(each.name) is None]
+    return [
+        extra
+        for extra in known
+        if extra not in _NOT_THERE and not any(marker.evaluate({"extra": extra}) for marker in missing)
+    ]
 
 
 def gather_wheels(requirement: str, target: Target, folder: Path, pip_args: Sequence[str], say: Say) -> None:

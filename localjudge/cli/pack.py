@@ -10,6 +10,7 @@ import typer
 from localjudge.cli.options import settle_environment
 from localjudge.errors import LocalJudgeError
 from localjudge.system.quantities import file_size
+from localjudge.system.requirements import require
 
 
 def pack(
@@ -56,6 +57,7 @@ def pack(
     ] = None,
 ) -> None:
     """Pack wheels, models and rows for a machine without a network; its Python unpacks and installs them."""
+    require("pack", "pack")
     from localjudge.airgap.pack import make_pack, parse_size
     from localjudge.airgap.wheels import Target
     from localjudge.cli.progress import Progress

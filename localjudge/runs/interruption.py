@@ -63,7 +63,9 @@ class StopSignal(AbstractContextManager["StopSignal"]):
             self._end(number, frame)
         self.signal = signal.Signals(number)
         signal.setitimer(signal.ITIMER_REAL, self._grace)
-        self._say(f"stopping: finishing what is in flight, for up to {self._grace:.0f} s; once more to stop now")
+        self._say(
+            f"stopping: finishing what is in flight, for up to {self._grace:.0f} s; once more to stop now"
+        )
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         raise StoppedBySignal(self.exit_code)
