@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from localjudge.analysis.agreement.comparison import ComparedLabels, Comparison, ComparisonStatistics
+from localjudge.analysis.agreement.comparison import ComparedLabels, Comparison, compare
 from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.statistics import resampled_statistics
 from localjudge.analysis.statistics.interval import Estimate
@@ -32,7 +32,7 @@ def compared(score: Any, human: Any, group: Any = None) -> Comparison:
     rows = np.arange(len(score), dtype=np.int32)
     group = rows if group is None else np.array(group, dtype=np.int32)
     against = ComparedLabels.from_labels(LabelArray(rows, np.zeros_like(rows), human), group)
-    return ComparisonStatistics(against.groups, 200, 0, 1, 5).compare(score, against, in_scale=True)
+    return compare(score, against, (1, 5), 200, 0)
 
 
 def has_interval(estimate: Estimate) -> bool:

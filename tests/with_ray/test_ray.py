@@ -261,13 +261,33 @@ def test_a_run_whose_raylet_dies_ends_with_one_line_and_continues(model: Path, t
     rows_file = tmp_path / "rows.jsonl"
     rows_file.write_text("".join(json.dumps(each) + "\n" for each in rows(150)))
     out, mark = tmp_path / "out", {"LOCALJUDGE_TEST": str(tmp_path)}
-    command: list[str | Path] = ["score", rows_file, "--model", model, "--out", out, "--max-rationale-tokens", "24"]
-    command += ["--engine", "transformers", "--engine-arg", "batch_size=4", "--ray", "local", "--num-workers", "1"]
+    command: list[str | Path] = [
+        "score",
+        rows_file,
+        "--model",
+        model,
+        "--out",
+        out,
+        "--max-rationale-tokens",
+        "24",
+    ]
+    command += [
+        "--engine",
+        "transformers",
+        "--engine-arg",
+        "batch_size=4",
+        "--ray",
+        "local",
+        "--num-workers",
+        "1",
+    ]
     held: list[str | Path] = [sys.executable, Path(__file__).parents[1] / "held_program.py", "100"]
     messages = tmp_path / "messages"
     with (
         messages.open("w") as stderr,
-        subprocess.Popen([*held, *command], env=os.environ | mark, stdin=subprocess.PIPE, stderr=stderr) as first,
+        subprocess.Popen(
+            [*held, *command], env=os.environ | mark, stdin=subprocess.PIPE, stderr=stderr
+        ) as first,
     ):
         judgements = out / "judgements.jsonl"
         while first.poll() is None and not (judgements.exists() and judgements.stat().st_size):

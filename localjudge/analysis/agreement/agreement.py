@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
-from localjudge.analysis.agreement.comparison import ComparedLabels, Comparison, ComparisonStatistics
+from localjudge.analysis.agreement.comparison import (
+    ComparedLabels,
+    Comparison,
+    compare,
+    correlations_with,
+)
 from localjudge.analysis.agreement.nominal_agreement import NominalAgreement, agree_on_labels
 from localjudge.analysis.agreement.within_instructions import LabelledResponses, WithinInstructions
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.measured_texts import Measures
 from localjudge.analysis.matching.scores import Scores
-from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics.interval import Estimate
 from localjudge.analysis.statistics.krippendorff import alphas
 from localjudge.analysis.statistics.resampling import RESAMPLES
 
@@ -99,8 +104,12 @@ def agree(
         if calibrated and aspect in calibrated.aspects:
             columns["calibrated"] = calibrated.column(aspect, "expected")
         against = ComparedLabels.from_labels(marks, scores.group)
-        statistics = ComparisonStatistics(against.groups, resamples, seed, lowest, highest)
-        comparisons = {name: statistics.compare(column, against, in_scale) for name, column in columns.items()}
+        comparisons = {
+            name: compare(column, against, (lowest, highest), resamples, seed)
+            if in_scale
+            else correlations_with(column, against)
+            for name, column in columns.items()
+        }
         responses, within = LabelledResponses.from_labels(marks, scores), {}
         if responses:
             within = {name: responses.compare(column, resamples, seed) for name, column in columns.items()}
@@ -108,19 +117,15 @@ def agree(
             known = marks.of_rows(measures.known)
             if len(known.row):
                 against_known = ComparedLabels.from_labels(known, scores.group)
-                statistics = replace(statistics, groups=against_known.groups)
                 known_responses = LabelledResponses.from_labels(known, scores)
                 for name, column in {"length": measures.length, "overlap": measures.overlap}.items():
                     if column is not None:
-                        comparisons[name] = statistics.correlations(column, against_known)
+                        comparisons[name] = correlations_with(column, against_known)
                         if known_responses:
                             within[name] = known_responses.compare(column, resamples, seed)
         if responses:
             within["equal"] = responses.equal(resamples, seed)
-        several = marks.of_rows(np.bincount(marks.row, minlength=len(scores.ids)) >= 2)
-        ordinal = interval = UNDEFINED
-        if len(several.row):
-            ordinal, interval = alphas(several, scores.group)
+        ordinal, interval = alphas(marks, scores.group)
         aspects[aspect] = AspectAgreement(
             rows=len(against.mean),
             instructions=against.groups,

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
-from localjudge.analysis.agreement.comparison import ComparisonStatistics
+from localjudge.analysis.agreement.comparison import with_interval
 from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.measured_texts import Measures
 from localjudge.analysis.matching.scores import Floats, Integers, Scores
 from localjudge.analysis.statistics import resampled_statistics
 from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
-from localjudge.analysis.statistics.krippendorff import alphas
-from localjudge.analysis.statistics.resampling import averages, studentise
+from localjudge.analysis.statistics.jackknife import exact_share
+from localjudge.analysis.statistics.krippendorff import nominal_alpha
+from localjudge.analysis.statistics.resampling import mean_estimate
 
 _FOLDS = 5
 _LARGEST_BRIER_SCORE = 2.0
@@ -104,10 +105,6 @@ def agree_on_labels(
                 of_known = _Pairs.from_labels(known, scores.group, len(labels), resamples, seed)
                 predicted = of_known.predict(column[known.row])
                 comparisons[name] = of_known.compare(predicted.argmax(axis=1).astype(np.float64), predicted)
-    several = marks.of_rows(np.bincount(marks.row, minlength=len(scores.ids)) >= 2)
-    alpha = None
-    if len(several.row):
-        (alpha,) = alphas(several, scores.group, ["nominal"])
     precision, recall = pairs.precision_and_recall(judged)
     return NominalAgreement(
         rows=len(np.unique(marks.row)),
@@ -118,7 +115,7 @@ def agree_on_labels(
         confusion=tuple(map(tuple, pairs.confusion(judged).tolist())),
         precision=precision,
         recall=recall,
-        alpha=alpha,
+        alpha=nominal_alpha(marks, scores.group),
         annotator_test=replace_annotators(
             marks, verdicts, scores.group, annotators, np.not_equal, resamples, seed
         ),
@@ -150,18 +147,15 @@ class _Pairs:
             kappa = UNDEFINED if (human == given[0]).all() else Estimate(0.0)
         else:
             value = float(cohen_kappa_score(given.astype(int), human.astype(int)))
-            kappa = self._statistics.resampled(
-                value, resampled_statistics.nominal_kappa, given, human, self.group
-            )
+            kappa = with_interval(value, resampled_statistics.nominal_kappa, given, human, self.group)
         brier = UNDEFINED
         if probabilities is not None:
             errors = ((probabilities - np.eye(self.labels)[human.astype(int)]) ** 2).sum(axis=1)
-            found = averages(errors[:, None], self.group, self.groups)
-            brier = studentise(
-                found, 0.0, _LARGEST_BRIER_SCORE, resamples=self.resamples, seed=self.seed
-            ).estimates()[0]
+            brier = mean_estimate(
+                errors, self.group, 0.0, _LARGEST_BRIER_SCORE, False, self.resamples, self.seed
+            )
         return NominalComparison(
-            accuracy=self._statistics.share(given == human, self.group),
+            accuracy=exact_share(given == human, self.group),
             kappa=kappa,
             brier=brier,
         )
@@ -179,10 +173,7 @@ class _Pairs:
         """Return the precision and the recall of each label: the accuracy where the judge or people give it."""
         both = given == self.human
         precision, recall = (
-            tuple(
-                self._statistics.share(both[own == label], self.group[own == label])
-                for label in range(self.labels)
-            )
+            tuple(exact_share(both[own == label], self.group[own == label]) for label in range(self.labels))
             for own in (given, self.human)
         )
         return precision, recall
@@ -202,7 +193,3 @@ class _Pairs:
             tree = DecisionTreeClassifier(max_depth=2, random_state=self.seed).fit(x[seen], y[seen])
             predicted[np.ix_(unseen, tree.classes_)] = tree.predict_proba(x[unseen])
         return predicted
-
-    @property
-    def _statistics(self) -> ComparisonStatistics:
-        return ComparisonStatistics(self.groups, self.resamples, self.seed, 0, self.labels - 1)

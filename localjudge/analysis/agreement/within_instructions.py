@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localjudge.analysis.agreement.comparison import ComparisonStatistics, correlation
+from localjudge.analysis.agreement.comparison import correlation, with_interval
 from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers, Scores
 from localjudge.analysis.statistics import resampled_statistics
 from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
-from localjudge.analysis.statistics.resampling import averages, studentise
+from localjudge.analysis.statistics.resampling import mean_estimate
 
 _THRESHOLDS = 201
 """Largest number of thresholds to try, which are quantiles of the differences."""
@@ -106,13 +106,11 @@ class LabelledResponses:
         values = column[self.row]
         x, y = (self._centred(each) for each in (values, self.label))
         value = correlation("pearson", x, y)
-        statistics = ComparisonStatistics(self.instructions, resamples, seed, 0, 1)
         in_order, epsilon = self._in_order(values, seed)
         every = np.arange(self.instructions)
-        shares = averages(in_order[:, None], every, len(every))
         return WithinComparison(
-            pearson=statistics.resampled(value, resampled_statistics.pearson, x, y, self.group),
-            in_order=studentise(shares, 0.0, 1.0, resamples=resamples, seed=seed).estimates()[0],
+            pearson=with_interval(value, resampled_statistics.pearson, x, y, self.group),
+            in_order=mean_estimate(in_order, every, 0.0, 1.0, False, resamples, seed),
             epsilon=epsilon,
         )
 

@@ -11,12 +11,7 @@ from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers
 from localjudge.analysis.statistics.interval import Estimate
 from localjudge.analysis.statistics.krippendorff import alphas
-from localjudge.analysis.statistics.resampling import (
-    averages,
-    bootstrap_weights,
-    expanded_percentile,
-    studentise,
-)
+from localjudge.analysis.statistics.resampling import bootstrap_weights, expanded_percentile, mean_estimate
 from localjudge.rubrics.answer import Value
 
 _MOST_STEPS = 1000
@@ -188,11 +183,10 @@ def jury_aspect(rated: RatedAspect, group: Integers, resamples: int, seed: int) 
         seed: seed of the resamples.
     """
     table, (lowest, highest) = rated.table, rated.ends
-    means = averages(table.mean(axis=1)[:, None], group, int(group.max()) + 1)
     ordinal, interval = alphas(_marks(table), group)
     differences = table.max(axis=1) - table.min(axis=1)
     return JuryAspect(
-        mean=studentise(means, lowest, highest, resamples=resamples, seed=seed).estimates()[0],
+        mean=mean_estimate(table.mean(axis=1), group, lowest, highest, False, resamples, seed),
         median=float(np.median(table, axis=1).mean()),
         spread=float(table.std(axis=1, ddof=1).mean()),
         alpha_ordinal=ordinal,

@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
-from localjudge.analysis.agreement.comparison import ComparisonStatistics
+from localjudge.analysis.agreement.comparison import with_interval
 from localjudge.analysis.matching.human_labels import LabelArray, Labels
 from localjudge.analysis.matching.scores import Floats, Integers
 from localjudge.analysis.pairs.judged_pairs import RESULTS, JudgedPairs, PairVerdicts
 from localjudge.analysis.statistics import resampled_statistics
 from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
-from localjudge.analysis.statistics.krippendorff import alphas
-from localjudge.analysis.statistics.resampling import RESAMPLES, averages, studentise
+from localjudge.analysis.statistics.jackknife import exact_share
+from localjudge.analysis.statistics.krippendorff import nominal_alpha
+from localjudge.analysis.statistics.resampling import RESAMPLES, mean_estimate
 from localjudge.errors import UsageError
 
 SUBSET = "subset"
@@ -166,10 +167,6 @@ class _Comparing:
             for name, result, score, known in self._columns(rows)
             if known.any()
         }
-        several = marks.of_rows(np.bincount(marks.row, minlength=len(self.pairs.ids)) >= 2)
-        alpha = None
-        if len(several.row):
-            (alpha,) = alphas(several, self.pairs.group, ["nominal"])
         gain = consistency = UNDEFINED
         if self.pairs.orders == 2:
             credit = 1 - np.abs(self.verdicts.result[rows] - human[:, None])
@@ -177,7 +174,7 @@ class _Comparing:
             gain = self._mean(averaged - credit[:, 1:].mean(axis=1), group, -1.0, symmetric=True)
             agree = self.verdicts.agree[rows]
             decided = np.isfinite(agree)
-            consistency = self._statistics(group).share(agree[decided] == 1, group[decided])
+            consistency = exact_share(agree[decided] == 1, group[decided])
         return LabelledPairs(
             pairs=len(rows),
             instructions=len(np.unique(group)),
@@ -186,7 +183,7 @@ class _Comparing:
             comparisons=compared,
             gain=gain,
             consistency=consistency,
-            alpha=alpha,
+            alpha=nominal_alpha(marks, self.pairs.group),
             annotator_test=replace_annotators(
                 marks,
                 self.verdicts.result[:, 0],
@@ -215,44 +212,33 @@ class _Comparing:
         """Compare results [m] with labels [m]; `score` has the preferences minus one half, [m]."""
         from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
-        numbers = np.unique(group, return_inverse=True)[1].astype(np.int32)
-        statistics = self._statistics(group)
         decided = (human != _TIE) & (result != _TIE)
         kappa = auc = UNDEFINED
         if len(np.unique(human)) > 1:
             value = float(cohen_kappa_score(*((each * 2).astype(int) for each in (human, result))))
             kappa = Estimate(value)
             if len(np.unique(result)) > 1:
-                statistic = resampled_statistics.nominal_kappa
-                kappa = statistics.resampled(value, statistic, human, result, numbers)
+                kappa = with_interval(value, resampled_statistics.nominal_kappa, human, result, group)
         labelled = human != _TIE
         if score is not None and labelled.any():
             # Rounding errors would order equal preferences.
             preferred = np.where(human == RESULTS["a"], score, -score)[labelled].round(_DIGITS)
             scores, is_preferred = np.r_[preferred, -preferred], np.repeat([1.0, 0.0], len(preferred))
             value = float(roc_auc_score(is_preferred, scores))
-            groups = np.tile(numbers[labelled], 2)
-            auc = statistics.resampled(value, resampled_statistics.auc, scores, is_preferred, groups, 0.0)
+            groups = np.tile(group[labelled], 2)
+            auc = with_interval(value, resampled_statistics.auc, scores, is_preferred, groups, 0.0)
         return PairComparison(
             accuracy=self._mean(1 - np.abs(human - result), group),
-            without_ties=statistics.share((human == result)[decided], group[decided]),
+            without_ties=exact_share((human == result)[decided], group[decided]),
             decided=int(decided.sum()),
             kappa=kappa,
             auc=auc,
         )
 
-    def _statistics(self, group: Integers) -> ComparisonStatistics:
-        return ComparisonStatistics(len(np.unique(group)), self.resamples, self.seed, 0, 1)
-
     def _mean(self, values: Floats, group: Integers, lowest: float = 0.0, symmetric: bool = False) -> Estimate:
         """Return the mean of values of pairs, of which those that are NaN are left out."""
         known = np.isfinite(values)
-        if not known.any():
-            return UNDEFINED
-        present, numbered = np.unique(group[known], return_inverse=True)
-        estimates = averages(values[known, None], numbered.astype(np.int32), len(present))
-        found = studentise(estimates, lowest, 1.0, symmetric, self.resamples, self.seed)
-        return found.estimates()[0]
+        return mean_estimate(values[known], group[known], lowest, 1.0, symmetric, self.resamples, self.seed)
 
 
 def _most_frequent(marks: LabelArray) -> tuple[Integers, Floats]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from localjudge.analysis.matching.scores import Floats, Integers, check_one_judge
 from localjudge.analysis.pairs.judged_pairs import read_judged_pairs
-from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics.interval import Estimate
 from localjudge.analysis.statistics.jackknife import Shares, exact_share
 from localjudge.errors import UsageError
 
@@ -204,6 +204,6 @@ class PositionEffect:
             share=share(wins, np.zeros_like(first), 1)[0],
             first=share(wins, first, len(here.systems)),
             second=share(1 - wins, second, len(here.systems)),
-            consistency=exact_share(here.agree[known] == 1, here.group[known]) if known.any() else UNDEFINED,
+            consistency=exact_share(here.agree[known] == 1, here.group[known]),
             has_both_orders=bool(both.any()),
         )

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from localjudge.analysis.matching.scores import Flags, Floats, Integers
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, Studentised, averages
 
 LEAST_INFORMATION = 0.002
@@ -192,9 +192,14 @@ def exact_share(held: Flags, group: Integers) -> Estimate:
     Args:
         held: a mask of the rows, [m].
         group: the instruction of each row, [m].
+
+    Returns:
+        The share; undefined without rows.
     """
     from scipy.stats import beta, t
 
+    if not len(held):
+        return UNDEFINED
     _, numbered, counts = np.unique(group, return_inverse=True, return_counts=True)
     rows, groups = len(held), len(counts)
     found = averages(held[:, None].astype(np.float64), numbered.astype(np.int32), groups)

@@ -8,7 +8,7 @@ import numpy as np
 
 from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
 from localjudge.analysis.statistics.jackknife import PARTS, agreement_estimate
 
 
@@ -17,11 +17,16 @@ def alphas(
 ) -> list[Estimate]:
     """Return Krippendorff's alpha of each level of measurement, over rows with at least two labels.
 
+    It is undefined if no row has two.
+
     Args:
         marks: the labels.
         group: the instruction of each row of the run, [rows].
         levels: as for `alpha`.
     """
+    marks = marks.of_rows(np.bincount(marks.row, minlength=1) >= 2)
+    if not len(marks.row):
+        return [UNDEFINED] * len(levels)
     domain, value = np.unique(marks.value, return_inverse=True)
     rows, row = np.unique(marks.row, return_inverse=True)
     counts = np.zeros((len(rows), len(domain)))
@@ -35,6 +40,12 @@ def alphas(
         )
         for level in levels
     ]
+
+
+def nominal_alpha(marks: LabelArray, group: Integers) -> Estimate | None:
+    """Return Krippendorff's nominal alpha, as `alphas` does; None if no row has two labels."""
+    has_several = np.bincount(marks.row, minlength=1).max() >= 2
+    return alphas(marks, group, ["nominal"])[0] if has_several else None
 
 
 def alpha(counts: Floats, domain: Floats, level: str) -> float:

@@ -217,3 +217,28 @@ def averages(values: Floats, group: Integers, groups: int) -> Contributions:
     shares = np.zeros((groups, values.shape[1]))
     np.add.at(shares, group, (values - value) / max(rows, 1))
     return Contributions(value, shares, np.full(len(value), float((present > 0).sum())))
+
+
+def mean_estimate(
+    values: Floats,
+    group: Integers,
+    lowest: float = -math.inf,
+    highest: float = math.inf,
+    symmetric: bool = False,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Estimate:
+    """Return the mean of values with its interval; undefined without values.
+
+    Args:
+        values: the values, [m].
+        group: the instruction of each value, [m].
+        lowest: the smallest possible mean.
+        highest: the largest possible mean.
+        symmetric: as for `studentise`.
+        resamples: number of resamples.
+        seed: seed of the resamples.
+    """
+    present, numbered = np.unique(group, return_inverse=True)
+    estimates = averages(values[:, None], numbered, len(present))
+    return studentise(estimates, lowest, highest, symmetric, resamples, seed).estimates()[0]
