@@ -24,9 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-from localjudge.constraint.fixed_text import FixedText, Speller, own_tokens
 from localjudge.constraint.open_text import TextCompiler
-from localjudge.constraint.states import States
+from localjudge.constraint.states import FixedText, Speller, States, own_tokens
 from localjudge.constraint.token_table import UNREACHABLE, TokenTable
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError

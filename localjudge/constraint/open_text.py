@@ -24,8 +24,7 @@ import outlines_core
 from numpy.typing import NDArray
 from outlines_core.json_schema import build_regex_from_schema
 
-from localjudge.constraint.fixed_text import FixedText, cannot_spell
-from localjudge.constraint.states import States
+from localjudge.constraint.states import FixedText, States, cannot_spell
 from localjudge.constraint.token_table import UNREACHABLE
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.errors import ModelError

@@ -110,22 +110,15 @@ class JudgeApp:
     async def _judge(self, request: Request) -> Response:
         records = _rows(await self._body(request), request)
         futures = self._submitted(records)
-        columns, orders = self._rubric.columns, self._orders
         if _LINES in request.headers.get("accept", ""):
             return StreamingResponse(self._stream(futures), media_type=_LINES)
         outcomes = await self._outcomes(request, futures)
-        if self._pairing is None:
-            lines = [to_line(each, columns) | {"row": place} for place, each in enumerate(outcomes, 1)]
-        else:
-            lines = [
-                self._pair_line(outcomes[place : place + orders], place // orders + 1)
-                for place in range(0, len(outcomes), orders)
-            ]
+        places = range(0, len(outcomes), self._orders)
+        lines = [self._line(outcomes[place : place + self._orders], place) for place in places]
         return JSONResponse({"outcomes": lines})
 
     async def _stream(self, futures: list[Future[Outcome]]) -> AsyncIterator[bytes]:
         """Yield a line for each row or pair as soon as it is finished; `row` is its place in the request."""
-        orders = self._orders
         pairs: dict[int, list[Outcome]] = {}
         tasks = {asyncio.wrap_future(future): place for place, future in enumerate(futures)}
         waiting = set(tasks)
@@ -133,23 +126,24 @@ class JudgeApp:
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    place = tasks[task] // orders
-                    found = pairs.setdefault(place, [])
+                    place = tasks[task]
+                    found = pairs.setdefault(place // self._orders, [])
                     found.append(task.result())
-                    if len(found) == orders:
-                        del pairs[place]
-                        line = (
-                            to_line(found[0], self._rubric.columns) | {"row": place + 1}
-                            if self._pairing is None
-                            else self._pair_line(found, place + 1)
-                        )
-                        yield json.dumps(line).encode() + b"\n"
+                    if len(found) == self._orders:
+                        del pairs[place // self._orders]
+                        yield json.dumps(self._line(found, place)).encode() + b"\n"
         finally:
             for future in futures:
                 future.cancel()
 
-    def _pair_line(self, orders: list[Outcome], place: int) -> dict[str, Any]:
-        return PairOutcome.of(orders, self._rubric.aspects).line(self._rubric.columns) | {"row": place}
+    def _line(self, found: list[Outcome], place: int) -> dict[str, Any]:
+        """Return the line of a row or a pair, from its outcomes and the place of one of them."""
+        columns = self._rubric.columns
+        if self._pairing is None:
+            line = to_line(found[0], columns)
+        else:
+            line = PairOutcome.of(found, self._rubric.aspects).line(columns)
+        return line | {"row": place // self._orders + 1}
 
     async def _rewards(self, request: Request) -> Response:
         return await self._rewarded(request, _rows, lambda rewards: {"rewards": rewards})
