@@ -345,7 +345,7 @@ def test_the_prompt_shows_the_form_and_ends_with_its_opening() -> None:
 
 
 def test_settings_of_answers_in_json_are_refused_with_a_form(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="answer_spelling spaced: the rubric's answer is not JSON"):
+    with pytest.raises(UsageError, match="`answer_spelling` spaced: the rubric's answer is not JSON"):
         Judge(rubric=rubric_of(PROMETHEUS), answer_spelling="spaced")
     file = written(tmp_path / "form.toml", PROMETHEUS)
     with pytest.raises(RubricError, match=r"--rationale after: the form of its answer says where texts stand"):
