@@ -98,7 +98,7 @@ class LocaljudgeEngine:
     def run(
         self, prompts: list[list[int]], limits: Sequence[int], temperatures: Sequence[float] | None = None
     ) -> EngineRun:
-        from localjudge.prompts.prompt import Prompt
+        from localjudge.prompts.task import Prompt
 
         self.engine.limits, self.engine.temperatures = limits, temperatures
         self.llm.reset_prefix_cache()

@@ -93,7 +93,7 @@ def with_transformers(options: argparse.Namespace, folder: Path) -> dict[str, An
     from localjudge.engines.protocol import Decoding
     from localjudge.engines.transformers.transformers_engine import TransformersEngine
     from localjudge.models.model import Model
-    from localjudge.prompts.prompt import Prompt
+    from localjudge.prompts.task import Prompt
 
     _silence_transformers()
     asked = options.answers or 10_000

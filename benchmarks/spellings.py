@@ -79,7 +79,7 @@ class SpelledRows:
         }
 
     def run(self) -> list[SpelledAnswer]:
-        from localjudge.prompts.prompt import Prompt
+        from localjudge.prompts.task import Prompt
 
         judge, decoding = self._judge, self._judge.decoding
         tasks = list(judge.task_builder.tasks(self._rows))

@@ -195,7 +195,7 @@ def measure(shape: str, folder: Path, rows: Path, limit: int, rounds: int) -> Ca
         seconds = []
         for _ in range(rounds):
             begin = time.process_time()
-            outcomes = [outcome for some in judge.outcomes(encoded) for outcome in some]
+            outcomes = [outcome for some in judge.judged(encoded) for _, outcome in some]
             seconds.append(time.process_time() - begin)
     tokens = [outcome.output_tokens for outcome in outcomes if isinstance(outcome, Judgement)]
     answer: AnswerTokens = work.answer

@@ -29,8 +29,8 @@ from localjudge.models.adapter import Adapter
 from localjudge.models.capacity.profiles import profile_of
 from localjudge.models.model import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTICE, Model
 from localjudge.models.model_manifest import changes_since_verified
+from localjudge.prompts.task import Task, TaskFeed
 from localjudge.prompts.task_builder import TaskBuilder
-from localjudge.prompts.task_feed import Task, TaskFeed
 from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_key, settings_digest
 from localjudge.records.pair_outcome import PairOutcome, joined
 from localjudge.rows.inputs import given_rows
@@ -272,7 +272,7 @@ class Judge:
             UsageError: the argument is a single row, or not a collection of rows.
         """
         read = numbered(given_rows(rows, self.rubric.fields))
-        return (outcome for outcomes in self.outcomes(self.task_builder.tasks(read)) for outcome in outcomes)
+        return (outcome for judged in self.judged(self.task_builder.tasks(read)) for _, outcome in judged)
 
     def compare(self, rows: Iterable[Any], pairing: Pairing | None = None) -> Iterator[PairOutcome]:
         """Yield one outcome for each pair as soon as all its orders are finished, not in the pairs' order.
@@ -288,34 +288,42 @@ class Judge:
             raise UsageError(f"the rubric {self.rubric.name} judges one response; compare with pairwise")
         pairing = pairing or Pairing()
         read = numbered(pairing.rows(given_rows(rows, pairing.used(self.rubric.fields))))
-        outcomes = (outcome for found in self.outcomes(self.task_builder.tasks(read)) for outcome in found)
+        outcomes = (outcome for judged in self.judged(self.task_builder.tasks(read)) for _, outcome in judged)
         return joined(outcomes, self.rubric.aspects, pairing.orders)
 
-    def outcomes(self, tasks: Iterable[Task | Failure | None]) -> Iterator[list[Outcome]]:
-        """Yield the outcomes of the tasks, in lists of outcomes that finished together.
+    def judged(self, tasks: Iterable[Task | None]) -> Iterator[list[tuple[Task, Outcome]]]:
+        """Yield the tasks with their outcomes, in lists of those that finished together.
 
         Args:
-            tasks: the tasks, and the failures between them; None if no further one is ready yet.
+            tasks: the tasks; None if no further one is ready yet.
         """
         feed = TaskFeed(tasks, self.key)
         if self._shares_engine and self.model.adapter and isinstance(self.engine, AdapterEngine):
             self.engine.use(self.model.adapter)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):
-                yield [*feed.take_failures(), *(self._judged(feed, each) for each in completions)]
-            if failures := feed.take_failures():
-                yield failures
+                refused = [(task, self._refused(task)) for task in feed.take_refused()]
+                answered = [(*feed.take(each.tag), each) for each in completions]
+                yield refused + [(task, self._outcome(task, key, each)) for task, key, each in answered]
+            if left := feed.take_refused():
+                yield [(task, self._refused(task)) for task in left]
 
     @property
     def context(self) -> int | None:
         """The most tokens of a prompt and its answer on this engine; None if there is no limit."""
         return self._engine_options.context(self.model)
 
-    def _judged(self, feed: TaskFeed, completion: Completion | TextCompletion) -> Outcome:
-        task, identity = feed.take(completion.tag)
-        if isinstance(completion, TextCompletion):
-            identity = identity | {"prompt_tokens": completion.prompt_tokens}
+    def _refused(self, task: Task) -> Failure:
+        if isinstance(task.row, Failure):
+            return task.row
+        return Failure(**task.row.identity, key=self.key(task.row), error=str(task.error))
+
+    def _outcome(self, task: Task, key: str, completion: Completion | TextCompletion) -> Outcome:
         row = task.row
+        assert isinstance(row, Row)  # only a row has a prompt
+        identity = row.identity | {"key": key, "prompt_tokens": len(task.tokens)}
+        if isinstance(completion, TextCompletion):
+            identity["prompt_tokens"] = completion.prompt_tokens
         if completion.error is not None:
             return Failure(**identity, error=f"{row.source}: {completion.error}")
         try:

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from localjudge.cli import main
-from localjudge.prompts.prompt import Prompt
-from localjudge.prompts.task_feed import TaskFeed
+from localjudge.prompts.task import Prompt, TaskFeed
 
 
 def hold_after(count: int) -> None:

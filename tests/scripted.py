@@ -12,7 +12,7 @@ import numpy as np
 
 from localjudge import Judge, Rubric
 from localjudge.engines.protocol import Completion, EngineInfo
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 Distributions = Callable[[str], list[list[float]]]
 """A function that returns the probabilities of each aspect's values from the text of a prompt."""

@@ -19,7 +19,7 @@ from localjudge.engines.engine_options import BATCH_INVARIANT, DryRunOptions, Tr
 from localjudge.engines.protocol import EngineInfo
 from localjudge.engines.selection import engine_options
 from localjudge.models.model import Model
-from localjudge.prompts.prompt import Prompt, StopSubmitting
+from localjudge.prompts.task import Prompt, StopSubmitting
 from localjudge.settings import EngineName
 
 ROW = {"id": "q", "instruction": "Why?", "reference": "So.", "candidate": "Yes."}

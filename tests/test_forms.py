@@ -26,7 +26,7 @@ from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, RubricError
 from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 from localjudge.rubrics.answer import FreeText
 
 PROMETHEUS = "Feedback: {rationale} [RESULT] {score}"

@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from localjudge import Judge, Rubric
 from localjudge.engines.protocol import Completion
 from localjudge.models.model import Model
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 ENGINE_ARGS = {"batch_size": "4", "device": "cpu", "dtype": "float32"}
 PROMPT_LENGTHS = (1, 2, 29, 32, 17, 3, 31)

@@ -17,11 +17,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from localjudge.errors import ModelError
 from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
-from localjudge.models.capacity.memory import BLOCK, Use, cpu_needs, needs, refusal
+from localjudge.models.capacity.memory import Use, cpu_needs, needs, refusal
 from localjudge.models.capacity.profiles import Profile, find_profile, profiles
 from localjudge.models.configuration import _COUNTED, read_shape, shape_of
 from localjudge.models.weights import weights_in
 from localjudge.prompts.rendered_turns import render
+from localjudge.prompts.task_stream import BLOCK
 from localjudge.system.machine import Machine
 from localjudge.system.quantities import GIB
 

@@ -18,12 +18,12 @@ from localjudge.engines.selection import open_engine
 from localjudge.engines.transformers.transformers_engine import TransformersEngine
 from localjudge.errors import RunMismatchError
 from localjudge.prompts.encoder import PromptEncoder
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
+from localjudge.prompts.task_stream import TaskStream
 from localjudge.records import RowError
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.runs.run_observer import RunObserver
 from localjudge.runs.shard import Shard
-from localjudge.runs.task_stream import TaskStream
 
 ROWS: list[dict[str, Any]] = [
     {"id": f"q{n}", "instruction": f"Question {n}?", "reference": "Yes.", "candidate": f"Answer {n}."}

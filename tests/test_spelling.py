@@ -17,7 +17,7 @@ from localjudge.constraint.compiler import token_table
 from localjudge.constraint.vocabulary import read_vocabulary
 from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 from localjudge.rubrics.answer import AnswerSpelling
 
 SPELLINGS = get_args(AnswerSpelling)

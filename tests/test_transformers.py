@@ -17,7 +17,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from localjudge import Failure, Judge, Judgement, Rubric, UsageError
 from localjudge.engines.protocol import Completion
 from localjudge.models.model import Model
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 
 @pytest.fixture(scope="session")

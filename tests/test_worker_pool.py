@@ -17,7 +17,7 @@ from localjudge.engines.ray.worker_pool import (
     WorkerReport,
 )
 from localjudge.errors import EngineError, ModelError, UsageError
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 ENGINE = EngineInfo(
     name="transformers",

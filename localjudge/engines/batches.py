@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Any
 
-from localjudge.prompts.prompt import Prompt, StopSubmitting
+from localjudge.prompts.task import Prompt, StopSubmitting
 
 # The upper ends of the intervals of lengths. They grow by 2^(1/8): a full batch has at most 9 % padding.
 _INTERVALS = [int(32 * 2 ** (step / 8)) for step in range(120)]

@@ -19,7 +19,7 @@ from localjudge.engines.engine_options import DryRunOptions, batch_invariance
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
 from localjudge.models.adapter import Adapter
 from localjudge.models.model import Model
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 _POOL, _AT_ONCE = 48, 64
 _TYPICAL = 60

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from localjudge.constraint.token_table import TokenTable
 from localjudge.models.adapter import Adapter
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 from localjudge.records import Turn
 
 LARGEST_LOGPROB = 0.001

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from localjudge.prompts.encoder import PromptEncoder
-from localjudge.prompts.task_feed import Task
+from localjudge.prompts.task import Task
 from localjudge.records import Failure, Row, RowError
 from localjudge.rubrics.rubric import Rubric
 
@@ -36,7 +36,7 @@ class TaskBuilder:
     answer_tokens: int
     cuts_candidates: bool
 
-    def tasks(self, rows: Iterable[Row | Failure]) -> Iterator[Task | Failure]:
+    def tasks(self, rows: Iterable[Row | Failure]) -> Iterator[Task]:
         """Yield the task of each row, in order; rows are encoded in batches."""
         waiting: list[Row | Failure] = []
         size = 0
@@ -62,22 +62,23 @@ class TaskBuilder:
     def task(self, row: Row) -> Task:
         """Return the task of one row."""
         (task,) = self.tasks([row])
-        assert isinstance(task, Task)  # only a failure has none
         return task
 
-    def _encoded(self, rows: list[Row | Failure]) -> Iterator[Task | Failure]:
-        refusals = {place: self.rubric.refusal(row) for place, row in enumerate(rows) if isinstance(row, Row)}
-        texts = {
-            place: self.rubric.text(row)
-            for place, row in enumerate(rows)
-            if isinstance(row, Row) and refusals[place] is None
-        }
+    def _encoded(self, rows: list[Row | Failure]) -> Iterator[Task]:
+        texts: dict[int, str] = {}
+        found: dict[int, list[int] | RowError | str] = {}
+        for place, row in enumerate(rows):
+            if isinstance(row, Row):
+                if refusal := self.rubric.refusal(row):
+                    found[place] = refusal
+                else:
+                    texts[place] = self.rubric.text(row)
         prompts: Iterable[list[int] | RowError | str] = texts.values()
         if self.encoder is not None:
             prompts = self.encoder.encode_all(list(texts.values()))
-        found = dict(zip(texts, prompts, strict=True))
+        found |= zip(texts, prompts, strict=True)
         for place, row in enumerate(rows):
-            yield row if isinstance(row, Failure) else self._task_of(row, refusals[place] or found[place])
+            yield Task(row) if isinstance(row, Failure) else self._task_of(row, found[place])
 
     def _task_of(self, row: Row, tokens: list[int] | RowError | str) -> Task:
         if isinstance(tokens, RowError):

@@ -12,9 +12,9 @@ from localjudge.models.capacity.capacity_plan import PlannedModel
 from localjudge.models.capacity.device import Device
 from localjudge.models.capacity.forecast import Forecast
 from localjudge.models.capacity.throughput import Throughput
+from localjudge.prompts.task_stream import TaskStream
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.summary import Summary
-from localjudge.runs.task_stream import TaskStream
 from localjudge.runs.workload import workload
 from localjudge.system.machine import Machine
 from localjudge.system.quantities import figure

@@ -13,7 +13,6 @@ are judged once and share the outcome.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -23,9 +22,8 @@ from typing import Any, Self
 from localjudge.config import JudgeConfig
 from localjudge.errors import RunBrokenError, RunMismatchError
 from localjudge.judge import Judge
-from localjudge.prompts.prompt import StopSubmitting
-from localjudge.prompts.task_feed import Task
-from localjudge.records import Failure, Outcome, Row, settings_digest
+from localjudge.prompts.task import StopSubmitting, Task
+from localjudge.records import Outcome, settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes, to_json
 from localjudge.rows.columns import Columns
 from localjudge.rows.inputs import EXAMPLES, STDIN
@@ -205,18 +203,12 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             stay in the order in which they finished.
         """
         self._stopped = False
-        waiting: dict[str, list[Row | Failure]] = defaultdict(list)
-        reported = self.done
         try:
-            for outcomes in self._judge.outcomes(self._undone(waiting, stop)):
-                self._append(outcomes, waiting)
-                report(outcomes, self.done - reported)
-                reported = self.done
+            for judged in self._judge.judged(self._undone(stop)):
+                report([outcome for _, outcome in judged], self._append(judged))
         except KeyboardInterrupt:
             self._write_summary(self._so_far)
             raise
-        if self.done > reported:
-            report([], self.done - reported)
         if self._stopped:
             self._write_summary(self._so_far)
             return self._so_far
@@ -247,37 +239,26 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         with self.writing(name) as scratch:
             scratch.write_bytes(as_json(content))
 
-    def _undone(
-        self, waiting: dict[str, list[Row | Failure]], stop: Callable[[], bool]
-    ) -> Iterator[Task | Failure]:
-        """Yield the tasks without an outcome, and record in `waiting` which rows wait for each."""
+    def _undone(self, stop: Callable[[], bool]) -> Iterator[Task]:
+        """Yield the tasks whose rows have no line; a dry run encodes those of all rows."""
         done = self._journal.index()
-        last = None
-        for place in self._plan.order:
+        for task in self.tasks:
             if stop():
                 self._stopped = True
                 raise StopSubmitting
-            key = self._key(place)
-            # Duplicate rows are consecutive: the others wait with the first, or share its finished outcome.
-            if key in waiting:
-                waiting[key].append(self._plan.row(place))
-            elif key == last:
-                self.done += 1
-            elif key not in done:
-                task = self.tasks.task(place)
-                waiting[key].append(task if isinstance(task, Failure) else task.row)
-                last = key
+            if self._key(task.places[0]) not in done:
                 yield task
 
-    def _append(self, outcomes: list[Outcome], waiting: dict[str, list[Row | Failure]]) -> None:
-        """Write a line for each row that waits for these outcomes."""
+    def _append(self, judged: list[tuple[Task, Outcome]]) -> int:
+        """Write a line for each row of these tasks, and return their number."""
         self._ownership.check()
         columns = self._judge.rubric.columns
-        given = [outcome.given_to(row) for outcome in outcomes for row in waiting.pop(outcome.key)]
+        given = [outcome.given_to(self._plan.row(place)) for task, outcome in judged for place in task.places]
         self._journal.append((outcome.key, to_bytes(outcome, columns)) for outcome in given)
         self.done += len(given)
         for outcome in given:
             self._so_far.add(outcome)
+        return len(given)
 
     def _put_in_order(self, report: Report) -> Summary:
         """Rewrite the lines in the input's order."""

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.judge import Judge
+from localjudge.prompts.task_stream import TaskStream
 from localjudge.records import Failure, Row, numbered, row_key
 from localjudge.rows.row_store import RowStore
 from localjudge.runs.shard import WHOLE, Shard
-from localjudge.runs.task_stream import TaskStream
 from localjudge.system.steps import Report, unreported
 
 # The largest rows are encoded to find the longest prompt: as many as have this many bytes together.
@@ -112,19 +112,19 @@ class RunPlan(AbstractContextManager["RunPlan"]):
     def encode(self, done: Callable[[int], bool] = lambda place: False) -> TaskStream:
         """Begin to encode the rows in the order of judging, in a thread that ends with the plan.
 
-        Of duplicate rows, the first is encoded.
+        Duplicate rows share one task.
 
         Args:
             done: returns whether the row at a place needs no prompt.
         """
-        places, copies, last = array("q"), array("q"), None
-        for place in self.order:
+        begins, copies, last = array("q"), array("q"), None
+        for begin, place in enumerate(self.order):
             if (member := self._member[place]) != last and not done(place):
-                places.append(place)
+                begins.append(begin)
                 copies.append(self._copies[member])
             last = member
         return self._open.enter_context(
-            TaskStream(self._builder, self.row, places, copies, scratch=self._scratch)
+            TaskStream(self._builder, self.row, self.order, begins, copies, scratch=self._scratch)
         )
 
     def longest(self) -> int | None:

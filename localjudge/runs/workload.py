@@ -14,13 +14,13 @@ from localjudge.models.capacity.capacity_plan import PlannedModel
 from localjudge.models.capacity.device import Device
 from localjudge.models.capacity.throughput import EXPECTED_SHARE, AnswerTokens, Workload, throughput
 from localjudge.models.model import Model
+from localjudge.prompts.task_stream import TaskStream
 from localjudge.records import Judgement, Outcome
 from localjudge.rows.columns import Columns
 from localjudge.rows.inputs import check_inputs, count_lines_of, find_inputs
 from localjudge.rows.pairs import Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.run_plan import RunPlan
-from localjudge.runs.task_stream import TaskStream
 from localjudge.system.quantities import figure
 from localjudge.system.steps import Step, unseen
 

@@ -17,8 +17,7 @@ from typing import Self
 
 from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.judge import Judge
-from localjudge.prompts.prompt import StopSubmitting
-from localjudge.prompts.task_feed import Task
+from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Failure, Outcome, Row
 
 _ROWS_AT_ONCE = 256
@@ -113,8 +112,8 @@ class JudgeService(AbstractContextManager["JudgeService"]):
         try:
             _ = self._judge.engine  # loads the model
             self.ready = True
-            for outcomes in self._judge.outcomes(self._tasks()):
-                self._finish(outcomes)
+            for judged in self._judge.judged(self._tasks()):
+                self._finish([outcome for _, outcome in judged])
         except BaseException as error:  # every request hears of it
             self.error = error
         self.ready = False
@@ -126,7 +125,7 @@ class JudgeService(AbstractContextManager["JudgeService"]):
         if self.error is not None:
             self.on_error()
 
-    def _tasks(self) -> Iterator[Task | Failure | None]:
+    def _tasks(self) -> Iterator[Task | None]:
         """Yield the tasks of waiting rows; None if no row waits while others are in flight."""
         while True:
             with self._changed:

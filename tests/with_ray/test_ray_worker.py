@@ -14,7 +14,7 @@ pytest.importorskip("ray")
 from localjudge.engines.protocol import Completion, EngineInfo
 from localjudge.engines.ray.worker import Worker
 from localjudge.errors import EngineError
-from localjudge.prompts.prompt import Prompt, until_stopped
+from localjudge.prompts.task import Prompt, until_stopped
 
 
 class Stepwise:

@@ -16,7 +16,7 @@ from localjudge.engines.engine_options import VllmOptions
 from localjudge.engines.protocol import Decoding
 from localjudge.engines.vllm.vllm_engine import VllmEngine
 from localjudge.models.model import Model
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 OPTIONS = {"dtype": "float32", "enforce_eager": "true", "block_size": "32", "max_model_len": "512"}
 

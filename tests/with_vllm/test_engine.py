@@ -32,7 +32,7 @@ from localjudge.engines.transformers.transformers_engine import TransformersEngi
 from localjudge.engines.vllm.session import InFlightRequest
 from localjudge.engines.vllm.vllm_engine import VllmEngine
 from localjudge.models.model import Model
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # the warnings are vLLM's own
 

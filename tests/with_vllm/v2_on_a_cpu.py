@@ -79,7 +79,7 @@ def main() -> None:
     from localjudge.engines.transformers.transformers_engine import TransformersEngine
     from localjudge.engines.vllm.vllm_engine import VllmEngine
     from localjudge.models.model import Model
-    from localjudge.prompts.prompt import Prompt
+    from localjudge.prompts.task import Prompt
 
     class Mixed(VllmEngine):
         """Every other row is sampled, and has a smaller limit."""

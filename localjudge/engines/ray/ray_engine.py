@@ -36,7 +36,7 @@ from localjudge.engines.ray.worker_pool import PooledWorker, WorkerPool
 from localjudge.errors import EngineError, LocalJudgeError, UsageError
 from localjudge.models.model import Model
 from localjudge.models.model_location import model_path
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 CHUNKS, BATCHES = 16, 3
 """Chunks that a worker may have at a time. A chunk is an eighth of the prompts that the engine has in flight,

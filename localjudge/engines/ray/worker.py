@@ -22,7 +22,7 @@ from localjudge.engines.ray.worker_pool import WorkerReport
 from localjudge.engines.selection import engine_options, open_engine
 from localjudge.errors import EngineError, LocalJudgeError, ModelError, SettingError, UsageError
 from localjudge.models.model import Model
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 
 @dataclass(frozen=True, slots=True)

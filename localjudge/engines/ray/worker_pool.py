@@ -16,7 +16,7 @@ from typing import Any
 
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import EngineError, LocalJudgeError, ModelError, UsageError
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 SILENCE, OPENING_SILENCE = 15.0, 60.0
 """Seconds without a heartbeat after which a worker is lost: once it is ready, and while it opens its engine.

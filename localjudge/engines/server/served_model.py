@@ -24,7 +24,7 @@ from localjudge.engines.server.server_requests import Answered, ServerRequests
 from localjudge.errors import ModelError, SettingError
 from localjudge.models.digests import Digests
 from localjudge.models.model import Model
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 # Where servers say what they are, and the field of the version: vLLM, Ollama, llama.cpp.
 _PRODUCTS = {

@@ -20,7 +20,7 @@ from localjudge.engines.server.connection import (
     RetryReason,
 )
 from localjudge.errors import EngineError
-from localjudge.prompts.prompt import Prompt, until_stopped
+from localjudge.prompts.task import Prompt, until_stopped
 
 Answered = TypeVar("Answered")
 Found = TypeVar("Found")

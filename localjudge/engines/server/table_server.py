@@ -23,7 +23,7 @@ from localjudge.engines.server.served_model import ServedModel, ServerEngine
 from localjudge.engines.vllm.score_collector import KEY, TableSettings
 from localjudge.errors import SettingError
 from localjudge.models.model import Model
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 BY_CONSTRUCTION: Literal["by construction"] = "by construction"
 """The kind of a server with our token table."""

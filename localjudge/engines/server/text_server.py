@@ -11,7 +11,7 @@ from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.protocol import EngineInfo, TextCompletion, TextDecoding, TokenChoice
 from localjudge.engines.server.connection import RequestRefusedError
 from localjudge.engines.server.served_model import ServedModel, ServerEngine
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 UNVERIFIED: Literal["unverified"] = "unverified"
 """The kind of a server that applies no token table."""

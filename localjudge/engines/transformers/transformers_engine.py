@@ -31,7 +31,7 @@ from localjudge.models.gguf_model import LINKED, alone
 from localjudge.models.model import Model
 from localjudge.models.tensor_check import check_adapter, check_tensors
 from localjudge.models.weights import INDEX
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 from localjudge.system.machine import has_bfloat16
 
 

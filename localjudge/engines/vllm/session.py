@@ -14,7 +14,7 @@ from vllm.exceptions import VLLMValidationError
 from vllm.inputs import TokensPrompt
 
 from localjudge.engines.protocol import Completion, completion
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 
 if TYPE_CHECKING:
     from localjudge.engines.vllm.vllm_engine import VllmEngine

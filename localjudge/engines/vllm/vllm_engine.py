@@ -39,7 +39,7 @@ from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.model import Model
 from localjudge.models.tensor_check import check_adapter, check_tensors
-from localjudge.prompts.prompt import Prompt, until_stopped
+from localjudge.prompts.task import Prompt, until_stopped
 
 _MOST_DEATHS = 3
 """Consecutive deaths, without a finished row between them, after which the engine gives up."""

@@ -35,10 +35,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from localjudge.models.shape import Shape
+from localjudge.prompts.task_stream import BLOCK
 from localjudge.system.quantities import GIB, memory_size
 
-BLOCK = 16
-"""Tokens per block of vLLM's cache."""
 CPU_BATCH = 16
 """Rows in a batch of the transformers engine on a CPU."""
 USEFUL_ROWS = 64

@@ -10,18 +10,19 @@ from __future__ import annotations
 import json
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Self
 
-from localjudge.models.capacity.memory import BLOCK
+from localjudge.prompts.task import Task
 from localjudge.prompts.task_builder import TaskBuilder
-from localjudge.prompts.task_feed import Task
 from localjudge.records import Failure, Row
 from localjudge.system.line_store import LineStore
 from localjudge.system.steps import Report, unreported
 
+BLOCK = 16
+"""Number of tokens of a block in which vLLM keeps what it computed for them, and shares it between prompts."""
 _REPORT_EVERY = 0.25
 """Seconds between two reports of the rows that are encoded."""
 
@@ -29,11 +30,15 @@ _REPORT_EVERY = 0.25
 class TaskStream(AbstractContextManager["TaskStream"]):
     """The tasks of rows, in a fixed order. The thread encodes while the context is entered.
 
+    Iterating over it yields each task as soon as it is encoded, and raises the error that ended the thread
+    before its row.
+
     Args:
         builder: encodes the rows.
         row: returns the row at a place.
-        places: the places of the rows to encode, in this order.
-        copies: for each of them, the number of rows that share its task; the counts below count them all.
+        order: the places of the rows, in this order; rows that share a task follow each other.
+        begins: where the rows of each task to encode begin in `order`.
+        copies: for each of these tasks, the number of its rows; the counts below count them all.
         scratch: a folder for the scratch file; None for the system's temporary folder.
 
     Attributes:
@@ -52,7 +57,8 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         self,
         builder: TaskBuilder,
         row: Callable[[int], Row | Failure],
-        places: array[int],
+        order: Sequence[int],
+        begins: array[int],
         copies: array[int],
         scratch: Path | None = None,
     ) -> None:
@@ -61,8 +67,7 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         self.prompts = self.tokens = self.shared_tokens = self.squares = 0
         self._previous: list[int] = []
         self._builder, self._row = builder, row
-        self._places, self._copies = places, copies
-        self._next = 0
+        self._order, self._begins, self._copies = order, begins, copies
         self._error: BaseException | None = None
         self._stopped = self._ended = False
         self._progress = threading.Condition()
@@ -79,22 +84,15 @@ class TaskStream(AbstractContextManager["TaskStream"]):
         self._thread.join()
         self._tasks.__exit__()
 
-    def task(self, place: int) -> Task | Failure:
-        """Return the task of the row at this place, as soon as it is encoded.
-
-        Ask for places in their order; places may be left out.
-
-        Raises:
-            Exception: the error that ended the thread before this row.
-        """
-        while self._places[self._next] != place:
-            self._next += 1
-        with self._progress:
-            self._progress.wait_for(lambda: len(self._tasks) > self._next or self._ended)
-        if self._error is not None and len(self._tasks) <= self._next:
-            raise self._error
-        row = self._row(place)
-        return row if isinstance(row, Failure) else _task(row, self._tasks[self._next])
+    def __iter__(self) -> Iterator[Task]:
+        for number, (begin, copies) in enumerate(zip(self._begins, self._copies, strict=True)):
+            with self._progress:
+                while len(self._tasks) <= number and not self._ended:
+                    self._progress.wait()
+            if self._error is not None and len(self._tasks) <= number:
+                raise self._error
+            places = self._order[begin : begin + copies]
+            yield _task(self._row(places[0]), self._tasks[number], places)
 
     def finish(self, report: Report = unreported) -> None:
         """Wait until all rows are encoded.
@@ -106,9 +104,9 @@ class TaskStream(AbstractContextManager["TaskStream"]):
             Exception: the error that ended the thread.
         """
         while self._thread.is_alive():
-            report(len(self._tasks), len(self._places))
+            report(len(self._tasks), len(self._begins))
             self._thread.join(_REPORT_EVERY)
-        report(len(self._tasks), len(self._places))
+        report(len(self._tasks), len(self._begins))
         if self._error is not None:
             raise self._error
 
@@ -127,22 +125,20 @@ class TaskStream(AbstractContextManager["TaskStream"]):
             self._progress.notify()
 
     def _encode(self) -> None:
-        tasks = self._builder.tasks(map(self._row, self._places))
+        tasks = self._builder.tasks(self._row(self._order[begin]) for begin in self._begins)
         for copies, task in zip(self._copies, tasks, strict=True):
             if self._stopped:
                 return
             self.encoded += copies
-            if isinstance(task, Task):
-                self.prompt_tokens += copies * len(task.tokens)
-                self.longest = max(self.longest, len(task.tokens))
-                if task.overflows:
-                    self.too_long += copies
-                    self.first_too_long = self.first_too_long or task.row.source
-                if task.tokens:
-                    self._count(task.tokens)
-            line = b"" if isinstance(task, Failure) else _dump(task)
+            self.prompt_tokens += copies * len(task.tokens)
+            self.longest = max(self.longest, len(task.tokens))
+            if task.overflows:
+                self.too_long += copies
+                self.first_too_long = self.first_too_long or task.row.source
+            if task.tokens:
+                self._count(task.tokens)
             with self._progress:
-                self._tasks.append(line)
+                self._tasks.append(_dump(task))
                 self._progress.notify()
 
     def _count(self, tokens: list[int]) -> None:
@@ -160,9 +156,9 @@ def _shared(first: list[int], second: list[int]) -> int:
 
 
 def _dump(task: Task) -> bytes:
-    """Return a task without its row: a JSON document, a newline and the tokens, four bytes each."""
+    """Return a task without its rows: a JSON document, a newline and the tokens, four bytes each."""
     document = {
-        "cut": task.candidate_cut,
+        "candidate_cut": task.candidate_cut,
         "error": task.error,
         "overflows": task.overflows,
         "text": task.text,
@@ -170,9 +166,6 @@ def _dump(task: Task) -> bytes:
     return json.dumps(document).encode() + b"\n" + array("i", task.tokens).tobytes()
 
 
-def _task(row: Row, dumped: bytes) -> Task:
+def _task(row: Row | Failure, dumped: bytes, places: Sequence[int]) -> Task:
     document, _, tokens = dumped.partition(b"\n")
-    found = json.loads(document)
-    return Task(
-        row, array("i", tokens).tolist(), found["cut"], found["error"], found["overflows"], found["text"]
-    )
+    return Task(row, array("i", tokens).tolist(), places=places, **json.loads(document))
