@@ -525,4 +525,4 @@ def test_a_row_without_a_column_of_the_template_is_a_failure_that_names_it() -> 
     failure = as_row(ROW, "rows.jsonl:3", used=("instruction", "candidate", "context"))
     assert isinstance(failure, Failure)
     assert failure.error.startswith("rows.jsonl:3: no context; its columns are ")
-    assert failure.error.endswith("name one with `columns` context=COLUMN")
+    assert failure.error.endswith("name one with --column context=COLUMN")

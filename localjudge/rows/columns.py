@@ -158,7 +158,7 @@ def as_row(
     for name, text in fields.items():
         if problem is None and text is None:
             problem = (
-                f"no {name}; its columns are {known_columns(record)}; name one with `columns` {name}=COLUMN"
+                f"no {name}; its columns are {known_columns(record)}; name one with --column {name}=COLUMN"
             )
         elif problem is None and (bad := _lone_surrogate(text or "")):
             problem = f"the {name} has {bad}"
@@ -238,9 +238,7 @@ def _invalid_text(
     required = ("instruction", *judged)
     for field in required:
         if field not in texts or (taken[field] and taken[field] not in record):
-            return (
-                f"no {field}; its columns are {known_columns(record)}; name one with `columns` {field}=COLUMN"
-            )
+            return f"no {field}; its columns are {known_columns(record)}; name one with --column {field}=COLUMN"
     for field, text in texts.items():
         if text is None and field not in required:
             continue

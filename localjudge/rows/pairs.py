@@ -168,7 +168,7 @@ class PairedRows:
                     row = unreadable(
                         row.source,
                         "no system, by which pairs are formed; its other columns are "
-                        f"{known_columns(row.columns)}; name the one of the systems with `columns` "
+                        f"{known_columns(row.columns)}; name the one of the systems with --column "
                         "system=COLUMN",
                         dict(row.columns),
                         row.id,

@@ -94,7 +94,7 @@ class Questions:
             unseen = (
                 f"its question has {len(asked)} turns, and the rubric has no {{${CONVERSATION}}} to show them"
             )
-            return f"{unseen}; judge them with `rubric` conversation"
+            return f"{unseen}; judge them with --rubric conversation"
         of_answer = {*self._names("id"), *self._names("system")}
         rest = {name: value for name, value in question.items() if name not in of_answer} | dict(record)
         del rest[_TURNS], rest[_CHOICES]

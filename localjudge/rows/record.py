@@ -17,7 +17,7 @@ DAMAGED = (EOFError, OSError, zlib.error)
 
 
 def too_large(most_bytes: int) -> str:
-    return f"the row is larger than {most_bytes:,} bytes; allow larger rows with `max_row_bytes`"
+    return f"the row is larger than {most_bytes:,} bytes; allow larger rows with --max-row-bytes"
 
 
 def unreadable_from_here(error: Exception) -> str:

@@ -19,7 +19,7 @@ from lora_files import write_adapter
 
 from localjudge import Judge, Judgement, ModelError, Rubric, UsageError
 from localjudge.engines.cluster import Cluster
-from localjudge.prompts.prompt import Prompt
+from localjudge.prompts.task import Prompt
 from localjudge.records import Outcome, Row
 from localjudge.records.outcome_columns import from_line
 from localjudge.records.pair_outcome import PairOutcome
