@@ -1,4 +1,4 @@
-"""The charts of the judge's confidence: how sure it was of its scores, over all systems."""
+"""The charts of the judge's confidence: the probability of its scores, over all systems."""
 
 from __future__ import annotations
 

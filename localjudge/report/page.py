@@ -141,7 +141,7 @@ def write_page(
 class _Chunks:
     """The rows in chunks of about `CHUNK` characters; all rows of an instruction are in one chunk.
 
-    A chunk is `{"instructions": [[instruction, reference] …], "rows": [[…] …]}`. What a row lacks is null.
+    A chunk is `{"instructions": [[instruction, reference] …], "rows": [[…] …]}`. Missing values are null.
     """
 
     def __init__(self, content: PageContent, report: Report) -> None:
