@@ -73,3 +73,8 @@ class ServiceBusyError(LocalJudgeError):
 
 class RunBrokenError(LocalJudgeError):
     """A run directory that this process can no longer write."""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message; the name of its type if it has no message."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

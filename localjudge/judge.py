@@ -27,7 +27,8 @@ from localjudge.engines.selection import engine_options, find_served_model, open
 from localjudge.errors import SettingError, UsageError
 from localjudge.models.adapter import Adapter
 from localjudge.models.capacity.profiles import profile_of
-from localjudge.models.model import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTICE, Model
+from localjudge.models.model import Model
+from localjudge.models.model_location import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTICE
 from localjudge.models.model_manifest import changes_since_verified
 from localjudge.prompts.task import Task, TaskFeed
 from localjudge.prompts.task_builder import TaskBuilder
@@ -36,7 +37,7 @@ from localjudge.records.pair_outcome import PairOutcome, joined
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import AnswerLayout
-from localjudge.system.steps import Report, unreported
+from localjudge.system.steps import Report, no_progress
 
 
 class Judge:
@@ -65,7 +66,7 @@ class Judge:
         cluster: Cluster | None = None,
         allow_changed_model: bool = False,
         allow_download: bool = False,
-        report: Report = unreported,
+        report: Report = no_progress,
         **settings: Any,
     ) -> None:
         found = model if isinstance(model, Model) else None

@@ -19,7 +19,7 @@ from small_packs import key_pair
 
 from localjudge.cli import app
 from localjudge.config import JudgeConfig
-from localjudge.models.model import BUNDLED_NOTICE
+from localjudge.models.model_location import BUNDLED_NOTICE
 
 ESCAPE = "\x1b[31m"
 OVERRIDE = "\u202e"

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from conftest import Cli, Ended, fake_package
 
-from localjudge.diagnostics import hardware, packages, storage
+from localjudge.diagnostics import environment, hardware, packages
 from localjudge.diagnostics.check_results import Check
 from localjudge.diagnostics.doctor import Intent, examine
 from localjudge.diagnostics.hardware import Gpus, judge_gpus
@@ -251,23 +251,23 @@ def test_a_run_directory_that_cannot_be_written_is_red(cli: Cli, tmp_path: Path)
     end = cli("doctor", "--model", "none", "--out", tmp_path / "file" / "below")
     assert any(f"{tmp_path}/file is a file" in line for line in lines(end, "wrong"))
     if os.geteuid() == 0:
-        check = storage.out(Path("/proc/1/new"))
+        check = environment.out(Path("/proc/1/new"))
     else:
         (tmp_path / "shut").mkdir(0o500)
-        check = storage.out(tmp_path / "shut" / "new")
+        check = environment.out(tmp_path / "shut" / "new")
     assert (check.state, "cannot be written: " in check.found) == ("wrong", True)
 
 
 def test_a_full_disk_is_red(tmp_path: Path) -> None:
-    for look in (lambda least: storage.out(tmp_path, least), storage.temporary):
+    for look in (lambda least: environment.out(tmp_path, least), environment.temporary):
         check = look(10**18)
         assert (check.state, "GB free, less than 1000000000.0 GB" in check.found) == ("wrong", True)
 
 
 def test_sizes_that_read_the_same_are_told_apart_in_bytes(tmp_path: Path) -> None:
-    check = storage.out(tmp_path, shutil.disk_usage(tmp_path).free + 2**40)
+    check = environment.out(tmp_path, shutil.disk_usage(tmp_path).free + 2**40)
     assert " GB free, less than " in check.found
-    check = storage.out(tmp_path, shutil.disk_usage(tmp_path).free + 2**20)
+    check = environment.out(tmp_path, shutil.disk_usage(tmp_path).free + 2**20)
     assert " bytes free, less than " in check.found
 
 
@@ -286,10 +286,10 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mount") is None, reason="not root")
 def test_a_really_full_disk_is_red(tiny_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tiny_disk))
-    for check in (storage.out(tiny_disk), storage.temporary()):
+    for check in (environment.out(tiny_disk), environment.temporary()):
         assert (check.state, "only 1.0 MB free, less than 200.0 MB" in check.found) == ("wrong", True)
     (tiny_disk / "filler").write_bytes(b"x" * 2**20)
-    check = storage.out(tiny_disk)
+    check = environment.out(tiny_disk)
     assert (check.state, "cannot be written: No space left on device" in check.found) == ("wrong", True)
 
 
@@ -299,11 +299,11 @@ def test_a_temporary_folder_that_is_none_is_noted_and_red_where_there_is_no_othe
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path / "file"))
     (tmp_path / "file").touch()
-    check = storage.temporary()
+    check = environment.temporary()
     assert (check.state, f"TMPDIR={tmp_path}/file cannot be used" in check.found) == ("note", True)
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "file")])
-    check = storage.temporary()
+    check = environment.temporary()
     assert (check.state, check.found) == ("wrong", "no folder for temporary files is writable")
 
 
@@ -312,7 +312,7 @@ def test_a_cache_that_cannot_be_written_is_noted_and_stops_no_run(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("LOCALJUDGE_CACHE", str(tmp_path / "file"))
-    check = storage.cache()
+    check = environment.cache()
     assert (check.state, f"{tmp_path}/file: is a file" in check.found) == ("note", True)
     assert "LOCALJUDGE_CACHE" in check.fix
     end = cli("score", "examples", "--limit", 1, "--out", tmp_path / "out", "--model", model,
@@ -321,9 +321,9 @@ def test_a_cache_that_cannot_be_written_is_noted_and_stops_no_run(
 
 
 def test_little_shared_memory_is_noted(tmp_path: Path) -> None:
-    check = storage.shared_memory(["Ray"], least=2**60)
+    check = environment.shared_memory(["Ray"], least=2**60)
     assert (check.state, "too little for Ray" in check.found, "--shm-size" in check.fix) == ("note", True, True)
-    assert storage.shared_memory(["Ray"], folder=tmp_path / "none").state == "note"
+    assert environment.shared_memory(["Ray"], folder=tmp_path / "none").state == "note"
 
 
 def test_switches_of_the_users_own_are_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFa
 
 from localjudge.errors import ModelError
 from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
-from localjudge.models.capacity.memory import Use, cpu_needs, needs, refusal
+from localjudge.models.capacity.memory import PlannedUse, cpu_requirements, gpu_requirements, refusal
 from localjudge.models.capacity.profiles import Profile, find_profile, profiles
 from localjudge.models.configuration import _COUNTED, read_shape, shape_of
 from localjudge.models.weights import weights_in
@@ -356,7 +356,7 @@ def test_what_cannot_be_counted_is_not_guessed() -> None:
     assert shape_of({**LLAMA, "model_type": "llama9"}, "new").estimated
     searched = shape_of({**LLAMA, "block_configs": [{}]}, "searched")
     subject = PlannedModel("searched", "here", searched, 16 * GIB, True, None)
-    plan = CapacityPlan.make(subject, Use(), Machine((), None), gpu_memory=H100)
+    plan = CapacityPlan.make(subject, PlannedUse(), Machine((), None), gpu_memory=H100)
     assert "32 of 32 layers keep a state of unknown size" in plan.notes
     assert plan.flags == ["--tensor-parallel-size", "1", "--max-model-len", "4096"]
 
@@ -399,7 +399,7 @@ NAMES = [
 def test_any_configuration_is_planned_or_refused(change: dict[str, Any]) -> None:
     try:
         shape = shape_of({**LLAMA, **change}, "any")
-        plan = needs(shape, shape.weight_bytes, Use(), gpu_memory=H100)
+        plan = gpu_requirements(shape, shape.weight_bytes, PlannedUse(), gpu_memory=H100)
     except ModelError:
         return
     assert plan.chosen or plan.problem
@@ -429,7 +429,7 @@ def test_a_directorys_plan_is_what_its_file_and_its_cache_really_take(
     with torch.inference_mode():
         cache = network(torch.full((3, prompt), 5), use_cache=True).past_key_values
     real = sum(each.nbytes for layer in cache.layers for each in _tensors(layer))
-    planned = cpu_needs(shape, 0, Use(prompt_tokens=0, rationale_tokens=prompt - 35), rows=3)
+    planned = cpu_requirements(shape, 0, PlannedUse(prompt_tokens=0, rationale_tokens=prompt - 35), rows=3)
     assert planned.cache == real
 
 
@@ -447,7 +447,9 @@ def test_the_cache_planned_for_an_h200_is_the_one_that_vllm_found_there() -> Non
     # vLLM 0.24 with Qwen3-8B in bfloat16, max_num_seqs 256: benchmarks/results/gpu.json.
     memory, found = 143_771 * 2**20, 781_776
     shape = shipped("qwen3-8b").shape
-    plan = needs(shape, shape.weight_bytes, Use(), gpu_memory=memory, gpus=1, max_num_seqs=256)
+    plan = gpu_requirements(
+        shape, shape.weight_bytes, PlannedUse(), gpu_memory=memory, gpus=1, max_num_seqs=256
+    )
     assert plan.chosen
     assert plan.chosen.longest == pytest.approx(found, rel=0.01)
 
@@ -469,7 +471,7 @@ def test_the_tensor_parallel_size_is_the_smallest_with_room_for_a_useful_number_
     name: str, gpus: int
 ) -> None:
     shape = shipped(name).shape
-    plan = needs(shape, shape.weight_bytes, Use(), gpu_memory=H100)
+    plan = gpu_requirements(shape, shape.weight_bytes, PlannedUse(), gpu_memory=H100)
     assert plan.chosen
     assert (plan.chosen.gpus, plan.problem) == (gpus, "")
     for fewer in plan.tried[: plan.tried.index(plan.chosen)]:
@@ -514,7 +516,9 @@ def test_a_window_bounds_what_its_layers_keep() -> None:
 def test_a_cache_of_one_byte_a_number_holds_twice_the_tokens() -> None:
     shape = shipped("llama-3.3-70b-instruct").shape
     halves = [
-        needs(shape, shape.weight_bytes, Use(kv_cache_dtype=dtype), gpu_memory=H100, gpus=4).tried[2]
+        gpu_requirements(
+            shape, shape.weight_bytes, PlannedUse(kv_cache_dtype=dtype), gpu_memory=H100, gpus=4
+        ).tried[2]
         for dtype in ("auto", "fp8")
     ]
     assert halves[0].cache == halves[1].cache
@@ -523,11 +527,11 @@ def test_a_cache_of_one_byte_a_number_holds_twice_the_tokens() -> None:
 
 def test_where_there_is_little_room_the_plan_says_so_and_where_there_is_none_it_chooses_nothing() -> None:
     shape = shipped("qwen3-32b").shape
-    tight = needs(shape, shape.weight_bytes, Use(), gpu_memory=H100, gpus=1)
+    tight = gpu_requirements(shape, shape.weight_bytes, PlannedUse(), gpu_memory=H100, gpus=1)
     assert tight.chosen
     assert tight.chosen.gpus == 1
     assert f"room for only {tight.chosen.rows} rows at once" in tight.problem
-    none = needs(shape, shape.weight_bytes, Use(), gpu_memory=24 * GIB, gpus=2)
+    none = gpu_requirements(shape, shape.weight_bytes, PlannedUse(), gpu_memory=24 * GIB, gpus=2)
     assert none.chosen is None
     assert none.problem == "it does not fit 2 GPUs of 24.0 GiB"
 
@@ -578,7 +582,7 @@ def test_plan_prints_the_flags_of_the_run_that_was_planned(cli: Cli) -> None:
 
 
 def test_plan_says_what_fits_this_machine() -> None:
-    subject, use = PlannedModel.find("qwen3-8b"), Use()
+    subject, use = PlannedModel.find("qwen3-8b"), PlannedUse()
     plan = CapacityPlan.make(subject, use, Machine((("Fast GPU", H100),) * 2, 64 * GIB), gpu_memory=H100)
     assert plan.fits_here == (True, "yes, on 1 of 2 GPUs (Fast GPU), 209 rows in flight")
     plan = CapacityPlan.make(subject, use, Machine((("Small GPU", 8 * GIB),), 64 * GIB), gpu_memory=H100)

@@ -468,14 +468,14 @@ def test_wheels_for_another_machine_are_chosen_by_its_python_and_glibc(tmp_path:
         name = f"scales-0.1.0-cp3{minor}-cp3{minor}-manylinux_{glibc}_x86_64.whl"
         wheel.rename(tmp_path / "index" / name)
     installed_wheel("pip", tmp_path / "index")
-    target = Target.of("3.12", ["manylinux_2_28_x86_64"])
+    target = Target.from_options("3.12", ["manylinux_2_28_x86_64"])
     assert "manylinux2014_x86_64" in target.platforms
     arguments = ["--no-index", f"--find-links={tmp_path / 'index'}"]
     gather_wheels("scales", target, tmp_path / "wheels", arguments, print)
     chosen = [file.name for file in (tmp_path / "wheels").glob("scales*")]
     assert chosen == ["scales-0.1.0-cp312-cp312-manylinux_2_17_x86_64.whl"]
     with pytest.raises(LocalJudgeError, match=r"pip download failed: ERROR: .*No matching distribution found"):
-        gather_wheels("scales", Target.of("3.13", ()), tmp_path / "none", arguments, print)
+        gather_wheels("scales", Target.from_options("3.13", ()), tmp_path / "none", arguments, print)
 
 
 def test_the_extras_are_those_asked_for_or_those_installed_here(index: Path) -> None:

@@ -26,7 +26,7 @@ from localjudge.models.digests import read_digests
 from localjudge.runs.merge import merge
 from localjudge.runs.repeat import repeat
 from localjudge.runs.shard import Shard
-from localjudge.system.steps import Report, reported
+from localjudge.system.steps import Report, with_progress
 from localjudge.system.terminal import guarded_streams
 
 Reports = list[tuple[str, str, list[tuple[int, int | None]]]]
@@ -341,7 +341,7 @@ def test_quiet_and_json_exclude_each_other(cli: Cli, tmp_path: Path) -> None:
 
 def test_counted_items_are_reported_when_they_are_done() -> None:
     reports: list[tuple[int, int | None]] = []
-    items = reported("ab", lambda done, total=None: reports.append((done, total)), 2)
+    items = with_progress("ab", lambda done, total=None: reports.append((done, total)), 2)
     assert (next(items), reports) == ("a", [])
     assert (list(items), reports) == (["b"], [(1, 2), (2, 2)])
 

@@ -23,7 +23,7 @@ from localjudge.models.model_manifest import manifest_file
 from localjudge.system.durable import settle
 from localjudge.system.quantities import file_size
 from localjudge.system.requirements import SELF
-from localjudge.system.steps import Report, unreported
+from localjudge.system.steps import Report, no_progress
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 _SMALLEST = 1024
@@ -52,7 +52,7 @@ def make_pack(
     say: Say = print,
     adapters: Iterable[str] = (),
     key: Path | None = None,
-    report: Report = unreported,
+    report: Report = no_progress,
 ) -> PackManifest:
     """Collect wheels, models, adapters and rows, and write them as a pack into `out`, a new or empty folder.
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict
 from localjudge.airgap import unpack
 from localjudge.errors import UsageError
 from localjudge.system.requirements import SELF
-from localjudge.system.steps import Report, unreported
+from localjudge.system.steps import Report, no_progress
 
 ARCHIVE = "localjudge.tar"
 RECIPES = Path(__file__).with_name("recipes")
@@ -80,7 +80,7 @@ class PackManifest(BaseModel):
 
 
 def write_parts(
-    sources: Mapping[str, Path], folder: Path, part_size: int, report: Report = unreported
+    sources: Mapping[str, Path], folder: Path, part_size: int, report: Report = no_progress
 ) -> tuple[list[PackedFile], list[PackedFile]]:
     """Write files under the given names as a tar file in parts, in constant memory."""
     done, total = 0, sum(file.stat().st_size for file in sources.values())

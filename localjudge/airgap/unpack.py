@@ -64,15 +64,15 @@ class _ByteCount:
 
     def __init__(self, text: str, total: int) -> None:
         self._text, self._total, self._done = text, total, 0
-        self._begin = self._told = time.monotonic()
+        self._begin = self._shown_at = time.monotonic()
         self._live = sys.stderr.isatty()
 
     def add(self, count: int) -> None:
         self._done += count
         now = time.monotonic()
-        if now - self._told < (0.5 if self._live else _LINE_EVERY):
+        if now - self._shown_at < (0.5 if self._live else _LINE_EVERY):
             return
-        self._told = now
+        self._shown_at = now
         left = round((now - self._begin) * max(self._total - self._done, 0) / max(self._done, 1))
         shown = f"{self._text}: {self._done / 1e6:,.0f} of {self._total / 1e6:,.0f} MB"
         shown += f", remaining {left // 60}:{left % 60:02}"

@@ -51,7 +51,7 @@ class Target:
         return not self.options
 
     @classmethod
-    def of(cls, python: str | None = None, platforms: Sequence[str] = ()) -> Target:
+    def from_options(cls, python: str | None = None, platforms: Sequence[str] = ()) -> Target:
         """Return this machine as the target, or another one, for which only existing wheels can be used."""
         here = "{}.{}".format(*sys.version_info[:2])
         if python is not None and not re.fullmatch(r"3\.\d+", python):

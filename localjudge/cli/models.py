@@ -29,7 +29,7 @@ def list_models(as_json: AsJson = False) -> None:
     """List the models that can judge, and what each needs on GPUs of 80 GB; `models` alone does the same."""
     settle_environment()
     from localjudge.cli.tables.capacity_tables import catalogue_table
-    from localjudge.models.capacity.catalogue import Catalogue
+    from localjudge.models.capacity.profiles import Catalogue
 
     catalogue = Catalogue.here()
     if as_json:
@@ -126,7 +126,7 @@ def plan(
     from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
     from localjudge.models.capacity.device import Device
     from localjudge.models.capacity.forecast import Forecast
-    from localjudge.models.capacity.memory import PROMPT_TOKENS, Use
+    from localjudge.models.capacity.memory import PROMPT_TOKENS, PlannedUse
     from localjudge.system.machine import Machine
 
     device = Device.gpu(gpu) if gpu is not None else None
@@ -163,7 +163,7 @@ def plan(
             thinking_budget=thinking_budget or None,
         )
         device = device or Device.here(subject.shape.dtype)
-    use = Use(
+    use = PlannedUse(
         prompt_tokens or (round(work.mean) if work and work.rows else PROMPT_TOKENS),
         max_rationale_tokens,
         thinking_budget,

@@ -241,9 +241,9 @@ def check_out(out: Path) -> None:
     Raises:
         UsageError: it is a file, it or its parent cannot be written, or the disk is full.
     """
-    from localjudge.diagnostics import storage
+    from localjudge.diagnostics import environment
 
-    check = storage.out(out, least=1 << 20)
+    check = environment.out(out, least=1 << 20)
     if check.state == "wrong":
         raise UsageError(f"--out {check.found}; {check.fix}")
 

@@ -65,7 +65,7 @@ def pack(
     settle_environment()
     progress = Progress()
     size = parse_size(part_size)
-    target = Target.of(python, platform or ())
+    target = Target.from_options(python, platform or ())
     if not target.is_here:
         progress.warn(
             "pip evaluates conditions on the system or the Python version for this machine, not the target"

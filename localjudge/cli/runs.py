@@ -60,7 +60,7 @@ def show(
     from localjudge.runs.reader import count_lines, read_notices, read_outcomes
     from localjudge.runs.run_manifest import read_manifest
     from localjudge.runs.summary import Summary
-    from localjudge.system.steps import reported
+    from localjudge.system.steps import with_progress
 
     lists_rows = system is not None or failed or sort is not None or limit is not None
     if row_id and lists_rows:
@@ -90,7 +90,7 @@ def show(
         return
     summary = Summary(manifest)
     with Progress().step("reading the run") as report:
-        for outcome in reported(read_outcomes(run), report, count_lines(run)):
+        for outcome in with_progress(read_outcomes(run), report, count_lines(run)):
             summary.add(outcome)
     if not summary.rows:
         print_table(headed(notices, "no rows"))

@@ -17,11 +17,12 @@ from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wron
 from localjudge.engines.cluster import LOCAL, Cluster
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
-from localjudge.serve.listener import Listener
+from localjudge.errors import UsageError
+from localjudge.serve.listener import LOOPBACK, Listener
 from localjudge.system.quantities import GIB
 from localjudge.system.requirements import install_command
 
-_Look = tuple[str, Callable[[], Check | list[Check]]]
+_NamedCheck = tuple[str, Callable[[], Check | list[Check]]]
 """The name of a check, and the function that makes it."""
 
 
@@ -52,36 +53,36 @@ class Intent:
 
 def examine(intent: Intent) -> list[Check]:
     """Run every check and return the results. A check that raises is reported as wrong."""
-    from localjudge.diagnostics import environment, hardware, packages, storage
+    from localjudge.diagnostics import environment, hardware, packages
 
     engine, why = choose_engine(intent.engine, intent.model)
-    out, cluster = intent.out, intent.cluster
+    out, cluster, listen = intent.out, intent.cluster, intent.listen
     extras = [
         *engine_extras(engine, model=intent.model, adapts=intent.adapter is not None),
         *(["ray"] if cluster else []),
-        *(["serve"] if intent.listen else []),
+        *(["serve"] if listen else []),
     ]
     shared = [name for name, used in (("vLLM", engine == "vllm"), ("Ray", cluster)) if used]
-    looks: list[_Look] = [
+    looks: list[_NamedCheck] = [
         ("python", packages.python),
         ("packages", lambda: packages.required_packages(extras)),
         ("outlines", packages.outlines),
         *(_engine_here(engine, why) if intent.server is None else []),
         ("cpus", hardware.cpus),
         ("memory", hardware.memory),
-        ("cache", storage.cache),
-        ("temporary", storage.temporary),
-        *([("out", lambda: storage.out(out))] if out else []),
-        *([("shm", lambda: storage.shared_memory(shared))] if shared else []),
+        ("cache", environment.cache),
+        ("temporary", environment.temporary),
+        *([("out", lambda: environment.out(out))] if out else []),
+        *([("shm", lambda: environment.shared_memory(shared))] if shared else []),
         ("offline", lambda: environment.offline(intent.switched)),
         *(_model_here(intent) if intent.server is None else _server(intent.server, intent.model)),
         *([("cluster", lambda: _cluster(cluster))] if cluster else []),
-        *(_endpoint(intent.listen) if intent.listen else []),
+        *([("endpoint", lambda: _endpoint(listen))] if listen else []),
     ]
     return [check for name, look in looks for check in _settled(name, look)]
 
 
-def _engine_here(engine: str, why: str) -> list[_Look]:
+def _engine_here(engine: str, why: str) -> list[_NamedCheck]:
     from localjudge.diagnostics import hardware, packages
 
     def runner() -> Check:
@@ -94,7 +95,7 @@ def _engine_here(engine: str, why: str) -> list[_Look]:
     ]
 
 
-def _model_here(intent: Intent) -> list[_Look]:
+def _model_here(intent: Intent) -> list[_NamedCheck]:
     from localjudge.diagnostics import environment
 
     here = not intent.cluster or intent.cluster.address == LOCAL
@@ -105,19 +106,13 @@ def _model_here(intent: Intent) -> list[_Look]:
     ]
 
 
-def _server(server: ServerOptions, model: str | None) -> list[_Look]:
+def _server(server: ServerOptions, model: str | None) -> list[_NamedCheck]:
     def look() -> list[Check]:
         from localjudge.diagnostics.server_check import examine_server
 
         return examine_server(server, model)
 
     return [("server", look)]
-
-
-def _endpoint(listen: Callable[[], Listener]) -> list[_Look]:
-    from localjudge.diagnostics.endpoint_check import examine_endpoint
-
-    return [("endpoint", lambda: examine_endpoint(listen))]
 
 
 def _settled(name: str, look: Callable[[], Check | list[Check]]) -> list[Check]:
@@ -183,13 +178,13 @@ def _fit(name: str | None) -> list[Check]:
     """Check that the model and at least one row fit this machine's memory."""
     from localjudge.errors import ModelError
     from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
-    from localjudge.models.capacity.memory import Use
+    from localjudge.models.capacity.memory import PlannedUse
     from localjudge.models.model_location import BUNDLED
     from localjudge.system.machine import Machine
 
     name, machine = name or BUNDLED, Machine.here()
     try:
-        plan = CapacityPlan.make(PlannedModel.find(name), Use(), machine, gpu_memory=80 * GIB)
+        plan = CapacityPlan.make(PlannedModel.find(name), PlannedUse(), machine, gpu_memory=80 * GIB)
     except ModelError:
         return []  # the model check reports it, or the shape of the model is not known
     fits, how = plan.fits_here
@@ -206,3 +201,20 @@ def _cluster(cluster: Cluster) -> list[Check]:
     from localjudge.diagnostics.ray_check import examine_cluster
 
     return examine_cluster(cluster)
+
+
+def _endpoint(listen: Callable[[], Listener]) -> list[Check]:
+    """Check where an endpoint is to listen: bind the address and release it; nobody can connect meanwhile."""
+    try:
+        listener = listen()
+        listener.bind().close()
+    except UsageError as error:
+        found, _, fix = str(error).partition("; ")
+        return [wrong("endpoint", found, fix)]
+    scheme = "http" if listener.certfile is None else "https"
+    who = "this machine" if listener.token is None else "those who have the token"
+    checks = [ok("endpoint", f"{scheme}://{listener.host}:{listener.port} is free; would answer {who}")]
+    if listener.certfile is None and listener.host not in LOOPBACK:
+        plain = "without TLS, the rows and the token can be read on the network"
+        checks.append(note("endpoint", plain, "give --certfile and --keyfile"))
+    return checks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+import resource
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -145,9 +146,7 @@ def cpus() -> Check:
 
 def memory(least: int = LEAST_MEMORY) -> Check:
     """Check the memory that is free on the machine and within the limits of this process."""
-    left = min(_limits(), default=None)
-    if left is None:
-        return note("memory", "unknown: this system does not tell it")
+    left = min(_limits())
     said = f"{memory_size(left)} free"
     if left < least:
         fix = "stop other programs, or raise the limit of the job, container or shell (ulimit -v)"
@@ -157,8 +156,7 @@ def memory(least: int = LEAST_MEMORY) -> Check:
 
 def _limits() -> Iterator[int]:
     """Yield the free bytes under each limit that applies."""
-    if hasattr(os, "sysconf"):
-        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     meminfo = _content("/proc/meminfo")
     if available := re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE):
         yield int(available[1]) * 1024
@@ -168,13 +166,10 @@ def _limits() -> Iterator[int]:
         if most.isdigit() and now.isdigit():
             stat = re.search(r"^inactive_file (\d+)", _content(folder / "memory.stat"), re.MULTILINE)
             yield int(most) - int(now) + (int(stat[1]) if stat else 0)  # the kernel can free the pages of files
-    if find_spec("resource"):
-        import resource
-
-        most_addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if most_addresses != resource.RLIM_INFINITY:
-            size = _content("/proc/self/statm").split()
-            yield most_addresses - (int(size[0]) * os.sysconf("SC_PAGE_SIZE") if size else 0)
+    most_addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if most_addresses != resource.RLIM_INFINITY:
+        size = _content("/proc/self/statm").split()
+        yield most_addresses - (int(size[0]) * os.sysconf("SC_PAGE_SIZE") if size else 0)
 
 
 def _content(file: str | Path) -> str:

@@ -37,7 +37,7 @@ from localjudge.models.weights import (
 from localjudge.records import Row
 from localjudge.rubrics.rubric import Rubric
 from localjudge.system.requirements import install_command
-from localjudge.system.steps import Report, unreported
+from localjudge.system.steps import Report, no_progress
 
 _FETCH = "download the whole model again: hf download REPOSITORY --local-dir DIR"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
@@ -49,7 +49,7 @@ def verify(
     *,
     write: bool = True,
     renew: bool = False,
-    report: Report = unreported,
+    report: Report = no_progress,
 ) -> list[Check]:
     """Run all checks of a model, including its digests, which are computed from every byte.
 
@@ -64,7 +64,7 @@ def verify(
     sound = is_sound(checks)
     written = manifest_file(model.path).exists()
     if sound or written:
-        look = _Look(model, checks)
+        look = ModelChecks(model, checks)
         look.at(
             "manifest",
             lambda: list(_manifest(model, write and sound and not model.is_bundled, renew, report)),
@@ -75,7 +75,7 @@ def verify(
 
 def check_model(model: Model) -> list[Check]:
     """Run the checks that need only headers, configuration and tokenizer."""
-    look = _Look(model)
+    look = ModelChecks(model)
     weights = look.at("files", look.files, _FETCH)
     if model.is_gguf and not look.at("header", look.gguf_header, _FETCH):
         return look.checks  # the libraries read the file without checking its counts
@@ -109,7 +109,7 @@ def check_model(model: Model) -> list[Check]:
 
 
 @dataclass(slots=True)
-class _Look:
+class ModelChecks:
     """The checks of one model; a check may use what earlier checks have read."""
 
     model: Model
@@ -344,7 +344,7 @@ def _remote_code(configuration: Mapping[str, Any]) -> Iterator[str]:
 def _manifest(model: Model, write: bool, renew: bool, report: Report) -> Iterator[Check]:
     """Check the files against the manifest, or write a new one."""
     found = read_digests(model.path, ignore_cache=True, report=report).sha256
-    now = ModelManifest.of(model.path, found)
+    now = ModelManifest.from_digests(model.path, found)
     about = f"{len(now.files)} files, digest {now.digest[:16]}"
     was = None if renew else ModelManifest.read(model.path)
     if was is not None:

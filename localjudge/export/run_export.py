@@ -29,7 +29,7 @@ from localjudge.runs.reread_texts import Text, Texts
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require
-from localjudge.system.steps import Report, reported, unreported
+from localjudge.system.steps import Report, no_progress, with_progress
 
 TABLES = {"jsonl": tables.write_jsonl, "csv": tables.write_csv, "parquet": tables.write_parquet}
 FORMS = (*TABLES, "alpaca-eval", "inspect")
@@ -41,7 +41,7 @@ def export(
     out: Path,
     with_texts: bool = False,
     baseline: str | None = None,
-    report: Report = unreported,
+    report: Report = no_progress,
 ) -> int:
     """Write a run in the format of another tool; a run of pairs is written pair by pair.
 
@@ -84,13 +84,13 @@ def export(
         with replacing(out) as scratch:
             if to in TABLES:
                 lines, names = _table(folder, manifest, with_texts)
-                rows = TABLES[to](reported(lines, report, total), names, columns, scratch, origin)
+                rows = TABLES[to](with_progress(lines, report, total), names, columns, scratch, origin)
             elif to == "alpaca-eval" and manifest.rubric.compares:
-                pairs = reported(pairs_with_texts(folder), report, total)
+                pairs = with_progress(pairs_with_texts(folder), report, total)
                 rows = alpaca_eval.write_preferences(pairs, manifest, scratch, baseline, origin)
             elif to == "alpaca-eval":
                 rows = alpaca_eval.write_annotations(
-                    lambda: reported(outcomes_with_texts(folder), report, total),
+                    lambda: with_progress(outcomes_with_texts(folder), report, total),
                     manifest,
                     scratch,
                     baseline,
@@ -99,7 +99,11 @@ def export(
             else:
                 completed = datetime.fromtimestamp((folder / JUDGEMENTS).stat().st_mtime, UTC)
                 rows = inspect.write_logs(
-                    reported(outcomes_with_texts(folder), report, total), manifest, scratch, notices, completed
+                    with_progress(outcomes_with_texts(folder), report, total),
+                    manifest,
+                    scratch,
+                    notices,
+                    completed,
                 )
             if to == "inspect" and out.is_dir():
                 refuse_other_files(out)

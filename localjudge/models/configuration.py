@@ -140,7 +140,7 @@ class _ConfigurationReader:
     def shape(self) -> Shape:
         kinds = self._kinds()
         window = self._get("sliding_window") or self._get("attention_chunk_size")
-        quantization = Quantization.of(
+        quantization = Quantization.from_config(
             self._outer.get("quantization_config") or self._config.get("quantization_config"), self._name
         )
         shared = self._number("num_kv_shared_layers", 0)
@@ -161,7 +161,7 @@ class _ConfigurationReader:
             tied=bool(self._get("tie_word_embeddings", self._type.startswith(("gemma", "cohere")))),
             layer_embedding=self._layer_embedding(),
             layers=layers,
-            splits=tuple((width, block) for width in sorted(widths)) if block else (),
+            quantized_blocks=tuple((width, block) for width in sorted(widths)) if block else (),
             quantization=quantization,
             estimated=self._type not in _COUNTED,
         )

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from localjudge.models.gguf_header import GGUF
 from localjudge.system.cache import cache_folder, keep, recalled
-from localjudge.system.steps import Report, unreported
+from localjudge.system.steps import Report, no_progress
 
 MANIFEST = "localjudge-manifest.json"
 """The file that `models verify` writes into a model directory; not part of the model."""
@@ -75,7 +75,7 @@ def model_files(folder: Path) -> dict[str, Path]:
     return files
 
 
-def read_digests(folder: Path, *, ignore_cache: bool = False, report: Report = unreported) -> Digests:
+def read_digests(folder: Path, *, ignore_cache: bool = False, report: Report = no_progress) -> Digests:
     """Return the digest of each file. The cache remembers the digests of unchanged files.
 
     A file counts as unchanged while its device, inode, size and both timestamps are the same. Writing to a file

@@ -11,7 +11,7 @@ from typing import Any
 from packaging.version import Version
 
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
-from localjudge.errors import ModelError, UsageError
+from localjudge.errors import ModelError, UsageError, first_line
 from localjudge.models.adapter import Adapter
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import Digests, decisive_digest, read_digests
@@ -24,26 +24,12 @@ from localjudge.prompts.rendered_turns import render
 from localjudge.records import Turn
 from localjudge.system.offline import go_offline
 from localjudge.system.requirements import install_command, installed, require
-from localjudge.system.steps import Report, unreported
+from localjudge.system.steps import Report, no_progress
 
 _READS_GGUF = "5.19"
 """The first version of transformers whose tokenizers from GGUF files are complete."""
 # Token pairs that open and close a thought.
 _THOUGHTS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"), ("<seed:think>", "</seed:think>"))
-_REAL_JUDGE = (
-    "Give a real judge with --model, a model directory or an id in the local cache, such as "
-    "--model Qwen/Qwen3-8B"
-)
-BUNDLED_NOTICE = (
-    "These scores come from the small bundled model. It only compares words: which words of the reference "
-    "the response keeps, changes or omits, and how it is written. Use its scores to try the program, not as "
-    f"results.\n{_REAL_JUDGE}"
-)
-BUNDLED_RUBRIC_NOTICE = (
-    "These scores come from the small bundled model. It was trained for the prompt of just-eval alone; its "
-    "scores and rationales by any other prompt mean nothing. Use them only to try the program.\n"
-    f"{_REAL_JUDGE}"
-)
 
 
 @dataclass(frozen=True)
@@ -164,7 +150,7 @@ class Model:
             try:
                 return read_configuration(self.path, self.gguf)
             except Exception as error:  # as below
-                raise ModelError(f"model {self.name}: {_first_line(error)}") from None
+                raise ModelError(f"model {self.name}: {first_line(error)}") from None
         from transformers import AutoConfig
 
         if kernels := remote_kernels(read_document(self.path / "config.json", self.name)):
@@ -181,7 +167,7 @@ class Model:
         try:
             return AutoConfig.from_pretrained(self.path, local_files_only=True, trust_remote_code=False)
         except Exception as error:  # a file from a stranger can make the library raise anything
-            raise ModelError(f"model {self.name}: {_first_line(error)}") from None
+            raise ModelError(f"model {self.name}: {first_line(error)}") from None
 
     @cached_property
     def config(self) -> Any:
@@ -202,7 +188,7 @@ class Model:
             )
         except Exception as error:  # as above
             raise ModelError(
-                f"model {self.name}: its tokenizer cannot be loaded: {_first_line(error)}{self._missing_reader}"
+                f"model {self.name}: its tokenizer cannot be loaded: {first_line(error)}{self._missing_reader}"
             ) from None
 
     @property
@@ -337,7 +323,7 @@ class Model:
         """SHA-256 of each file, and the files whose digest came from the cache."""
         return read_digests(self.path)
 
-    def read_files(self, report: Report = unreported) -> None:
+    def read_files(self, report: Report = no_progress) -> None:
         """Compute the digests now, unless they are known.
 
         Args:
@@ -355,7 +341,3 @@ class Model:
     def digest(self) -> str:
         """SHA-256 over the files that decide the model's answers, such as weights and chat templates."""
         return decisive_digest(self.files)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -5,13 +5,28 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from localjudge.errors import ModelError
+from localjudge.errors import ModelError, first_line
 from localjudge.models.digests import DECISIVE
 from localjudge.models.gguf_header import GGUF
 from localjudge.system.offline import online
 
 BUNDLED = "bundled"
 """The name of the model that is part of the package."""
+
+_REAL_JUDGE = (
+    "Give a real judge with --model, a model directory or an id in the local cache, such as "
+    "--model Qwen/Qwen3-8B"
+)
+BUNDLED_NOTICE = (
+    "These scores come from the small bundled model. It only compares words: which words of the reference "
+    "the response keeps, changes or omits, and how it is written. Use its scores to try the program, not as "
+    f"results.\n{_REAL_JUDGE}"
+)
+BUNDLED_RUBRIC_NOTICE = (
+    "These scores come from the small bundled model. It was trained for the prompt of just-eval alone; its "
+    "scores and rationales by any other prompt mean nothing. Use them only to try the program.\n"
+    f"{_REAL_JUDGE}"
+)
 
 # The files to download for a model on the hub. Pickled weights and programs are not downloaded.
 _FETCHED = [*(f"*{ending}" for ending in DECISIVE), "*.md", "LICENSE*"]
@@ -79,8 +94,7 @@ def cached_folder(name: str, allow_download: bool) -> Path:
         with online():
             return Path(snapshot_download(name, allow_patterns=_FETCHED))
     except Exception as error:  # the errors of the hub, the network and the disk have no common base class
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ModelError(
-            f"{looked}; it cannot be downloaded: {said}; without a network, bring a copy of its directory, or "
-            "a pack: localjudge pack --model"
+            f"{looked}; it cannot be downloaded: {first_line(error)}; without a network, bring a copy of its "
+            "directory, or a pack: localjudge pack --model"
         ) from None

@@ -15,7 +15,7 @@ from localjudge.errors import ModelError
 from localjudge.models.digests import MANIFEST, decisive_digest, model_files
 from localjudge.models.model import Model
 from localjudge.system.durable import replacing
-from localjudge.system.steps import Report, unreported
+from localjudge.system.steps import Report, no_progress
 
 _MOST_NAMED = 4
 """Number of differences that a line names."""
@@ -50,7 +50,7 @@ class ModelManifest(_ManifestRecord):
     files: Mapping[str, FileRecord]
 
     @classmethod
-    def of(cls, folder: Path, digests: Mapping[str, str]) -> ModelManifest:
+    def from_digests(cls, folder: Path, digests: Mapping[str, str]) -> ModelManifest:
         """Return the manifest of a directory whose files have these digests."""
         return cls(
             localjudge=__version__,
@@ -119,7 +119,7 @@ def in_words(differences: list[str]) -> str:
 
 
 def changes_since_verified(
-    model: Model, allow_changed: bool = False, report: Report = unreported
+    model: Model, allow_changed: bool = False, report: Report = no_progress
 ) -> list[str] | None:
     """Return how the model's files differ from its manifest, one phrase per file; None without a manifest.
 

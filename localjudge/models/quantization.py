@@ -26,7 +26,7 @@ class Quantization:
     experts_only: bool = False
 
     @classmethod
-    def of(cls, config: Mapping[str, Any] | None, name: str) -> Quantization | None:
+    def from_config(cls, config: Mapping[str, Any] | None, name: str) -> Quantization | None:
         """Return the quantization of a `quantization_config`; None without one.
 
         Bits per weight, scales included:

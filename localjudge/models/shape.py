@@ -52,7 +52,8 @@ class Shape:
         tied: the embedding is also the head.
         layer_embedding: parameters of embeddings that belong to single layers.
         layers: the layers in order.
-        splits: widths that quantisation stores in blocks, and the block size; each GPU needs whole blocks.
+        quantized_blocks: widths that quantisation stores in blocks, with the block size; each GPU needs whole
+            blocks.
         quantization: how the weights are stored; None for `dtype`.
         estimated: no test compares the parameter count of this type with its modelling code.
     """
@@ -68,7 +69,7 @@ class Shape:
     tied: bool
     layer_embedding: int
     layers: tuple[Layer, ...]
-    splits: tuple[tuple[int, int], ...]
+    quantized_blocks: tuple[tuple[int, int], ...]
     quantization: Quantization | None
     estimated: bool
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import ModelError
+from localjudge.errors import ModelError, first_line
 from localjudge.models.gguf_model import ignored_scaling
 from localjudge.models.model import Model
 from localjudge.models.model_manifest import in_words
@@ -188,7 +188,7 @@ def _meta_model(model: Model) -> Any:
             with torch.device("meta"), no_init_weights():
                 return kind.from_config(configuration, trust_remote_code=False, attn_implementation="eager")
         except Exception as error:  # a stranger's numbers can make the modelling code raise anything
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            said = first_line(error)
             raise ModelError(f"model {model.name}: config.json does not describe a model: {said}") from None
     return None
 

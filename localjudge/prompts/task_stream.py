@@ -19,7 +19,7 @@ from localjudge.prompts.task import Task
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.records import Failure, Row
 from localjudge.system.line_store import LineStore
-from localjudge.system.steps import Report, unreported
+from localjudge.system.steps import Report, no_progress
 
 BLOCK = 16
 """Number of tokens of a block in which vLLM keeps what it computed for them, and shares it between prompts."""
@@ -94,7 +94,7 @@ class TaskStream(AbstractContextManager["TaskStream"]):
             places = self._order[begin : begin + copies]
             yield _task(self._row(places[0]), self._tasks[number], places)
 
-    def finish(self, report: Report = unreported) -> None:
+    def finish(self, report: Report = no_progress) -> None:
         """Wait until all rows are encoded.
 
         Args:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from localjudge.errors import UsageError
 from localjudge.runs.reread_texts import Text
 from localjudge.system.durable import replacing
-from localjudge.system.steps import Report, reported, unreported
+from localjudge.system.steps import Report, no_progress, with_progress
 
 CHUNK = 200_000
 """Characters of text at which a chunk of rows is complete."""
@@ -88,7 +88,7 @@ class PageContent(Protocol):
 
 
 def write_page(
-    out: Path, title: str, head: dict[str, Any], content: PageContent, report: Report = unreported
+    out: Path, title: str, head: dict[str, Any], content: PageContent, report: Report = no_progress
 ) -> None:
     """Write the report.
 
@@ -153,7 +153,7 @@ class _Chunks:
         instructions: list[Any] = []
         rows: list[Any] = []
         size = 0
-        page_rows = reported(self._content.page_rows(), self._report, len(self._content.ids))
+        page_rows = with_progress(self._content.page_rows(), self._report, len(self._content.ids))
         for _, together in groupby(page_rows, key=lambda row: row.instruction):
             if size >= CHUNK:
                 yield self._close(instructions, rows)

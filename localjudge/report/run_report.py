@@ -18,7 +18,7 @@ from localjudge.report.overview import by_series, head
 from localjudge.report.page import write_page
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.requirements import require
-from localjudge.system.steps import Step, unseen
+from localjudge.system.steps import Step, no_steps
 
 
 def write_report(
@@ -34,7 +34,7 @@ def write_report(
     allow_no_gain: Sequence[str] = (),
     resamples: int = RESAMPLES,
     seed: int = 0,
-    step: Step = unseen,
+    step: Step = no_steps,
 ) -> list[str]:
     """Write a report of runs, and return the notices for its reader, one line each.
 

@@ -26,7 +26,7 @@ from localjudge.runs.run_manifest import (
 )
 from localjudge.runs.shard import Shard
 from localjudge.runs.summary import Summary
-from localjudge.system.steps import Report, reported, unreported
+from localjudge.system.steps import Report, no_progress, with_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class _ShardRun:
         return self.manifest.last_start
 
 
-def merge(folders: Sequence[Path], out: Path, report: Report = unreported) -> Summary:
+def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> Summary:
     """Merge the shards of one run, in the order of the input.
 
     Args:
@@ -74,7 +74,7 @@ def merge(folders: Sequence[Path], out: Path, report: Report = unreported) -> Su
         summary = Summary(first.manifest)
         with run.writing(JUDGEMENTS) as scratch:
             with scratch.open("xb") as stream:
-                stream.writelines(reported(_in_order(parts, summary), report, first.start.input_rows))
+                stream.writelines(with_progress(_in_order(parts, summary), report, first.start.input_rows))
             there = out / JUDGEMENTS
             if there.exists() and not filecmp.cmp(scratch, there, shallow=False):
                 raise refused

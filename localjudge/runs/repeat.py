@@ -21,7 +21,7 @@ from localjudge.rows.pairs import paired_rows
 from localjudge.runs.notices import SERVER
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
-from localjudge.system.steps import Report, Step, reported, unseen
+from localjudge.system.steps import Report, Step, no_steps, with_progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Repetition:
         }
 
 
-def repeat(folder: Path, sample: int, seed: int = 0, step: Step = unseen) -> Repetition:
+def repeat(folder: Path, sample: int, seed: int = 0, step: Step = no_steps) -> Repetition:
     """Judge a sample of a run again.
 
     Args:
@@ -136,7 +136,7 @@ def _compare(
 ) -> Repetition:
     changed = Counter(dict.fromkeys(judge.rubric.aspects, 0))
     judged = changed_rows = changed_rationales = 0
-    for outcome in reported(judge.score(rows), report, len(rows)):
+    for outcome in with_progress(judge.score(rows), report, len(rows)):
         before = recorded[outcome.key]
         judged += 1
         after = outcome.scores if isinstance(outcome, Judgement) else {}

@@ -46,7 +46,7 @@ from localjudge.runs.run_manifest import (
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
-from localjudge.system.steps import Report, Step, reported, unseen
+from localjudge.system.steps import Report, Step, no_steps, with_progress
 
 
 class RunDirectory(AbstractContextManager["RunDirectory"]):
@@ -189,7 +189,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self,
         report: Callable[[list[Outcome], int], None] = lambda outcomes, rows: None,
         stop: Callable[[], bool] = lambda: False,
-        step: Step = unseen,
+        step: Step = no_steps,
     ) -> Summary:
         """Judge the rows without an outcome, and put all lines into the input's order.
 
@@ -266,7 +266,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         summary = Summary(self._manifest)
 
         def in_order() -> Iterator[bytes]:
-            for place, row in enumerate(reported(self._plan.in_order(), report, self._plan.rows)):
+            for place, row in enumerate(with_progress(self._plan.in_order(), report, self._plan.rows)):
                 line = index.get(self._key(place))
                 if line is None:
                     raise RunBrokenError(f"{self.folder / JUDGEMENTS}: the line of {row.source} is missing")

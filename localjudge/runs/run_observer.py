@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from localjudge.system.steps import Report, unreported
+from localjudge.system.steps import Report, no_progress
 
 if TYPE_CHECKING:  # the command line watches also where the libraries behind these are broken
     from localjudge.records import Outcome
@@ -32,7 +32,7 @@ class RunObserver:
             text: the name of the step.
             unit: the unit of its progress: `rows` or `bytes`.
         """
-        yield unreported
+        yield no_progress
 
     @contextmanager
     def counting(self, total: int) -> Iterator[None]:

@@ -23,7 +23,7 @@ from localjudge.prompts.task_stream import TaskStream
 from localjudge.records import Failure, Row, numbered, row_key
 from localjudge.rows.row_store import RowStore
 from localjudge.runs.shard import WHOLE, Shard
-from localjudge.system.steps import Report, unreported
+from localjudge.system.steps import Report, no_progress
 
 # The largest rows are encoded to find the longest prompt: as many as have this many bytes together.
 _BYTES_MEASURED = 1_000_000
@@ -60,7 +60,7 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         rows: Iterable[Row | Failure],
         scratch: Path | None = None,
         shard: Shard = WHOLE,
-        report: Report = unreported,
+        report: Report = no_progress,
         expected: int | None = None,
     ) -> None:
         self.input_rows = 0

@@ -22,7 +22,7 @@ from localjudge.rows.pairs import Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.run_plan import RunPlan
 from localjudge.system.quantities import figure
-from localjudge.system.steps import Step, unseen
+from localjudge.system.steps import Step, no_steps
 
 SHORTEST_COMPARED = 60.0
 """Seconds of judging below which a run is not compared: its first and last batches are most of it."""
@@ -51,7 +51,7 @@ def workload_of(
     inputs: Sequence[str],
     columns: Columns,
     written: float | None = None,
-    step: Step = unseen,
+    step: Step = no_steps,
     **settings: Any,
 ) -> Workload:
     """Encode the rows of files and return the work of judging them.

@@ -31,17 +31,17 @@ class Step(Protocol):
         """
 
 
-def unreported(done: int, total: int | None = None, /) -> None:
+def no_progress(done: int, total: int | None = None, /) -> None:
     """Ignore the progress of a step."""
 
 
 @contextmanager
-def unseen(text: str, unit: str = "rows", /) -> Iterator[Report]:
+def no_steps(text: str, unit: str = "rows", /) -> Iterator[Report]:
     """Enclose a step that nobody watches."""
-    yield unreported
+    yield no_progress
 
 
-def reported(items: Iterable[Item], report: Report, total: int | None = None) -> Iterator[Item]:
+def with_progress(items: Iterable[Item], report: Report, total: int | None = None) -> Iterator[Item]:
     """Yield the items, and report after each how many there were so far."""
     for number, item in enumerate(items, 1):
         yield item

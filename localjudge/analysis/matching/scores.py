@@ -21,7 +21,7 @@ from localjudge.rubrics.score_column import ScoreColumn, is_share
 from localjudge.runs.notices import together
 from localjudge.runs.reader import count_lines, read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
-from localjudge.system.steps import Report, reported, unreported
+from localjudge.system.steps import Report, no_progress, with_progress
 
 Integers = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
@@ -152,7 +152,7 @@ class Scores:
         )
 
 
-def read_scores(folders: Sequence[Path], by_run: bool = True, report: Report = unreported) -> Scores:
+def read_scores(folders: Sequence[Path], by_run: bool = True, report: Report = no_progress) -> Scores:
     """Return the scores of these runs in one `Scores`.
 
     Args:
@@ -171,7 +171,7 @@ def read_scores(folders: Sequence[Path], by_run: bool = True, report: Report = u
     systems = SystemNames(names, [manifest.judge for manifest in manifests]) if by_run else None
     reading = _Reading(rubric.score_columns, systems)
     outcomes = ((run, outcome) for run, folder in enumerate(folders) for outcome in read_outcomes(folder))
-    for run, outcome in reported(outcomes, report, sum(map(count_lines, folders))):
+    for run, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
         reading.add(outcome, run)
     if not reading.ids:
         raise UsageError(f"{', '.join(map(str, folders))}: no row was judged")

@@ -7,9 +7,9 @@ from rich.table import Table
 
 from localjudge.errors import ModelError
 from localjudge.models.capacity.capacity_plan import CapacityPlan
-from localjudge.models.capacity.catalogue import Catalogue
 from localjudge.models.capacity.forecast import Forecast
 from localjudge.models.capacity.memory import MOST_GPUS
+from localjudge.models.capacity.profiles import Catalogue
 from localjudge.models.shape import Shape
 from localjudge.runs.cost import CostEstimate
 from localjudge.system.quantities import figure, file_size, memory_size

@@ -8,7 +8,15 @@ from typing import Any
 
 from localjudge.errors import ModelError
 from localjudge.models.adapter import Adapter
-from localjudge.models.capacity.memory import CPU_BATCH, MOST_GPUS, CpuNeeds, Needs, Use, cpu_needs, needs
+from localjudge.models.capacity.memory import (
+    CPU_BATCH,
+    MOST_GPUS,
+    CpuRequirements,
+    GpuRequirements,
+    PlannedUse,
+    cpu_requirements,
+    gpu_requirements,
+)
 from localjudge.models.capacity.profiles import Profile, find_profile
 from localjudge.models.configuration import read_shape, shape_of
 from localjudge.models.gguf_model import is_gguf
@@ -109,39 +117,39 @@ class CapacityPlan:
     """
 
     subject: PlannedModel
-    use: Use
+    use: PlannedUse
     gpu_memory: int
-    needs: Needs
+    needs: GpuRequirements
     machine: Machine
-    here: Needs | None
-    cpu: CpuNeeds
+    here: GpuRequirements | None
+    cpu: CpuRequirements
 
     @classmethod
     def make(
-        cls, subject: PlannedModel, use: Use, machine: Machine, *, gpu_memory: int, gpus: int = MOST_GPUS
+        cls, subject: PlannedModel, use: PlannedUse, machine: Machine, *, gpu_memory: int, gpus: int = MOST_GPUS
     ) -> CapacityPlan:
         """Return the plan for at most `gpus` GPUs of this many bytes, and for this machine."""
         about = (subject.shape, subject.weights, use)
         smallest = min((memory for _, memory in machine.gpus), default=0)
         # transformers, which alone reads a GGUF file, uses one GPU.
         most = 1 if subject.packed else len(machine.gpus)
-        cpu = cpu_needs(*about)
+        cpu = cpu_requirements(*about)
         while machine.memory is not None and cpu.total > machine.usable_memory and cpu.rows > 1:
-            cpu = cpu_needs(*about, rows=cpu.rows // 2)
+            cpu = cpu_requirements(*about, rows=cpu.rows // 2)
         return cls(
             subject,
             use,
             gpu_memory,
-            needs(*about, gpu_memory=gpu_memory, gpus=gpus),
+            gpu_requirements(*about, gpu_memory=gpu_memory, gpus=gpus),
             machine,
-            needs(*about, gpu_memory=smallest, gpus=most) if smallest else None,
+            gpu_requirements(*about, gpu_memory=smallest, gpus=most) if smallest else None,
             cpu,
         )
 
     @property
     def flags(self) -> list[str]:
         """Flags of `localjudge score` for this plan; empty if vLLM cannot run the model."""
-        chosen, use, usual = self.needs.chosen, self.use, Use()
+        chosen, use, usual = self.needs.chosen, self.use, PlannedUse()
         if chosen is None or not self.fits_context or self.subject.packed:
             return []
         flags = ["--adapter", self.subject.adapter.name] if self.subject.adapter else []

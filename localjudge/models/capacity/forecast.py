@@ -7,7 +7,7 @@ from typing import Any
 
 from localjudge.errors import ModelError
 from localjudge.models.capacity.device import Device
-from localjudge.models.capacity.memory import Use
+from localjudge.models.capacity.memory import PlannedUse
 from localjudge.models.capacity.throughput import Throughput, Workload, throughput
 from localjudge.models.shape import Shape
 
@@ -32,7 +32,7 @@ class Forecast:
 
     @classmethod
     def make(
-        cls, shape: Shape, weights: int, work: Workload, device: Device, use: Use | None = None
+        cls, shape: Shape, weights: int, work: Workload, device: Device, use: PlannedUse | None = None
     ) -> Forecast:
         """Predict the speed for each of `GPU_COUNTS`, or for the CPU.
 

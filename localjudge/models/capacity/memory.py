@@ -51,7 +51,7 @@ ANSWER_TOKENS = 35
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class PlannedUse:
     """The intended use of a model; sizes in tokens of a typical row.
 
     Attributes:
@@ -100,7 +100,7 @@ class GpuSplit:
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class GpuRequirements:
     """The needs of a model on GPUs of one size.
 
     Attributes:
@@ -122,15 +122,15 @@ class Needs:
     problem: str
 
 
-def needs(
+def gpu_requirements(
     shape: Shape,
     weights: int,
-    use: Use,
+    use: PlannedUse,
     *,
     gpu_memory: int,
     gpus: int = MOST_GPUS,
     max_num_seqs: int | None = None,
-) -> Needs:
+) -> GpuRequirements:
     """Return what vLLM needs for this model.
 
     Tensor parallelism uses powers of two. The smallest number of GPUs that vLLM accepts and that has room for
@@ -176,7 +176,7 @@ def needs(
         problem = f"it does not fit {gpus} GPU{'s' if gpus > 1 else ''} of {memory_size(gpu_memory)}"
         if why := next((each.refused for each in tried if each.refused), ""):
             problem += f" ({why})"
-    return Needs(
+    return GpuRequirements(
         weights=weights,
         token=shape.token_values * number,
         row=shape.cached_values(tokens, 1, BLOCK) * number + shape.state_bytes,
@@ -230,14 +230,14 @@ def refusal(shape: Shape, gpus: int) -> str:
     for heads in sorted({layer.kv_heads for layer in shape.layers if layer.values}):
         if heads % gpus and gpus % heads:
             return f"the number of key-value heads, {heads}, is not divisible by {gpus}, nor the reverse"
-    for width, block in shape.splits:
+    for width, block in shape.quantized_blocks:
         if width % gpus or (width // gpus) % block:
             return f"a width of {width} over {gpus} GPUs is not a whole number of quantised blocks of {block}"
     return ""
 
 
 @dataclass(frozen=True, slots=True)
-class CpuNeeds:
+class CpuRequirements:
     """Bytes that the transformers engine needs on a CPU for a batch of this many rows."""
 
     weights: int
@@ -250,13 +250,13 @@ class CpuNeeds:
         return self.weights + self.cache + self.work
 
 
-def cpu_needs(shape: Shape, weights: int, use: Use, rows: int = CPU_BATCH) -> CpuNeeds:
+def cpu_requirements(shape: Shape, weights: int, use: PlannedUse, rows: int = CPU_BATCH) -> CpuRequirements:
     """Return what a batch of this many rows needs with transformers on a CPU."""
     number = shape.element
     # Here a window holds one token less than its width, and memory is allocated per token.
     row = shape.cached_values(use.prompt_tokens + use.answer_tokens) * number + shape.state_bytes
     work = rows * use.prompt_tokens * (3 * shape.intermediate + 2 * shape.hidden) * number
-    return CpuNeeds(
+    return CpuRequirements(
         weights=shape.parameters * number if shape.quantization and shape.is_known else weights,
         cache=rows * row,
         work=work + GIB,

@@ -1,4 +1,4 @@
-"""Profiles of models that can judge, one file each: `models/profiles/NAME.toml`.
+"""The models that can judge: their catalogue, and their profiles, one file each: `models/profiles/NAME.toml`.
 
 A profile lists the facts to know before a model is downloaded: its licence, its size, whether it thinks and how
 to switch that off, known problems, and the sources of these facts. Its `[config]` has the numbers of the
@@ -9,15 +9,21 @@ directories. (`layer_types` can be given as `sliding_window_pattern`: one layer 
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from localjudge.errors import ModelError
+from localjudge.models.capacity.memory import GpuRequirements, PlannedUse, gpu_requirements
 from localjudge.models.configuration import shape_of
+from localjudge.models.model import Model
 from localjudge.models.model_location import shipped_folder
 from localjudge.models.shape import Shape
+from localjudge.system.quantities import GIB
+
+_GPU_MEMORY = 80 * GIB
 
 
 class Profile(BaseModel):
@@ -135,3 +141,65 @@ def find_profile(name: str) -> Profile | None:
     """Return the profile with this name or repository id, in any letter case; None if there is none."""
     wanted = name.lower()
     return next((each for each in profiles() if wanted in (each.name, each.id.lower())), None)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A model, its needs on GPUs of 80 GiB, and whether it is on this machine."""
+
+    profile: Profile
+    needs: GpuRequirements
+    cached: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """All models with a profile, smallest first."""
+
+    entries: tuple[CatalogueEntry, ...]
+
+    @classmethod
+    def here(cls) -> Catalogue:
+        """Return the catalogue of this installation and its local cache.
+
+        Raises:
+            ModelError: a profile is inconsistent.
+        """
+        return cls(
+            tuple(
+                CatalogueEntry(
+                    profile,
+                    gpu_requirements(
+                        profile.shape, profile.shape.weight_bytes, PlannedUse(), gpu_memory=_GPU_MEMORY
+                    ),
+                    _is_cached(profile.id),
+                )
+                for profile in profiles()
+            )
+        )
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """Return the catalogue for programs; sizes in bytes."""
+        return [
+            {
+                **entry.profile.model_dump(mode="json"),
+                "weights": entry.profile.shape.weight_bytes,
+                "kv_cache_per_token": entry.needs.token,
+                "gpus_of_80": entry.needs.chosen.gpus if entry.needs.chosen else None,
+                "cached": entry.cached,
+            }
+            for entry in self.entries
+        ]
+
+    @property
+    def notes(self) -> list[str]:
+        """Return the most serious known problem of each model, one line each."""
+        return [f"{each.profile.name}: {each.profile.traps[0]}" for each in self.entries if each.profile.traps]
+
+
+def _is_cached(name: str) -> bool:
+    try:
+        Model.find(name)
+    except (ModelError, ImportError):  # without huggingface_hub there is no cache
+        return False
+    return True

@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass, replace
 
 from localjudge.models.capacity.device import Device
-from localjudge.models.capacity.memory import CPU_BATCH, MOST_GPUS, Use, needs
+from localjudge.models.capacity.memory import CPU_BATCH, MOST_GPUS, PlannedUse, gpu_requirements
 from localjudge.models.shape import BYTES, Layer, Shape
 
 EXPECTED_SHARE = 0.5
@@ -123,7 +123,7 @@ def throughput(
     weights: int,
     work: Workload,
     device: Device,
-    use: Use | None = None,
+    use: PlannedUse | None = None,
     *,
     gpus: int = 1,
     batch: int = CPU_BATCH,
@@ -147,13 +147,15 @@ def throughput(
     if not device.is_gpu:
         return Throughput(0, 0, min(batch, work.rows), work.rows, _batches_seconds(shape, work, device, batch))
     use = replace(
-        use or Use(),
+        use or PlannedUse(),
         prompt_tokens=math.ceil(work.mean),
         rationale_tokens=work.answer.written_limit,
         thinking_tokens=0,
     )
     most = min(gpus, MOST_GPUS)
-    chosen = needs(shape, weights, use, gpu_memory=device.memory, gpus=most, max_num_seqs=max_num_seqs).chosen
+    chosen = gpu_requirements(
+        shape, weights, use, gpu_memory=device.memory, gpus=most, max_num_seqs=max_num_seqs
+    ).chosen
     if chosen is None:
         return None
     rows = work.rows / min(gpus // chosen.gpus, work.rows)
