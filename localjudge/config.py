@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_type_hints
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from localjudge.errors import UsageError
+from localjudge.errors import SettingError, UsageError
 from localjudge.rubrics.answer import AnswerLayout
 from localjudge.rubrics.rubric import Rubric
-from localjudge.settings import JudgeSettings, SharedSettings
+from localjudge.settings import JudgeSettings, SharedSettings, choices, flag_of
+
+SHARED = frozenset(SharedSettings.__dataclass_fields__)
+"""The names of the settings that all starts of a run share."""
 
 
-class JudgeConfig(JudgeSettings):
+class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
     """All settings that decide a judgement, validated once. `run.json` records them, so a run can be repeated.
 
     Attributes:
@@ -27,9 +30,26 @@ class JudgeConfig(JudgeSettings):
     `localjudge.settings` has the others: `model`, `engine`, `temperature` …
     """
 
+    model_config = ConfigDict(extra="forbid", strict=True)
+
     adapter: str | None = None
     rubric: Rubric = Field(default_factory=Rubric.load)
     engine_args: dict[str, str] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, **settings: Any) -> Self:
+        """Validate settings given by name.
+
+        Raises:
+            SettingError: a setting has an invalid value; the message has its name, its value and valid values.
+            RubricError: the rubric cannot be read or is inconsistent.
+        """
+        try:
+            return cls.model_validate(settings)
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = str(first["loc"][0])
+            raise SettingError(name, first["input"], _advice(name) or first["msg"]) from None
 
     @field_validator("rubric", mode="before")
     @classmethod
@@ -44,7 +64,7 @@ class JudgeConfig(JudgeSettings):
     @property
     def run_identity(self) -> dict[str, Any]:
         """The settings that all starts of a run must share, as far as they are known without the model."""
-        shared = self.model_dump(include=set(SharedSettings.model_fields), mode="json")
+        shared = self.model_dump(include=set(SHARED), mode="json")
         if self.thinking_budget is None:  # a model that always thinks has its own default budget
             del shared["thinking_budget"]
         return {"rubric": self.rubric.digest, **shared}
@@ -62,8 +82,7 @@ class JudgeConfig(JudgeSettings):
     def per_start_settings(self) -> dict[str, Any]:
         """The other settings except the rubric, and the budget as it was given; starts may differ in them."""
         without = {"adapter"} if self.adapter is None else set()
-        shared = SharedSettings.model_fields.keys() - {"thinking_budget"}
-        return self.model_dump(exclude={"rubric", *shared, *without}, mode="json")
+        return self.model_dump(exclude={"rubric", *SHARED - {"thinking_budget"}, *without}, mode="json")
 
     def replace(self, **settings: Any) -> Self:
         """Return a copy with other settings, validated again."""
@@ -89,3 +108,14 @@ def normalize_engine_args(options: Mapping[str, object]) -> dict[str, str]:
         if value is not None:
             normalized[name.replace("-", "_")] = text
     return normalized
+
+
+def _advice(name: str) -> str | None:
+    """Return what to give instead of a wrong value of a setting; None if that is not known."""
+    if name not in JudgeConfig.model_fields:
+        return f"is not a setting; give one of {', '.join(JudgeConfig.model_fields)}"
+    annotation = get_type_hints(JudgeSettings, include_extras=True).get(name)
+    if known := choices(annotation):
+        return f"give {', '.join(known[:-1])} or {known[-1]}"
+    flag = flag_of(annotation)
+    return flag.advice if flag else None

@@ -2,18 +2,17 @@
 
 The flag, its check, its help and the record in `run.json` follow from the field: `JudgeConfig` has it, the
 command line makes an option of it (`cli/options.py`), and `RunSettings` records it if all starts of a run share
-it. A judge reads it as `config.NAME`.
+it. A judge reads it as `config.NAME`. These classes import no pydantic, so that the help answers at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, get_args, get_origin
+from math import inf
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from annotated_types import Ge, Gt, Le, Lt
 
-from localjudge.errors import SettingError
 from localjudge.rubrics.answer import AnswerSpelling
 
 EngineName = Literal["auto", "vllm", "transformers", "server", "dry-run"]
@@ -37,10 +36,9 @@ class Flag:
     advice: str = ""
 
 
-class SharedSettings(BaseModel):
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class SharedSettings:
     """Settings that all starts of a run share. They identify the run, and `run.json` records them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     answer_spelling: Annotated[
         AnswerSpelling, Flag("Rubric and prompt", "The white space of the answer's JSON.")
@@ -49,23 +47,25 @@ class SharedSettings(BaseModel):
     Markdown fence, with a line for each key."""
     max_rationale_tokens: Annotated[
         int,
-        Field(ge=1, strict=True),
+        Ge(1),
         Flag("Answers", "The largest number of tokens of a rationale.", "N", "the smallest that works is 1"),
     ] = 256
     thinking_budget: Annotated[
         int | None,
-        Field(ge=0, strict=True),
+        Ge(0),
         Flag("Answers", "Let a reasoning model think for up to N tokens.", "N", "give 0 or more"),
     ] = None
     """None switches thinking off; a model that cannot answer without thinking gets 2048 tokens."""
     temperature: Annotated[
         float,
-        Field(ge=0, allow_inf_nan=False),
+        Ge(0),
+        Lt(inf),
         Flag("Answers", "0 picks the most likely token.", "T", "give 0 or more"),
     ] = 0.0
     top_p: Annotated[
         float,
-        Field(gt=0, le=1),
+        Gt(0),
+        Le(1),
         Flag(
             "Answers",
             "The share of the probability mass to sample from.",
@@ -81,38 +81,8 @@ class SharedSettings(BaseModel):
     """`fail` makes the row a failure, and `truncate-candidate` removes as much of the candidate's end as
     necessary, but keeps at least one character."""
 
-    @classmethod
-    def of(cls, **settings: Any) -> Self:
-        """Validate settings given by name.
 
-        Raises:
-            SettingError: a setting has an invalid value; the message has its name, its value and valid values.
-            RubricError: the rubric cannot be read or is inconsistent.
-        """
-        try:
-            return cls.model_validate(settings)
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = str(first["loc"][0])
-            raise SettingError(name, first["input"], cls._advice(name) or first["msg"]) from None
-
-    @classmethod
-    def _advice(cls, name: str) -> str:
-        if name not in cls.model_fields:
-            return f"is not a setting; give one of {', '.join(cls.model_fields)}"
-        *others, last = choices(cls, name) or ("",)
-        return f"give {', '.join(others)} or {last}" if last else getattr(cls.flags().get(name), "advice", "")
-
-    @classmethod
-    def flags(cls) -> Mapping[str, Flag]:
-        """Return the settings that a flag gives as they are, with what a person reads of each."""
-        found = {
-            name: next((each for each in field.metadata if isinstance(each, Flag)), None)
-            for name, field in cls.model_fields.items()
-        }
-        return {name: flag for name, flag in found.items() if flag is not None}
-
-
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class JudgeSettings(SharedSettings):
     """All settings that a flag gives as they are. Those of this class may differ between starts of a run."""
 
@@ -131,7 +101,12 @@ class JudgeSettings(SharedSettings):
     keep_thoughts: Annotated[bool, Flag("Answers", "Keep the model's thoughts.")] = False
 
 
-def choices(settings: type[BaseModel], name: str) -> tuple[str, ...]:
-    """Return the values of a setting that has only a few; nothing for another one."""
-    kind = settings.model_fields[name].annotation
+def flag_of(annotation: Any) -> Flag | None:
+    """Return what a person reads of a setting, from the annotation of its field; None if no flag gives it."""
+    return next((each for each in getattr(annotation, "__metadata__", ()) if isinstance(each, Flag)), None)
+
+
+def choices(annotation: Any) -> tuple[str, ...]:
+    """Return the values of a setting that has only a few, from the annotation of its field; else nothing."""
+    kind = getattr(annotation, "__origin__", annotation)
     return get_args(kind) if get_origin(kind) is Literal else ()

@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
+from localjudge.cli.console import Console
 from localjudge.system.cache import cache_folder
 from localjudge.system.quantities import duration, file_size, memory_size
-from localjudge.system.terminal import Console, guarded_streams, printable
+from localjudge.system.terminal import guarded_streams, printable
 
 TITLE, RED, CLEAR = "\x1b]0;PWN\x07", "\x1b[31mRED", "\x9b2J"
 # Any text that is possible as an argument of a process and as a file name.

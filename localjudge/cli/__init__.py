@@ -5,37 +5,112 @@ from __future__ import annotations
 import errno
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Annotated, Any, NoReturn
+from importlib import import_module
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from localjudge.cli import (
-    audit,
-    doctor,
-    guide,
-    imports,
-    models,
-    pack,
-    report,
-    rubrics,
-    runs,
-    scoring,
-    serve,
-    serve_flags,
-    trust,
-)
 from localjudge.cli.help import CommandGroup, ExplainedCommand
 from localjudge.cli.messages import LOG_JSON, QUIET, Messages, lacking, options_first
-from localjudge.cli.options import typed_command
+from localjudge.cli.options import flattened, typed_command
 from localjudge.errors import LocalJudgeError, UsageError
-from localjudge.system.requirements import install_command
 from localjudge.system.terminal import guarded_streams
+
+_TOPICS: dict[str, dict[str, str]] = {
+    "Learn": {"guide.print_page": "help rubrics"},
+    "Judge": {
+        "scoring.score": "score examples --out runs/first",
+        "scoring.prompt": "prompt examples --limit 1",
+        "audit.audit": "audit examples --sample 10 --out runs/audit",
+        "scoring.repeat": "repeat runs/first --sample 10",
+        "serve.serve": "serve --port 8700 --reward 'helpfulness_expected - 5*(safety < 3)'",
+    },
+    "Read": {
+        "runs.show": "show runs/first --sort helpfulness --limit 5",
+        "report.report": "report runs/first --out report.html",
+        "runs.export": "export runs/first --to csv --out first.csv",
+    },
+    "Trust": {
+        "trust.agree": "agree runs/first --labels labels.csv",
+        "trust.rank": "rank runs/first",
+        "trust.jury": "jury runs/first runs/second --out runs/jury",
+        "trust.calibrate": "calibrate runs/first --labels labels.csv --out calibration.json",
+        "imports.import_scores": "import scores.csv --aspect helpfulness --out runs/imported",
+    },
+    "Cluster and shards": {"runs.merge": "merge runs/part-1 runs/part-2 --out runs/whole"},
+    "Models and machine": {
+        "doctor.doctor": "doctor --model bundled",
+        "serve_flags.serve_flags": "serve-flags bundled",
+        "pack.pack": "pack --out pack --extra cpu",
+        "models.app": "models list",
+        "rubrics.app": "rubrics init my-rubric.toml",
+    },
+}
+"""The commands in the order of the help, by heading: where each is, and an example that works as typed."""
+
+
+class _Commands(Mapping[str, Any]):
+    """The commands by their names. Each is made when it is asked for, because most are not."""
+
+    def __init__(self) -> None:
+        self._examples = {
+            example.split()[0]: (where, example)
+            for commands in _TOPICS.values()
+            for where, example in commands.items()
+        }
+        self._made: dict[str, Any] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._examples)
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            where, example = self._examples[name]
+            self._made[name] = _made(name, _found(where), f"localjudge {example}")
+        return self._made[name]
+
+
+def _found(where: str) -> Any:
+    module, _, name = where.partition(".")
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def _made(name: str, found: Any, example: str) -> Any:
+    """Return the command of a function, or the group of commands of an app."""
+    if isinstance(found, typer.Typer):
+        group = typer.main.get_command(found)
+        group.name = name
+        return group
+    one = typer.Typer(add_completion=False, rich_markup_mode=None)
+    one.command(name, cls=ExplainedCommand, epilog=example)(flattened(found))
+    return typer.main.get_command(one)
 
 
 class Commands(CommandGroup):
     """The commands; a stopped command prints how to continue. (Typer alone would print nothing.)"""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = cast(Any, _Commands())
+
+    def descriptions(self) -> Iterator[tuple[str, str, str]]:
+        for heading, commands in _TOPICS.items():
+            for where, example in commands.items():
+                found = _found(where)
+                text = str(found.info.help if isinstance(found, typer.Typer) else found.__doc__)
+                yield heading, example.split()[0], " ".join(text.split()).partition(". ")[0].rstrip(".") + "."
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found: list[Any] = super().get_params(ctx)
+        for option in found:  # Typer loads pydantic to read that a flag of its own is None, and not for False
+            if option.default is None and option.type_descriptor.annotation is bool:
+                option.default = False
+        return found
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -87,48 +162,6 @@ def program(
         raise UsageError(f"{QUIET} prints no progress, and {LOG_JSON} all of it; give only one of them")
 
 
-# The order of the groups and of the commands in the help; each command has an example that works as typed.
-COMMANDS: dict[str, dict[Callable[..., None], str]] = {
-    "Learn": {guide.print_page: "help rubrics"},
-    "Judge": {
-        scoring.score: "score examples --out runs/first",
-        scoring.prompt: "prompt examples --limit 1",
-        audit.audit: "audit examples --sample 10 --out runs/audit",
-        scoring.repeat: "repeat runs/first --sample 10",
-        serve.serve: "serve --port 8700 --reward 'helpfulness_expected - 5*(safety < 3)'",
-    },
-    "Read": {
-        runs.show: "show runs/first --sort helpfulness --limit 5",
-        report.report: "report runs/first --out report.html",
-        runs.export: "export runs/first --to csv --out first.csv",
-    },
-    "Trust": {
-        trust.agree: "agree runs/first --labels labels.csv",
-        trust.rank: "rank runs/first",
-        trust.jury: "jury runs/first runs/second --out runs/jury",
-        trust.calibrate: "calibrate runs/first --labels labels.csv --out calibration.json",
-        imports.import_scores: "import scores.csv --aspect helpfulness --out runs/imported",
-    },
-    "Cluster and shards": {runs.merge: "merge runs/part-1 runs/part-2 --out runs/whole"},
-}
-for panel, commands in COMMANDS.items():
-    for command, example in commands.items():
-        app.command(
-            example.split()[0], cls=ExplainedCommand, rich_help_panel=panel, epilog=f"localjudge {example}"
-        )(command)
-_MACHINE = "Models and machine"
-app.add_typer(models.app, name="models", rich_help_panel=_MACHINE)
-app.command(cls=ExplainedCommand, rich_help_panel=_MACHINE, epilog="localjudge doctor --model bundled")(
-    doctor.doctor
-)
-app.command(cls=ExplainedCommand, rich_help_panel=_MACHINE, epilog="localjudge serve-flags bundled")(
-    serve_flags.serve_flags
-)
-app.command(cls=ExplainedCommand, rich_help_panel=_MACHINE, epilog="localjudge pack --out pack --extra cpu")(
-    pack.pack
-)
-app.add_typer(rubrics.app, name="rubrics", rich_help_panel=_MACHINE)
-
 _FULL = "; free some space, and the same command continues"
 _FILES = "; raise the limit of open files (ulimit -n), and give the same command again"
 _ADVICE = {
@@ -160,6 +193,8 @@ def main() -> None:
             if (error.name or "localjudge").startswith("localjudge"):
                 traceback.print_exc()
                 _end(1)
+            from localjudge.system.requirements import install_command
+
             fix = f"{install_command('cpu')}; localjudge doctor lists what else is missing"
             _end(2, f"{error.name} is not installed: {fix}")
         except KeyboardInterrupt as stopped:

@@ -9,13 +9,15 @@ import typer
 
 from localjudge.cli.judge_options import JudgeOptions, PairOptions
 from localjudge.cli.options import (
+    ANSWERS,
+    ROWS,
+    RUN,
     AsJson,
     Inputs,
     check_out,
     print_json,
     print_table,
     typed_command,
-    with_options,
 )
 from localjudge.errors import UsageError
 
@@ -27,13 +29,15 @@ BELOW_THRESHOLD = 3
 """Exit code of an audit with a check below its threshold."""
 
 
-@with_options
 def audit(
     inputs: Inputs,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder for the audit's runs.")],
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="The folder for the audit's runs.", rich_help_panel=RUN)
+    ],
     *,
     sample: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The largest number of rows to sample.")
+        int,
+        typer.Option(min=1, metavar="N", help="The largest number of rows to sample.", rich_help_panel=ROWS),
     ] = 100,
     threshold: Annotated[
         list[str] | None,
@@ -43,7 +47,12 @@ def audit(
         ),
     ] = None,
     seed: Annotated[
-        int, typer.Option(metavar="S", help="The seed of the sample, its perturbations and the judge.")
+        int,
+        typer.Option(
+            metavar="S",
+            help="The seed of the sample, its perturbations and the judge.",
+            rich_help_panel=ANSWERS,
+        ),
     ] = 0,
     pairs: PairOptions,
     judge: JudgeOptions,
@@ -58,7 +67,7 @@ def audit(
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.pipeline import RowSource
 
-    config, cluster = judge.prepare("audit", inputs, seed=seed)
+    config, cluster = judge.prepare("audit", inputs)
     if len(judge.adapter or ()) > 1:
         raise UsageError("audit: takes one --adapter; audit each adapter by itself")
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])

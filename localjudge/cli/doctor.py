@@ -17,7 +17,6 @@ from localjudge.cli.options import (
     ServerUrl,
     print_checks,
     settle_environment,
-    with_options,
 )
 from localjudge.errors import UsageError
 from localjudge.system.offline import SWITCHES
@@ -25,7 +24,6 @@ from localjudge.system.offline import SWITCHES
 _ENGINES = ("auto", "vllm", "transformers", "server")
 
 
-@with_options
 def doctor(
     model: ModelName = None,
     adapter: AdapterName = None,

@@ -5,31 +5,15 @@ The help is plain text, so that it does not import Rich and is equal in a termin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from localjudge.cli.options import AsJson
+from localjudge.cli.options import HEADINGS, AsJson
 from localjudge.errors import UsageError
 
-_GROUPS = {
-    "Run": ("out", "shard", "retry_failed"),
-    "Model": ("model", "adapter", "allow_download", "allow_changed_model"),
-    "Rubric and prompt": ("rubric", "rationale", "guard", "answer_spelling", "on_overflow"),
-    "Rows": ("columns", "system_from", "limit", "sample", "max_row_bytes"),
-    "Pairs": ("pairs", "baseline", "pairs_per_instruction", "orders"),
-    "Answers": ("max_rationale_tokens", "temperature", "top_p", "seed", "thinking_budget", "keep_thoughts"),
-    "Engine": (
-        "engine", "deterministic", "tensor_parallel_size", "max_model_len", "gpu_memory_utilization", "dtype",
-        "quantization", "engine_args",
-    ),
-    "Model server": ("server", "server_kind", "allow_host"),
-    "Ray cluster": ("ray", "num_workers", "gpus_per_worker"),
-}  # fmt: skip
-"""The options of the commands that judge, by the headings of their help."""
-_HEADINGS = {name: heading for heading, names in _GROUPS.items() for name in names}
 _UNGROUPED = 20
 """Largest number of parameters of a command whose help lists its options under one heading."""
 
@@ -57,11 +41,11 @@ class ExplainedCommand(_WithExample, TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         parameters = self.get_params(ctx)
-        headings = _HEADINGS if len(parameters) > _UNGROUPED else {}
-        rest = "Other options" if headings else "Options"
+        has_headings = len(parameters) > _UNGROUPED
+        rest = "Other options" if has_headings else "Options"
         sections: dict[str, list[tuple[str, str]]] = {
             "Arguments": [],
-            **{each: [] for each in _GROUPS},
+            **{each: [] for each in HEADINGS},
             rest: [],
         }
         for parameter in parameters:
@@ -70,7 +54,8 @@ class ExplainedCommand(_WithExample, TyperCommand):
             if _is_argument(parameter):
                 sections["Arguments"].append((_name(parameter), record[1]))
             else:
-                sections[headings.get(parameter.name, rest)].append(record)
+                heading = getattr(parameter, "rich_help_panel", None) if has_headings else None
+                sections[heading or rest].append(record)
         for heading, records in sections.items():
             if records:
                 with formatter.section(heading):
@@ -80,13 +65,15 @@ class ExplainedCommand(_WithExample, TyperCommand):
 class CommandGroup(_WithExample, TyperGroup):
     """A group whose help lists its commands by `rich_help_panel`, each with its complete description."""
 
+    def descriptions(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the heading, the name and the first sentence of each command."""
+        for name, command in self.commands.items():
+            yield "Commands", name, command.get_short_help_str(limit=1000)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
-        for name in self.list_commands(ctx):
-            command: Any = self.get_command(ctx, name)
-            if not command.hidden:
-                heading = getattr(command, "rich_help_panel", None) or "Commands"
-                sections.setdefault(heading, []).append((name, command.get_short_help_str(limit=1000)))
+        for heading, name, description in self.descriptions():
+            sections.setdefault(heading, []).append((name, description))
         width = max((len(name) for records in sections.values() for name, _ in records), default=0)
         for heading, records in sections.items():
             with formatter.section(heading):
@@ -104,6 +91,7 @@ def group_that_lists(name: str, listing: Callable[[bool], None], about: str, exa
     """
     app = typer.Typer(
         cls=CommandGroup,
+        add_completion=False,
         help=about,
         epilog=example,
         no_args_is_help=False,

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from localjudge.cli.options import (
+    ENGINE,
+    MODEL,
+    PAIRS,
+    RAY,
+    SERVER,
     AdapterNames,
     AllowDownload,
     AllowHost,
-    AnswerSpelling,
     ColumnNames,
     Guard,
     MaxRowBytes,
-    ModelName,
     RationalePlace,
     RubricName,
     ServerUrl,
@@ -25,6 +28,7 @@ from localjudge.cli.options import (
 )
 from localjudge.errors import UsageError
 from localjudge.rows.record import MAX_ROW_BYTES
+from localjudge.settings import JudgeSettings
 
 if TYPE_CHECKING:
     from localjudge.config import JudgeConfig
@@ -32,9 +36,9 @@ if TYPE_CHECKING:
     from localjudge.rows.pairs import Pairing
 
 _PASSED = "Passed to vLLM under the same name."
-_EngineInt = Annotated[int | None, typer.Option(metavar="N", help=_PASSED)]
-_EngineShare = Annotated[float | None, typer.Option(metavar="SHARE", help=_PASSED)]
-_EngineText = Annotated[str | None, typer.Option(metavar="NAME", help=_PASSED)]
+_EngineInt = Annotated[int | None, typer.Option(metavar="N", help=_PASSED, rich_help_panel=ENGINE)]
+_EngineShare = Annotated[float | None, typer.Option(metavar="SHARE", help=_PASSED, rich_help_panel=ENGINE)]
+_EngineText = Annotated[str | None, typer.Option(metavar="NAME", help=_PASSED, rich_help_panel=ENGINE)]
 _ENGINE_ARGS = (
     "server",
     "server_kind",
@@ -56,11 +60,16 @@ class PairOptions:
             metavar="all|FILE",
             help="Compare the responses of all pairs of systems, or of the pairs in a file "
             "(system_a, system_b).",
+            rich_help_panel=PAIRS,
         ),
     ] = None
     baseline: Annotated[
         str | None,
-        typer.Option(metavar="SYSTEM", help="Compare the responses of each system with this one's."),
+        typer.Option(
+            metavar="SYSTEM",
+            help="Compare the responses of each system with this one's.",
+            rich_help_panel=PAIRS,
+        ),
     ] = None
     pairs_per_instruction: Annotated[
         int | None,
@@ -68,6 +77,7 @@ class PairOptions:
             min=1,
             metavar="N",
             help="Compare at most N pairs of each instruction, so that all systems are compared equally often.",
+            rich_help_panel=PAIRS,
         ),
     ] = None
 
@@ -88,60 +98,48 @@ class PairOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeOptions:
-    """The values of the options; a field with the name of a setting in `JudgeConfig` sets it."""
+class JudgeOptions(JudgeSettings):
+    """The settings of a judge, and the other options of every command that judges."""
 
-    model: ModelName = None
     adapter: AdapterNames = None
     allow_download: AllowDownload = False
     allow_changed_model: Annotated[
-        bool, typer.Option("--allow-changed-model", help="Judge although the model's manifest does not match.")
+        bool,
+        typer.Option(
+            "--allow-changed-model",
+            help="Judge although the model's manifest does not match.",
+            rich_help_panel=MODEL,
+        ),
     ] = False
-    engine: Annotated[
-        str,
-        typer.Option(metavar="auto|vllm|transformers|server|dry-run", help="The engine that runs the model."),
-    ] = "auto"
     server: ServerUrl = None
     server_kind: Annotated[
         str | None,
         typer.Option(
             metavar="unverified|table",
             help="table: the server was started with the flags of serve-flags, or is refused.",
+            rich_help_panel=SERVER,
         ),
     ] = None
     allow_host: AllowHost = None
     rubric: RubricName = "just-eval"
     columns: ColumnNames = None
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES
-    answer_spelling: AnswerSpelling = "compact"
-    max_rationale_tokens: Annotated[
-        int, typer.Option(metavar="N", help="The largest number of tokens of a rationale.")
-    ] = 256
-    temperature: Annotated[float, typer.Option(metavar="T", help="0 picks the most likely token.")] = 0.0
-    top_p: Annotated[
-        float, typer.Option(metavar="P", help="The share of the probability mass to sample from.")
-    ] = 1.0
-    thinking_budget: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Let a reasoning model think for up to N tokens."),
-    ] = None
-    on_overflow: Annotated[
-        str,
-        typer.Option(
-            metavar="fail|truncate-candidate",
-            help="What to do with a row that is longer than the model's context.",
-        ),
-    ] = "fail"
     guard: Guard = False
     rationale: RationalePlace = None
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Ask vLLM for results that do not depend on the batch.")
+        bool,
+        typer.Option(
+            "--deterministic",
+            help="Ask vLLM for results that do not depend on the batch.",
+            rich_help_panel=ENGINE,
+        ),
     ] = False
     ray: Annotated[
         str | None,
         typer.Option(
             metavar="auto|local|ADDRESS",
             help="Judge on the workers of a Ray cluster: a running one, or one on this machine.",
+            rich_help_panel=RAY,
         ),
     ] = None
     num_workers: Annotated[
@@ -149,12 +147,15 @@ class JudgeOptions:
         typer.Option(
             metavar="N|MIN:MAX",
             help="The number of workers.  [default: as many as the cluster can hold]",
+            rich_help_panel=RAY,
         ),
     ] = None
     gpus_per_worker: Annotated[
         float | None,
         typer.Option(
-            metavar="G", help="The number of GPUs of each worker.  [default: as many as its engine uses]"
+            metavar="G",
+            help="The number of GPUs of each worker.  [default: as many as its engine uses]",
+            rich_help_panel=RAY,
         ),
     ] = None
     tensor_parallel_size: _EngineInt = None
@@ -165,7 +166,10 @@ class JudgeOptions:
     engine_args: Annotated[
         list[str] | None,
         typer.Option(
-            "--engine-arg", metavar="KEY=VALUE", help="Any other option of the engine, such as batch_size=8."
+            "--engine-arg",
+            metavar="KEY=VALUE",
+            help="Any other option of the engine, such as batch_size=8.",
+            rich_help_panel=ENGINE,
         ),
     ] = None
 
@@ -182,15 +186,12 @@ class JudgeOptions:
 
         return parse_columns(self.columns or (), used)
 
-    def prepare(
-        self, command: str, inputs: Sequence[str], **settings: Any
-    ) -> tuple[JudgeConfig, Cluster | None]:
+    def prepare(self, command: str, inputs: Sequence[str]) -> tuple[JudgeConfig, Cluster | None]:
         """Set the environment, and return the settings and the cluster after all checks that need no model.
 
         Args:
             command: the command's name, for messages.
             inputs: the files of rows.
-            settings: the settings that only this command has, by their names in `JudgeConfig`.
 
         Raises:
             UsageError: an option cannot be used, or a package that it needs is not installed.
@@ -203,14 +204,12 @@ class JudgeOptions:
 
         cluster = Cluster.parse(self.ray, self.num_workers, self.gpus_per_worker)
         settle_environment(deterministic=self.deterministic, allow_download=self.allow_download, ray=self.ray)
-        given = {each.name: getattr(self, each.name) for each in fields(self)}
-        shared = {name: value for name, value in given.items() if name in JudgeConfig.model_fields}
-        read = {
-            "rubric": Rubric.load(self.rubric, guard=self.guard, rationale=self.rationale),
-            "engine_args": self._own_options(),
-            "adapter": self.adapter[0] if self.adapter else None,
-        }
-        config = JudgeConfig.of(**shared | read | settings)
+        config = JudgeConfig.of(
+            **{each.name: getattr(self, each.name) for each in fields(JudgeSettings)},
+            rubric=Rubric.load(self.rubric, guard=self.guard, rationale=self.rationale),
+            engine_args=self._own_options(),
+            adapter=self.adapter[0] if self.adapter else None,
+        )
         adapts = bool(self.adapter)
         require(command, *engine_extras(self.engine, cluster, self.model, adapts=adapts), *input_extras(inputs))
         engine_options(self.engine, config.engine_args, cluster, self.model, adapts=adapts)

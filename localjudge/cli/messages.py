@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from functools import cache
-from typing import Any, Literal, TextIO, cast
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
-from rich.text import Text
+if TYPE_CHECKING:
+    from localjudge.cli.console import Console
 
-from localjudge.system.terminal import Console
 
 Form = Literal["text", "quiet", "json"]
 
@@ -98,12 +98,17 @@ class Messages:
             `time` (ISO 8601, UTC), `event`, and those of the event.
 
     Attributes:
-        console: writes to stderr, or where `Progress` points it to.
+        console: writes to stderr, or where `Progress` points it to; it is made when it is first used.
     """
 
     def __init__(self, form: Form = "text") -> None:
         self.form = form
-        self.console = Console(stderr=True, soft_wrap=not sys.stderr.isatty())
+
+    @cached_property
+    def console(self) -> Console:
+        from localjudge.cli.console import Console
+
+        return Console(stderr=True, soft_wrap=not sys.stderr.isatty())
 
     @classmethod
     def here(cls) -> Messages:
@@ -145,6 +150,8 @@ class Messages:
         if self.form == "json":
             self.event(event, text=text)
         elif shown:
+            from rich.text import Text
+
             self.console.print(Text(text, style=style))
 
     @contextmanager

@@ -9,14 +9,16 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from localjudge.cli.messages import in_flags
 from localjudge.errors import UsageError
+from localjudge.settings import JudgeSettings, choices, flag_of
 from localjudge.system.offline import SWITCHES
 
 if TYPE_CHECKING:
@@ -27,6 +29,21 @@ if TYPE_CHECKING:
 FAILED_ROWS = 3
 """Exit code of a run that finished with failures."""
 
+RUN, MODEL, RUBRIC, ROWS, PAIRS, ANSWERS, ENGINE, SERVER, RAY = HEADINGS = (
+    "Run",
+    "Model",
+    "Rubric and prompt",
+    "Rows",
+    "Pairs",
+    "Answers",
+    "Engine",
+    "Model server",
+    "Ray cluster",
+)
+"""The headings of the options of the commands that judge, in their order; an option names its own."""
+SETTING = object()
+"""Marks an option that is declared as a setting of the judge with its name."""
+
 Inputs = Annotated[
     list[str],
     typer.Argument(
@@ -36,9 +53,16 @@ Inputs = Annotated[
         "(Arena-Hard, MT-Bench) need the file of questions among them.",
     ),
 ]
-RubricName = Annotated[str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric for the judge.")]
+RubricName = Annotated[
+    str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric for the judge.", rich_help_panel=RUBRIC)
+]
 Guard = Annotated[
-    bool, typer.Option("--guard", help="Keep each field inside its fence, and show invisible characters in it.")
+    bool,
+    typer.Option(
+        "--guard",
+        help="Keep each field inside its fence, and show invisible characters in it.",
+        rich_help_panel=RUBRIC,
+    ),
 ]
 RationalePlace = Annotated[
     str | None,
@@ -46,17 +70,10 @@ RationalePlace = Annotated[
         "--rationale",
         metavar="before|after|each|none",
         help="Where the rationale stands, for a rubric with {$answer_format}.  [default: as the rubric says]",
+        rich_help_panel=RUBRIC,
     ),
 ]
-ModelName = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="PATH_OR_ID",
-        help="A model directory, a GGUF file, or the id of a model in the local cache.  "
-        "[default: the small bundled model]",
-    ),
-]
+ModelName = Annotated[str | None, SETTING]
 AdapterName = Annotated[
     str | None,
     typer.Option("--adapter", metavar="DIR", help="The directory of a LoRA adapter for the model."),
@@ -67,6 +84,7 @@ AdapterNames = Annotated[
         "--adapter",
         metavar="DIR",
         help="The directory of a LoRA adapter for the model. Several: a run directory in --out for each.",
+        rich_help_panel=MODEL,
     ),
 ]
 ServerUrl = Annotated[
@@ -75,16 +93,25 @@ ServerUrl = Annotated[
         "--server",
         metavar="URL",
         help="The server of --engine server: http://127.0.0.1:8000, or unix:/run/judge.sock.",
+        rich_help_panel=SERVER,
     ),
 ]
 AllowHost = Annotated[
     list[str] | None,
     typer.Option(
-        "--allow-host", metavar="NAME", help="Another host than this machine to which --server may send rows."
+        "--allow-host",
+        metavar="NAME",
+        help="Another host than this machine to which --server may send rows.",
+        rich_help_panel=SERVER,
     ),
 ]
 AllowDownload = Annotated[
-    bool, typer.Option("--allow-download", help="Download the model from the hub if it is not on this machine.")
+    bool,
+    typer.Option(
+        "--allow-download",
+        help="Download the model from the hub if it is not on this machine.",
+        rich_help_panel=MODEL,
+    ),
 ]
 ColumnNames = Annotated[
     list[str] | None,
@@ -92,56 +119,88 @@ ColumnNames = Annotated[
         "--column",
         metavar="FIELD=COLUMN",
         help="The input's column for a field, such as candidate=my_column; not needed for the usual names.",
+        rich_help_panel=ROWS,
     ),
 ]
 MaxRowBytes = Annotated[
     int,
     typer.Option(
-        "--max-row-bytes", min=1, metavar="N", help="The largest row in bytes; larger rows become failures."
+        "--max-row-bytes",
+        min=1,
+        metavar="N",
+        help="The largest row in bytes; larger rows become failures.",
+        rich_help_panel=ROWS,
     ),
 ]
 Limit = Annotated[
-    int | None, typer.Option("--limit", min=1, metavar="N", help="Use only the first N rows or pairs.")
-]
-AnswerSpelling = Annotated[
-    str,
+    int | None,
     typer.Option(
-        "--answer-spelling", metavar="compact|spaced|indented", help="The white space of the answer's JSON."
+        "--limit", min=1, metavar="N", help="Use only the first N rows or pairs.", rich_help_panel=ROWS
     ),
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
-def with_options(command: Callable[..., None]) -> Callable[..., None]:
+def flattened(command: Callable[..., None]) -> Callable[..., None]:
     """Return the command with each dataclass parameter replaced by one option for each of its fields.
 
-    A field is declared like an option of a command: annotated with `typer.Option`, with its default. In the
-    help, the options have the position of the parameter in the signature.
+    A field is declared like an option of a command: annotated with `typer.Option`, with its default; or it is a
+    setting of the judge, annotated with `Flag`. An option that the command declares itself replaces that of the
+    field with the same name, and the field gets its value, too.
     """
-    groups: dict[str, dict[str, inspect.Parameter]] = {}
-    flat: list[inspect.Parameter] = []
     signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        name: each.annotation for name, each in signature.parameters.items() if is_dataclass(each.annotation)
+    }
+    options = {name: _options(group) for name, group in groups.items()}
+    plain = signature.parameters.keys() - groups.keys()
+    flat: dict[str, inspect.Parameter] = {}
     for name, parameter in signature.parameters.items():
-        group = parameter.annotation
-        if isinstance(group, type) and is_dataclass(group):
-            parameters = inspect.signature(group, eval_str=True).parameters
-            groups[name] = dict(parameters)
-            flat += parameters.values()
+        if name in groups:
+            flat |= {each: option for each, option in options[name].items() if each not in plain}
         else:
-            flat.append(parameter)
+            flat[name] = parameter.replace(annotation=_option(name, parameter.annotation))
 
     @wraps(command)
-    def flattened(**values: Any) -> None:
-        for name, parameters in groups.items():
-            group = signature.parameters[name].annotation
-            values[name] = group(**{each: values.pop(each) for each in parameters})
-        command(**values)
+    def called(**values: Any) -> None:
+        given = {
+            name: group(**{each: values[each] for each in options[name]}) for name, group in groups.items()
+        }
+        command(**{name: value for name, value in values.items() if name in plain}, **given)
 
-    flat = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in flat]
-    flattened.__signature__ = signature.replace(parameters=flat)  # type: ignore[attr-defined]
-    flattened.__annotations__ = {each.name: each.annotation for each in flat}
-    return flattened
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in flat.values()]
+    called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {each.name: each.annotation for each in parameters}
+    return called
+
+
+def _options(group: Any) -> dict[str, inspect.Parameter]:
+    """Return an option for each field of a dataclass, by its name."""
+    hints, kind = get_type_hints(group, include_extras=True), inspect.Parameter.KEYWORD_ONLY
+    return {
+        each.name: inspect.Parameter(
+            each.name, kind, default=each.default, annotation=_option(each.name, hints[each.name])
+        )
+        for each in fields(group)
+    }
+
+
+def _option(name: str, annotation: Any) -> Any:
+    """Return the annotation of an option; for a setting of the judge, it is made of its declaration."""
+    if SETTING in getattr(annotation, "__metadata__", ()):
+        annotation = get_type_hints(JudgeSettings, include_extras=True)[name]
+    flag = flag_of(annotation)
+    if flag is None:
+        return annotation
+    values = choices(annotation)
+    option = typer.Option(
+        "--" + name.replace("_", "-"),
+        metavar=flag.metavar or "|".join(values) or None,
+        help=flag.help,
+        rich_help_panel=flag.heading,
+    )
+    return Annotated[str if values else annotation.__origin__, option]
 
 
 QUIET = {
@@ -155,12 +214,6 @@ QUIET = {
 """Variables that `settle_environment` sets besides `SWITCHES`: quiet libraries, and no busy waiting."""
 
 
-def print_table(table: object) -> None:
-    from localjudge.system.terminal import Console
-
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
-
-
 def typed_command() -> str:
     """Return the command line that started this program, quoted for a shell."""
     program, *arguments = sys.argv
@@ -168,6 +221,12 @@ def typed_command() -> str:
         return shlex.join([sys.orig_argv[0], "-m", "localjudge", *arguments])
     name = Path(program).name
     return shlex.join([name if shutil.which(name) == program else program, *arguments])
+
+
+def print_table(table: object) -> None:
+    from localjudge.cli.console import Console
+
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
 def print_json(document: object, indent: int | None = None) -> None:
@@ -185,8 +244,7 @@ _MARKS: dict[State, tuple[str, str]] = {
 
 def print_checks(checks: Sequence[Check], as_json: bool) -> None:
     """Print the results of checks as a list or as JSON."""
-    from localjudge.cli.messages import in_flags
-    from localjudge.system.terminal import Console
+    from localjudge.cli.console import Console
 
     checks = [replace(each, found=in_flags(each.found), fix=in_flags(each.fix)) for each in checks]
     if as_json:

@@ -16,7 +16,6 @@ from localjudge.cli.statistics_options import (
     RunFolders,
 )
 from localjudge.system.quantities import file_size
-from localjudge.system.requirements import require
 
 
 def report(
@@ -42,6 +41,8 @@ def report(
     ] = None,
 ) -> None:
     """Write a report of runs: one file for any browser, which fetches nothing."""
+    from localjudge.system.requirements import require
+
     require("report", "report", *input_extras([*(labels or ()), *(inputs or ())]))
     from localjudge.cli.progress import Progress
     from localjudge.report.run_report import write_report

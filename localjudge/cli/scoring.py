@@ -15,8 +15,11 @@ from localjudge.cli.judge_options import JudgeOptions, PairOptions
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
     FAILED_ROWS,
+    PAIRS,
+    ROWS,
+    RUN,
+    SETTING,
     AllowDownload,
-    AnswerSpelling,
     AsJson,
     ColumnNames,
     Guard,
@@ -32,7 +35,6 @@ from localjudge.cli.options import (
     print_table,
     settle_environment,
     typed_command,
-    with_options,
 )
 from localjudge.errors import UsageError
 from localjudge.rows.record import MAX_ROW_BYTES
@@ -45,32 +47,41 @@ if TYPE_CHECKING:
 Orders = Annotated[
     str,
     typer.Option(
-        "--orders", metavar="one|both", help="Judge each pair in its own order, or in the reverse, too."
+        "--orders",
+        metavar="one|both",
+        help="Judge each pair in its own order, or in the reverse, too.",
+        rich_help_panel=PAIRS,
     ),
 ]
 
 
-@with_options
 def score(
     inputs: Inputs,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", rich_help_panel=RUN)],
     *,
     judge: JudgeOptions,
     system_from: Annotated[
         str | None,
-        typer.Option(metavar="filename", help="Use each file's name as the system of its rows."),
+        typer.Option(
+            metavar="filename", help="Use each file's name as the system of its rows.", rich_help_panel=ROWS
+        ),
     ] = None,
     pairs: PairOptions,
     orders: Orders = "both",
     limit: Limit = None,
-    seed: Annotated[int, typer.Option(metavar="S", help="The seed of the sampling.")] = 0,
-    keep_thoughts: Annotated[bool, typer.Option("--keep-thoughts", help="Keep the model's thoughts.")] = False,
     shard: Annotated[
         str | None,
-        typer.Option(metavar="I/N", help="Judge only part I of N; 'slurm' takes both from the array task."),
+        typer.Option(
+            metavar="I/N",
+            help="Judge only part I of N; 'slurm' takes both from the array task.",
+            rich_help_panel=RUN,
+        ),
     ] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Judge rows that failed in an earlier start again.")
+        bool,
+        typer.Option(
+            "--retry-failed", help="Judge rows that failed in an earlier start again.", rich_help_panel=RUN
+        ),
     ] = False,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
@@ -83,9 +94,9 @@ def score(
     from localjudge.runs.pipeline import RowSource, score_run
     from localjudge.runs.shard import Shard
 
-    config, cluster = judge.prepare("score", inputs, seed=seed, keep_thoughts=keep_thoughts)
+    config, cluster = judge.prepare("score", inputs)
     used = config.rubric.fields
-    pairing = pairs.pairing(used, orders, seed)
+    pairing = pairs.pairing(used, orders, judge.seed)
     columns = judge.named_columns(used if pairing is None else pairing.used(used))
     if system_from is not None:
         if system_from != "filename" or "system" in columns:
@@ -183,7 +194,7 @@ def prompt(
     max_row_bytes: MaxRowBytes = MAX_ROW_BYTES,
     model: ModelName = None,
     allow_download: AllowDownload = False,
-    answer_spelling: AnswerSpelling = "compact",
+    answer_spelling: Annotated[str, SETTING] = "compact",
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the token ids for the engine, too.")] = False,
     as_json: Annotated[
         bool,

@@ -12,14 +12,12 @@ import typer
 
 from localjudge.cli.judge_options import JudgeOptions
 from localjudge.cli.listen_options import ListenOptions
-from localjudge.cli.options import with_options
+from localjudge.cli.options import RUN
 from localjudge.errors import UsageError
-from localjudge.system.requirements import require
 
 _GRACE = 20
 
 
-@with_options
 def serve(
     judge: JudgeOptions,
     listen: ListenOptions,
@@ -34,7 +32,10 @@ def serve(
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keep every judgement in this run directory.")
+        Path | None,
+        typer.Option(
+            "--out", metavar="DIR", help="Keep every judgement in this run directory.", rich_help_panel=RUN
+        ),
     ] = None,
     max_waiting: Annotated[
         int, typer.Option(min=1, metavar="N", help="The largest number of unfinished rows; more get a 429.")
@@ -42,9 +43,10 @@ def serve(
     max_body_bytes: Annotated[
         int, typer.Option(min=1, metavar="N", help="The largest body of a request.")
     ] = 64_000_000,
-    seed: Annotated[int, typer.Option(metavar="S", help="The seed of the sampling.")] = 0,
 ) -> None:
     """Judge rows that arrive over HTTP, for training loops and notebooks, until it is stopped."""
+    from localjudge.system.requirements import require
+
     require("serve", "serve")
     import uvicorn
 
@@ -58,7 +60,7 @@ def serve(
 
     if len(judge.adapter or ()) > 1:
         raise UsageError("serve: takes one --adapter; start one server for each adapter")
-    config, cluster = judge.prepare("serve", (), seed=seed)
+    config, cluster = judge.prepare("serve", ())
     formula = None if reward is None else RewardFormula.parse(reward, config.rubric)
     if failed_reward is not None and formula is None:
         raise UsageError(f"--failed-reward {failed_reward}: belongs to --reward; give both")

@@ -10,7 +10,7 @@ import typer
 
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
-    AnswerSpelling,
+    SETTING,
     Guard,
     RationalePlace,
     RubricName,
@@ -27,13 +27,9 @@ def serve_flags(
     rubric: RubricName = "just-eval",
     guard: Guard = False,
     rationale: RationalePlace = None,
-    answer_spelling: AnswerSpelling = "compact",
-    max_rationale_tokens: Annotated[
-        int, typer.Option(metavar="N", help="The largest number of tokens of a rationale.")
-    ] = 256,
-    thinking_budget: Annotated[
-        int | None, typer.Option(metavar="N", help="Let a reasoning model think for up to N tokens.")
-    ] = None,
+    answer_spelling: Annotated[str, SETTING] = "compact",
+    max_rationale_tokens: Annotated[int, SETTING] = 256,
+    thinking_budget: Annotated[int | None, SETTING] = None,
     runner: Annotated[
         str | None,
         typer.Option(

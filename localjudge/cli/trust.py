@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from localjudge.cli.options import RunFolder, check_out_file, input_extras, with_options
+from localjudge.cli.options import RunFolder, check_out_file, input_extras
 from localjudge.cli.statistics_options import (
     AllowNoGain,
     CalibrationFile,
@@ -20,7 +20,6 @@ from localjudge.cli.statistics_options import (
     StatisticsOptions,
 )
 from localjudge.errors import UsageError
-from localjudge.system.requirements import require
 
 if TYPE_CHECKING:
     from localjudge.analysis.matching.human_labels import Labels
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 _READING = "reading runs, labels and texts"
 
 
-@with_options
 def agree(
     run: RunFolder,
     labels: Annotated[
@@ -56,6 +54,8 @@ def agree(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare a run with labels: agreement, also within instructions, single annotators, and baselines."""
+    from localjudge.system.requirements import require
+
     require("agree", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
     statistics.check([run])
     if _compare_responses([run]):
@@ -111,7 +111,6 @@ def _agree_on_pairs(
     statistics.print(found.as_dict(), pair_agreement_tables(found))
 
 
-@with_options
 def rank(
     runs: RunFolders,
     *,
@@ -137,6 +136,8 @@ def rank(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare systems: means or strengths, pairs without significant difference, and the effect of length."""
+    from localjudge.system.requirements import require
+
     require("rank", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
     statistics.check(runs)
     if _compare_responses(runs):
@@ -202,7 +203,6 @@ def _rank_pairs(
     statistics.print(found.as_dict(), preference_tables(found))
 
 
-@with_options
 def jury(
     runs: RunFolders,
     *,
@@ -228,6 +228,8 @@ def jury(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare judges, or samples of one judge: agreement, outlier, and their combined scores as a run."""
+    from localjudge.system.requirements import require
+
     require("jury", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
     from localjudge.analysis.juries.jury import compare_judges
     from localjudge.analysis.juries.jury_run import write_jury
@@ -252,7 +254,6 @@ def jury(
         progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
 
 
-@with_options
 def calibrate(
     run: RunFolder,
     labels: LabelFiles,
@@ -263,6 +264,8 @@ def calibrate(
     statistics: StatisticsOptions,
 ) -> None:
     """Fit a monotone map from the judge's scores to labels; measure its gain on unseen instructions."""
+    from localjudge.system.requirements import require
+
     require("calibrate", "trust", *input_extras([*labels, *(inputs or ())]))
     check_out_file(out)
     from localjudge.analysis.agreement.calibration import fit

@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from localjudge import __version__
-from localjudge.config import JudgeConfig
+from localjudge.config import SHARED, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.rows.pairs import Pairing
@@ -58,7 +58,7 @@ class _Digests(_ManifestPart):
     vocabulary: str | None = None
 
 
-class RunSettings(SharedSettings, _Digests):
+class RunSettings(SharedSettings, _Digests):  # type: ignore[misc]  # it does not see that both are frozen
     """Everything that decides a judgement besides the row; all starts of a run must have the same settings.
 
     `rubric`, `model`, `adapter`, `chat_template` and `vocabulary` are digests. A jury and imported scores have
@@ -245,7 +245,7 @@ class RunManifest(_ManifestPart):
         """Return the settings of a start; None if it had no judge."""
         if start.config is None:
             return None
-        shared = self.settings.model_dump(include=set(SharedSettings.model_fields))
+        shared = self.settings.model_dump(include=set(SHARED))
         return JudgeConfig.of(**{**shared, **start.config}, rubric=self.rubric)
 
 

@@ -1,8 +1,8 @@
 """All output to the terminal: text from outside cannot control it, whoever prints it, in any encoding.
 
 `guarded_streams` puts a filter before stdout and stderr, so messages, usage errors, warnings and output of
-libraries all pass through it. `Console` bypasses the filter, because it writes colours and the live line; it
-filters the text that it is given instead.
+libraries all pass through it. `localjudge.cli.console.Console` bypasses the filter, because it writes colours
+and the live line; it filters the text that it is given instead.
 """
 
 from __future__ import annotations
@@ -14,12 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import accumulate
 from typing import Any, TextIO, cast
-
-import rich.console
-from rich.segment import Segment
-from rich.text import Text
 
 _UNUSUAL = re.compile(r"[^\n\t -~]+")
 _STAND_INS = {"·": "-", "–": "-", "→": "->", "…": "...", "✓": "+", "✗": "x"} | {  # noqa: RUF001
@@ -82,14 +77,14 @@ class _MessageFilter(_Filter):
         try:
             return super().write(text)
         except BrokenPipeError:
-            _open_null(self.unfiltered.fileno())
+            open_null(self.unfiltered.fileno())
             return len(text)
 
     def flush(self) -> None:
         try:
             self.unfiltered.flush()
         except BrokenPipeError:
-            _open_null(self.unfiltered.fileno())
+            open_null(self.unfiltered.fileno())
 
 
 @contextmanager
@@ -99,10 +94,10 @@ def guarded_streams() -> Iterator[None]:
     Otherwise a file that is opened later could get the number of a closed stream, and with it the output.
     """
     if sys.stdin is None:  # stays None, so that reading rows from stdin reports it
-        _open_null(0)
+        open_null(0)
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
-            _open_null(number)
+            open_null(number)
             setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
     streams = {"stdout": sys.stdout, "stderr": sys.stderr}
     for name, stream in streams.items():
@@ -118,10 +113,10 @@ def guarded_streams() -> Iterator[None]:
                 stream.flush()
             except (OSError, ValueError):  # it would fail again at interpreter exit, with a traceback
                 with suppress(OSError, ValueError):
-                    _open_null(stream.fileno())
+                    open_null(stream.fileno())
 
 
-def _open_null(number: int) -> None:
+def open_null(number: int) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     if null != number:
         os.dup2(null, number)
@@ -132,48 +127,3 @@ def _open_null(number: int) -> None:
 def unfiltered(stream: TextIO) -> TextIO:
     """Return the stream behind the filter, for output that must keep every byte and is not for a terminal."""
     return getattr(stream, "unfiltered", stream)
-
-
-class Console(rich.console.Console):
-    """A console on stdout or stderr. Text from outside stays in its cell and cannot add control codes."""
-
-    def __init__(self, *, stderr: bool = False, width: int | None = None, soft_wrap: bool = False) -> None:
-        super().__init__(
-            file=unfiltered(sys.stderr if stderr else sys.stdout),
-            stderr=stderr,
-            width=width,
-            soft_wrap=soft_wrap,
-            highlight=False,
-            markup=False,
-            emoji=False,
-        )
-
-    def show_cursor(self, show: bool = True) -> bool:
-        """Leave the cursor as it is, because a program that is killed cannot show it again."""
-        return False
-
-    def on_broken_pipe(self) -> None:
-        """Go on without messages if this is stderr, as the filter does."""
-        if not self.stderr:
-            raise
-        self.quiet = True
-        _open_null(self.file.fileno())
-
-    def render_str(self, text: str, **options: Any) -> Text:
-        return super().render_str(printable(text), **options)
-
-    def render(
-        self, renderable: rich.console.RenderableType, options: rich.console.ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        return super().render(_safe(renderable) if isinstance(renderable, Text) else renderable, options)
-
-
-def _safe(text: Text) -> Text:
-    """Return the text with printable characters only, and its styles in place."""
-    if (shown := printable(text.plain)) == text.plain:
-        return text
-    places = [0, *accumulate(len(printable(character)) for character in text.plain)]
-    safe = text.copy()
-    safe.plain = shown
-    safe.spans = [span._replace(start=places[span.start], end=places[span.end]) for span in text.spans]
-    return safe

@@ -66,7 +66,7 @@ def _print_markdown(text: str) -> None:
     from rich.text import Text
     from rich.theme import Theme
 
-    from localjudge.system.terminal import Console
+    from localjudge.cli.console import Console
 
     console = Console()
     console.push_theme(Theme({"markdown.code": "bold", "markdown.table.header": "bold"}))
