@@ -14,6 +14,7 @@ from localjudge.cli.options import (
     AsJson,
     ModelName,
     RationalePlace,
+    flattened,
     print_json,
     settle_environment,
 )
@@ -87,6 +88,7 @@ def show(
 
 
 @app.command(cls=ExplainedCommand, epilog="localjudge rubrics check my-rubric.toml")
+@flattened
 def check(
     rubric: Annotated[
         str,
