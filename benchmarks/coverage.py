@@ -22,7 +22,7 @@ import numpy as np
 import results_table
 from scipy.stats import norm
 
-from localjudge.analysis.agreement.agreement import agree
+from localjudge.analysis.agreement import agree
 from localjudge.analysis.agreement.comparison import Comparison
 from localjudge.analysis.matching.human_labels import LabelArray, Labels
 from localjudge.analysis.matching.scores import Scores

@@ -31,7 +31,7 @@ import coverage
 import numpy as np
 import results_table
 
-from localjudge.analysis.statistics import jackknife, resampled_statistics, resampling
+from localjudge.analysis.statistics import agreement_statistics, jackknife, resampling
 from localjudge.analysis.statistics.resampling import averages
 
 REACHES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -41,8 +41,8 @@ SIZES = (5, 8, 10, 12, 15, 20, 30, 50, 200)
 """Numbers of rows for `kappa`."""
 
 STATISTICS = {
-    "kappa": resampled_statistics.kappa,
-    "pearson": resampled_statistics.pearson,
+    "kappa": agreement_statistics.kappa,
+    "pearson": agreement_statistics.pearson,
 }
 
 

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 import results_table
 
-from localjudge.analysis.juries import jury_errors
 from localjudge.analysis.juries.jury_aspect import RatedAspect
+from localjudge.analysis.juries.jury_errors import _mean_correlation, jury_errors
 from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.statistics.resampling import bootstrap_weights, expanded_percentile
 
@@ -99,14 +99,14 @@ def _printed(kind: str, errors: np.ndarray) -> Any:
     rated = RatedAspect("simulated", scale, table.astype(np.int32), values)
     scores = None if kind == "labels" else table
     names = [str(juror) for juror in range(errors.shape[1])]
-    return jury_errors.jury_errors(rated, scores, marks, rows, names, 1, 0).votes
+    return jury_errors(rated, scores, marks, rows, names, 1, 0).votes
 
 
 def _percentile(errors: np.ndarray, seed: int) -> Any:
     rows, jurors = errors.shape
     weights = [np.ones((1, rows)), *bootstrap_weights(rows, RESAMPLES, seed)]
     found = np.concatenate(
-        [jury_errors._mean_correlation(errors, np.arange(rows, dtype=np.int32), each) for each in weights]
+        [_mean_correlation(errors, np.arange(rows, dtype=np.int32), each) for each in weights]
     )
     with np.errstate(divide="ignore"):
         votes = jurors / np.maximum(1 + (jurors - 1) * found, 0)

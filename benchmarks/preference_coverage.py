@@ -32,7 +32,7 @@ from localjudge.analysis.pairs.preferences import (
     direct_win_rates,
     system_win_rates,
 )
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics import Estimate
 from localjudge.analysis.statistics.resampling import Contributions, averages, studentise
 
 SIZES = (30, 80, 200)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 
-from localjudge.analysis.audit.audit_results import _AuditReader, _tested
+from localjudge.analysis.audit import _AuditReader, _tested
 from localjudge.analysis.audit.audited_scores import AuditedRuns, AuditedScores
 from localjudge.analysis.audit.perturbations import PAIR_PERTURBATIONS, PERTURBATIONS, Perturbation
 from localjudge.analysis.matching.scores import Floats

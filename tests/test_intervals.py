@@ -11,10 +11,9 @@ from scipy import stats
 
 from localjudge.analysis.agreement.comparison import ComparedLabels, Comparison, compare
 from localjudge.analysis.matching.human_labels import LabelArray
-from localjudge.analysis.statistics import resampled_statistics
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics import Estimate, agreement_statistics
+from localjudge.analysis.statistics.agreement_statistics import alphas
 from localjudge.analysis.statistics.jackknife import LEAST_FOR_AGREEMENT, agreement_estimate, exact_share
-from localjudge.analysis.statistics.krippendorff import alphas
 from localjudge.analysis.statistics.resampling import averages, studentise
 
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}
@@ -72,7 +71,7 @@ def test_a_correlation_has_the_interval_of_fishers_z() -> None:
     rng = np.random.default_rng(1)
     x = rng.standard_normal(400)
     y = 0.8 * x + 0.6 * rng.standard_normal(400)
-    left_out = resampled_statistics.pearson(x, y, 1 - np.eye(400))
+    left_out = agreement_statistics.pearson(x, y, 1 - np.eye(400))
     found = agreement_estimate(float(stats.pearsonr(x, y).statistic), left_out)
     theirs = stats.pearsonr(x, y).confidence_interval()
     assert found.low == pytest.approx(theirs.low, abs=0.01)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_page import head
 
-from localjudge.analysis.juries.jury import compare_judges
+from localjudge.analysis.juries import compare_judges
 from localjudge.analysis.juries.jury_run import write_jury
 from localjudge.analysis.matching.human_labels import read_labels
 from localjudge.analysis.matching.imported_scores import import_scores
@@ -21,7 +21,7 @@ from localjudge.analysis.matching.rows import BY_ID_ALONE, Identity, JudgedRows,
 from localjudge.analysis.matching.scores import read_scores
 from localjudge.analysis.matching.system_names import SystemNames
 from localjudge.analysis.pairs.preferences import read_preferences
-from localjudge.analysis.ranking.ranking import rank
+from localjudge.analysis.ranking import rank
 from localjudge.errors import UsageError
 from localjudge.records import Response, Row
 from localjudge.runs.run_manifest import RunManifest, read_manifest

@@ -15,18 +15,16 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss, cohen_kappa_score, precision_recall_fscore_support
 
 from localjudge import Judgement, Row, Rubric, UsageError
-from localjudge.analysis.agreement.agreement import Agreement, agree
-from localjudge.analysis.juries.jury import compare_judges
+from localjudge.analysis.agreement import Agreement, agree
+from localjudge.analysis.juries import compare_judges
 from localjudge.analysis.juries.jury_run import write_jury
 from localjudge.analysis.matching.human_labels import read_labels
-from localjudge.analysis.matching.imported_scores import import_scores
+from localjudge.analysis.matching.imported_scores import import_scores, write_run
 from localjudge.analysis.matching.label_values import LabelColumn
 from localjudge.analysis.matching.measured_texts import measure
-from localjudge.analysis.matching.run_writer import write_run
 from localjudge.analysis.matching.scores import read_scores
-from localjudge.analysis.ranking.ranking import rank
-from localjudge.analysis.statistics import resampled_statistics
-from localjudge.analysis.statistics.interval import UNDEFINED
+from localjudge.analysis.ranking import rank
+from localjudge.analysis.statistics import UNDEFINED, agreement_statistics
 from localjudge.records import row_key, settings_digest
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings
@@ -265,7 +263,7 @@ def test_weighted_kappa_of_labels_is_that_of_the_repeated_rows() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 3, (2, 40)).astype(float)
     weights = rng.multinomial(40, np.full(40, 1 / 40), size=20).astype(float)
-    kappas = resampled_statistics.nominal_kappa(x, y, weights)
+    kappas = agreement_statistics.nominal_kappa(x, y, weights)
     for drawn, kappa in zip(weights, kappas, strict=True):
         again = np.repeat(x, drawn.astype(int)), np.repeat(y, drawn.astype(int))
         assert kappa == pytest.approx(cohen_kappa_score(*again), **EXACT)

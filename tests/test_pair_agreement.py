@@ -18,14 +18,14 @@ from sklearn.metrics import cohen_kappa_score, roc_auc_score
 from test_input_formats import save_dataset
 
 from localjudge import UsageError
-from localjudge.analysis.juries.jury import compare_judges
+from localjudge.analysis.juries import compare_judges
 from localjudge.analysis.juries.jury_run import write_jury
 from localjudge.analysis.matching.scores import read_scores
-from localjudge.analysis.pairs.judged_pairs import JudgedPairs, read_judged_pairs
+from localjudge.analysis.pairs import JudgedPairs, read_judged_pairs
 from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement, agree_on_pairs
 from localjudge.analysis.pairs.pair_labels import read_pair_labels
-from localjudge.analysis.statistics import resampled_statistics
-from localjudge.analysis.statistics.krippendorff import alpha
+from localjudge.analysis.statistics import agreement_statistics
+from localjudge.analysis.statistics.agreement_statistics import alpha
 from localjudge.runs.pipeline import RowSource, score_run
 
 FEW = 200
@@ -195,10 +195,10 @@ def test_the_auc_of_weighted_rows_is_that_of_repeated_rows() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 6, 40).astype(float), rng.integers(0, 2, 40).astype(float)
     weights = rng.multinomial(40, np.full(40, 1 / 40), size=20).astype(float)
-    for drawn, found in zip(weights, resampled_statistics.auc(x, y, weights), strict=True):
+    for drawn, found in zip(weights, agreement_statistics.auc(x, y, weights), strict=True):
         again = np.repeat(y, drawn.astype(int)), np.repeat(x, drawn.astype(int))
         assert found == pytest.approx(roc_auc_score(*again), **EXACT)
-    assert np.isnan(resampled_statistics.auc(x, np.ones(40), weights)).all()
+    assert np.isnan(agreement_statistics.auc(x, np.ones(40), weights)).all()
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from localjudge.analysis.pairs.preferences import (
     read_preferences,
     system_win_rates,
 )
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics import Estimate
 from localjudge.analysis.statistics.jackknife import JackknifeEstimates, Shares
 from localjudge.rows.pairs import Pairing
 

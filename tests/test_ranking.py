@@ -14,7 +14,7 @@ from report_page import head
 
 from localjudge.analysis.matching.imported_scores import import_scores
 from localjudge.analysis.matching.scores import Scores, read_scores
-from localjudge.analysis.ranking.ranking import Ranking, rank
+from localjudge.analysis.ranking import Ranking, rank
 from localjudge.analysis.ranking.system_means import connected_systems, means_on_same_instructions
 
 

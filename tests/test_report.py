@@ -18,7 +18,7 @@ from conftest import Cli, read_lines, write_rows
 from report_page import data, open_in_browser
 
 from localjudge import Judge, read_rows
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.run_report import write_report

@@ -21,18 +21,17 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from localjudge import Failure, Judge, UsageError
-from localjudge.analysis.agreement.agreement import AspectAgreement, agree
+from localjudge.analysis.agreement import AspectAgreement, agree
 from localjudge.analysis.agreement.calibration import Calibration, fit
-from localjudge.analysis.juries.jury import compare_judges
+from localjudge.analysis.juries import compare_judges
 from localjudge.analysis.juries.jury_run import median, write_jury
 from localjudge.analysis.matching.human_labels import Labels, read_labels
 from localjudge.analysis.matching.imported_scores import import_scores
 from localjudge.analysis.matching.measured_texts import measure, word_overlap
 from localjudge.analysis.matching.scores import Scores, read_scores
-from localjudge.analysis.ranking.ranking import rank
+from localjudge.analysis.ranking import rank
 from localjudge.analysis.ranking.system_means import power_tuning, prediction_powered
-from localjudge.analysis.statistics import resampled_statistics
-from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.analysis.statistics.resampling import Contributions, averages, studentise
 from localjudge.records.outcome_columns import AnswerColumns, from_line
 from localjudge.rows.inputs import read_rows
@@ -100,16 +99,16 @@ def test_weighted_statistics_are_those_of_the_repeated_rows() -> None:
         every = [
             each(x, human, weights)
             for each in (
-                resampled_statistics.pearson,
-                resampled_statistics.spearman,
-                resampled_statistics.kendall,
+                agreement_statistics.pearson,
+                agreement_statistics.spearman,
+                agreement_statistics.kendall,
             )
         ]
         for drawn, *found in zip(weights, *every, strict=True):
             again = np.repeat(x, drawn.astype(int)), np.repeat(human, drawn.astype(int))
             expected = [each(*again).statistic for each in (stats.pearsonr, stats.spearmanr, stats.kendalltau)]
             assert found == pytest.approx(expected, **EXACT)
-    for drawn, kappa in zip(weights, resampled_statistics.kappa(whole, human, weights), strict=True):
+    for drawn, kappa in zip(weights, agreement_statistics.kappa(whole, human, weights), strict=True):
         again = np.repeat(whole, drawn.astype(int)), np.repeat(human, drawn.astype(int))
         direct = cohen_kappa_score(*again, labels=range(1, 6), weights="quadratic")
         assert kappa == pytest.approx(direct, **EXACT)

@@ -59,7 +59,8 @@ def audit(
     as_json: AsJson = False,
 ) -> None:
     """Audit the judge: change rows in ways with known effects, and count the scores that change as expected."""
-    from localjudge.analysis.audit import read_audit, run_audit, sample_rows
+    from localjudge.analysis.audit import read_audit
+    from localjudge.analysis.audit.audit_run import run_audit, sample_rows
     from localjudge.analysis.audit.perturbations import perturbations_of
     from localjudge.cli.progress import Progress
     from localjudge.cli.tables.audit_tables import audit_tables

@@ -68,7 +68,7 @@ def agree(
         raise UsageError("--labels is missing: name the files with the labels of the rows")
     if by is not None:
         raise UsageError(f"--by {by}: is for runs that compare two responses; this one judges one")
-    from localjudge.analysis.agreement.agreement import agree as compare
+    from localjudge.analysis.agreement import agree as compare
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
     from localjudge.analysis.matching.scores import read_scores
@@ -95,7 +95,7 @@ def _agree_on_pairs(
     statistics: StatisticsOptions,
 ) -> None:
     from localjudge.analysis.matching.human_labels import parse_mapping
-    from localjudge.analysis.pairs.judged_pairs import read_judged_pairs
+    from localjudge.analysis.pairs import read_judged_pairs
     from localjudge.analysis.pairs.pair_agreement import agree_on_pairs
     from localjudge.analysis.pairs.pair_labels import read_pair_labels
     from localjudge.cli.progress import Progress
@@ -149,7 +149,7 @@ def rank(
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
     from localjudge.analysis.matching.scores import read_scores
-    from localjudge.analysis.ranking.ranking import rank as compare
+    from localjudge.analysis.ranking import rank as compare
     from localjudge.cli.progress import Progress
     from localjudge.cli.tables.ranking_tables import ranking_tables
 
@@ -231,7 +231,7 @@ def jury(
     from localjudge.system.requirements import require
 
     require("jury", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
-    from localjudge.analysis.juries.jury import compare_judges
+    from localjudge.analysis.juries import compare_judges
     from localjudge.analysis.juries.jury_run import write_jury
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.cli.progress import Progress

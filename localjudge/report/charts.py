@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from localjudge.analysis.matching.scores import Floats
-from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.report.judgements import NO_SCORE, Judgements
 from localjudge.report.shown_values import decides, mean_is_share, value_colours, value_texts
 from localjudge.rubrics.score_column import ScoreColumn, deciding

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from localjudge import __version__
-from localjudge.analysis.agreement.agreement import Agreement
+from localjudge.analysis.agreement import Agreement
 from localjudge.analysis.matching.scores import Scores, run_names
-from localjudge.analysis.ranking.ranking import Ranking
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.ranking import Ranking
+from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import FAILED, Judgements
 from localjudge.report.report_tables import agreement_tables, audit_tables, systems_table

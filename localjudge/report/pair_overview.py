@@ -14,7 +14,7 @@ from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreemen
 from localjudge.analysis.pairs.preference_notes import cycles_in_words
 from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.analysis.ranking.system_order import differences_in_words
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts
 from localjudge.report.judgements import FAILED
 from localjudge.report.listed_pairs import NO_WINNER, UNNAMED, WINNERS, ListedPairs

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.analysis.agreement.agreement import Agreement
+from localjudge.analysis.agreement import Agreement
 from localjudge.analysis.agreement.alternative_annotator import NO_TEST, AnnotatorTest
 from localjudge.analysis.agreement.within_instructions import NOT_WITHIN, WITHIN_NOTE
 from localjudge.analysis.audit.findings import Audit
-from localjudge.analysis.ranking.comparison_lines import comparison_lines
-from localjudge.analysis.ranking.ranking import Ranking
+from localjudge.analysis.ranking import Ranking, comparison_lines
 from localjudge.analysis.ranking.system_order import differences_in_words
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics import Estimate
 from localjudge.errors import UsageError
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.report.judgements import FAILED, Judgements

@@ -61,11 +61,11 @@ def write_report(
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
         return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed, step)
-    from localjudge.analysis.agreement.agreement import agree
+    from localjudge.analysis.agreement import agree
     from localjudge.analysis.agreement.calibration import Calibration
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
-    from localjudge.analysis.ranking.ranking import rank
+    from localjudge.analysis.ranking import rank
 
     curves = Calibration.load(calibration) if calibration else None
     with ExitStack() as stack:
@@ -110,7 +110,7 @@ def _write_pairs(
 ) -> list[str]:
     """Write a report of runs of pairs."""
     from localjudge.analysis.matching.human_labels import parse_mapping
-    from localjudge.analysis.pairs.judged_pairs import read_judged_pairs
+    from localjudge.analysis.pairs import read_judged_pairs
     from localjudge.analysis.pairs.pair_agreement import agree_on_pairs
     from localjudge.analysis.pairs.pair_labels import read_pair_labels
     from localjudge.analysis.pairs.preference_ranking import rank_pairs

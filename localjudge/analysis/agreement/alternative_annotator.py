@@ -13,7 +13,7 @@ import numpy as np
 
 from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Flags, Floats, Integers
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics import Estimate
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS, Contributions, averages, studentise
 
 EPSILON = 0.1

@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.scores import Floats, Integers, ScoreKind, Scores
-from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.resampling import RESAMPLES, averages, studentise
 from localjudge.errors import UsageError
 from localjudge.runs.notices import kinds

@@ -9,8 +9,7 @@ import numpy as np
 
 from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers
-from localjudge.analysis.statistics import resampled_statistics
-from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.analysis.statistics.jackknife import PARTS, agreement_estimate, exact_share
 from localjudge.analysis.statistics.resampling import mean_estimate
 
@@ -84,7 +83,7 @@ def compare(
     error, width = x - y, ends[1] - ends[0]
     kappa = exact = UNDEFINED
     if _are_whole(x) and _are_whole(y):
-        kappa = with_interval(_kappa(x, y, ends), resampled_statistics.kappa, x, y, group)
+        kappa = with_interval(_kappa(x, y, ends), agreement_statistics.kappa, x, y, group)
         exact = exact_share(error == 0, group)
     return replace(
         correlations,
@@ -100,9 +99,9 @@ def correlations_with(column: Floats, against: ComparedLabels) -> Comparison:
     """Return the correlations of a column [rows of the run], which do not depend on its scale."""
     x, y = column[against.mean_row], against.mean
     statistics = {
-        "pearson": resampled_statistics.pearson,
-        "spearman": resampled_statistics.spearman,
-        "kendall": resampled_statistics.kendall,
+        "pearson": agreement_statistics.pearson,
+        "spearman": agreement_statistics.spearman,
+        "kendall": agreement_statistics.kendall,
     }
     return Comparison(
         **{
@@ -124,7 +123,7 @@ def with_interval(
 
     Args:
         value: the statistic of all pairs; None if it is undefined.
-        statistic: a function of `localjudge.analysis.statistics.resampled_statistics`.
+        statistic: a function of `localjudge.analysis.statistics.agreement_statistics`.
         x: the first column, [m].
         y: the second column, [m].
         group: the instruction of each pair, [m].

@@ -12,10 +12,9 @@ from localjudge.analysis.agreement.comparison import with_interval
 from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.measured_texts import Measures
 from localjudge.analysis.matching.scores import Floats, Integers, Scores
-from localjudge.analysis.statistics import resampled_statistics
-from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
+from localjudge.analysis.statistics.agreement_statistics import nominal_alpha
 from localjudge.analysis.statistics.jackknife import exact_share
-from localjudge.analysis.statistics.krippendorff import nominal_alpha
 from localjudge.analysis.statistics.resampling import mean_estimate
 
 _FOLDS = 5
@@ -147,7 +146,7 @@ class _Pairs:
             kappa = UNDEFINED if (human == given[0]).all() else Estimate(0.0)
         else:
             value = float(cohen_kappa_score(given.astype(int), human.astype(int)))
-            kappa = with_interval(value, resampled_statistics.nominal_kappa, given, human, self.group)
+            kappa = with_interval(value, agreement_statistics.nominal_kappa, given, human, self.group)
         brier = UNDEFINED
         if probabilities is not None:
             errors = ((probabilities - np.eye(self.labels)[human.astype(int)]) ** 2).sum(axis=1)

@@ -13,8 +13,7 @@ import numpy as np
 from localjudge.analysis.agreement.comparison import correlation, with_interval
 from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers, Scores
-from localjudge.analysis.statistics import resampled_statistics
-from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.analysis.statistics.resampling import mean_estimate
 
 _THRESHOLDS = 201
@@ -109,7 +108,7 @@ class LabelledResponses:
         in_order, epsilon = self._in_order(values, seed)
         every = np.arange(self.instructions)
         return WithinComparison(
-            pearson=with_interval(value, resampled_statistics.pearson, x, y, self.group),
+            pearson=with_interval(value, agreement_statistics.pearson, x, y, self.group),
             in_order=mean_estimate(in_order, every, 0.0, 1.0, False, resamples, seed),
             epsilon=epsilon,
         )

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from localjudge.analysis.audit.perturbations import POSITION, Direction
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics import Estimate
 
 NOISE = 1 / 16
 """Largest change that counts as no change, as a share of the scale's range: 0.25 on a scale from 1 to 5."""

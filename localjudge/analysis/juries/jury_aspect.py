@@ -9,8 +9,8 @@ import numpy as np
 
 from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers
-from localjudge.analysis.statistics.interval import Estimate
-from localjudge.analysis.statistics.krippendorff import alphas
+from localjudge.analysis.statistics import Estimate
+from localjudge.analysis.statistics.agreement_statistics import alphas
 from localjudge.analysis.statistics.resampling import bootstrap_weights, expanded_percentile, mean_estimate
 from localjudge.rubrics.answer import Value
 

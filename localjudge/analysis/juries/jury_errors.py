@@ -10,7 +10,7 @@ import numpy as np
 from localjudge.analysis.juries.jury_aspect import RatedAspect
 from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.scores import Floats, Integers
-from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.jackknife import PARTS, jackknife_interval
 from localjudge.analysis.statistics.resampling import averages, studentise
 

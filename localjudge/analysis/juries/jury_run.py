@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from localjudge.analysis.matching.imported_scores import write_run
 from localjudge.analysis.matching.rows import align_runs, identities
-from localjudge.analysis.matching.run_writer import write_run
 from localjudge.analysis.matching.scores import common_rubric, refuse_pairs, run_names
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Judgement, Outcome

@@ -1,10 +1,13 @@
-"""Import scores from elsewhere as a run: from a judge behind an API, from people, from another program."""
+"""Runs that no engine made: scores from elsewhere, imported, and the scores of a jury.
+
+Scores come from a judge behind an API, from people, or from another program.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,9 @@ from pydantic import ValidationError
 
 from localjudge.analysis.matching.human_labels import columns_of
 from localjudge.analysis.matching.label_values import LabelColumn
-from localjudge.analysis.matching.run_writer import write_run
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
-from localjudge.records.outcome_columns import RATIONALE
+from localjudge.records.outcome_columns import RATIONALE, AnswerColumns, to_bytes
 from localjudge.rows.columns import Columns, as_row
 from localjudge.rows.inputs import find_inputs, read_records
 from localjudge.rubrics.answer import Value
@@ -24,8 +26,18 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.rubric_problems import problems_of
 from localjudge.rubrics.template import Template
 from localjudge.runs.notices import IMPORTED, exported
-from localjudge.runs.run_manifest import RunSettings
+from localjudge.runs.reader import JUDGEMENTS, SUMMARY
+from localjudge.runs.run_manifest import (
+    FORMAT,
+    MANIFEST,
+    ModelRecord,
+    RunManifest,
+    RunSettings,
+    StartRecord,
+    as_json,
+)
 from localjudge.runs.summary import Summary
+from localjudge.system.durable import replacing
 
 
 def import_scores(
@@ -166,3 +178,62 @@ def _value(aspect: Aspect, number: float) -> Value:
     values = [*aspect.values.values()]
     first = 0 if aspect.numbers is None else aspect.numbers[values[0]]
     return values[round(number) - first]
+
+
+def write_run(
+    folder: Path,
+    outcomes: Iterable[Outcome],
+    *,
+    rubric: Rubric,
+    settings: RunSettings,
+    model: str,
+    inputs: Sequence[str],
+    columns: Mapping[str, str],
+    **fields: Any,
+) -> Summary:
+    """Write a run directory, completely or not at all.
+
+    Args:
+        folder: the directory to create; it must be missing or empty.
+        outcomes: the outcomes in the order of the lines, which are numbered from 1.
+        rubric: the aspects and the scale.
+        settings: the settings that identify the run; runs with equal settings are the same run.
+        model: a name for the judge.
+        inputs: the files of the rows.
+        columns: the column of each field whose column has a custom name.
+        fields: further fields of `run.json`.
+
+    Raises:
+        UsageError: the folder is not empty.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"--out {folder}: is not empty; choose another folder")
+    manifest = RunManifest(
+        format=FORMAT,
+        settings=settings,
+        rubric=rubric,
+        prompt_sha256=rubric.template_digest,
+        model=ModelRecord(name=model, path=None, files={}),
+        max_tokens=None,
+        notice=None,
+        shard=None,
+        **fields,
+        starts=[StartRecord.now(inputs, columns)],
+    )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(folder) as scratch:
+        scratch.mkdir()
+        summary = Summary(manifest)
+        with (scratch / JUDGEMENTS).open("xb") as stream:
+            stream.writelines(_lines(outcomes, rubric.columns, summary))
+        counted = summary.as_dict(manifest, complete=True, planned=summary.rows)
+        (scratch / SUMMARY).write_bytes(as_json(counted))
+        (scratch / MANIFEST).write_bytes(as_json(manifest.as_dict()))
+    return summary
+
+
+def _lines(outcomes: Iterable[Outcome], columns: AnswerColumns, summary: Summary) -> Iterator[bytes]:
+    for number, outcome in enumerate(outcomes, 1):
+        line = outcome.model_copy(update={"row": number})
+        summary.add(line)
+        yield to_bytes(line, columns)

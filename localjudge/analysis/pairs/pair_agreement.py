@@ -13,11 +13,10 @@ from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, r
 from localjudge.analysis.agreement.comparison import with_interval
 from localjudge.analysis.matching.human_labels import LabelArray, Labels
 from localjudge.analysis.matching.scores import Floats, Integers
-from localjudge.analysis.pairs.judged_pairs import RESULTS, JudgedPairs, PairVerdicts
-from localjudge.analysis.statistics import resampled_statistics
-from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.pairs import RESULTS, JudgedPairs, PairVerdicts
+from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
+from localjudge.analysis.statistics.agreement_statistics import nominal_alpha
 from localjudge.analysis.statistics.jackknife import exact_share
-from localjudge.analysis.statistics.krippendorff import nominal_alpha
 from localjudge.analysis.statistics.resampling import RESAMPLES, mean_estimate
 from localjudge.errors import UsageError
 
@@ -218,7 +217,7 @@ class _Comparing:
             value = float(cohen_kappa_score(*((each * 2).astype(int) for each in (human, result))))
             kappa = Estimate(value)
             if len(np.unique(result)) > 1:
-                kappa = with_interval(value, resampled_statistics.nominal_kappa, human, result, group)
+                kappa = with_interval(value, agreement_statistics.nominal_kappa, human, result, group)
         labelled = human != _TIE
         if score is not None and labelled.any():
             # Rounding errors would order equal preferences.
@@ -226,7 +225,7 @@ class _Comparing:
             scores, is_preferred = np.r_[preferred, -preferred], np.repeat([1.0, 0.0], len(preferred))
             value = float(roc_auc_score(is_preferred, scores))
             groups = np.tile(group[labelled], 2)
-            auc = with_interval(value, resampled_statistics.auc, scores, is_preferred, groups, 0.0)
+            auc = with_interval(value, agreement_statistics.auc, scores, is_preferred, groups, 0.0)
         return PairComparison(
             accuracy=self._mean(1 - np.abs(human - result), group),
             without_ties=exact_share((human == result)[decided], group[decided]),

@@ -18,7 +18,7 @@ from typing import Any
 from localjudge.analysis.matching.human_labels import LabelRecords, Labels, nothing_found
 from localjudge.analysis.matching.label_values import NO_LABEL, value_at
 from localjudge.analysis.matching.rows import JudgedRows, column_of, identity_of
-from localjudge.analysis.pairs.judged_pairs import RESULTS, JudgedPairs
+from localjudge.analysis.pairs import RESULTS, JudgedPairs
 from localjudge.errors import UsageError
 from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.inputs import can_be_read_twice, find_inputs, read_records

@@ -8,7 +8,7 @@ import numpy as np
 
 from localjudge.analysis.pairs.bradley_terry import Strengths
 from localjudge.analysis.pairs.preferences import PositionEffect, Preferences
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics import Estimate
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS
 
 _MOST_NAMED = 12

@@ -20,7 +20,7 @@ from localjudge.analysis.pairs.preferences import (
     system_win_rates,
 )
 from localjudge.analysis.ranking.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, SystemOrder
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics import Estimate
 from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
 

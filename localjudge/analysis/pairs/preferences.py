@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis.matching.scores import Floats, Integers, check_one_judge
-from localjudge.analysis.pairs.judged_pairs import read_judged_pairs
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.pairs import read_judged_pairs
+from localjudge.analysis.statistics import Estimate
 from localjudge.analysis.statistics.jackknife import Shares, exact_share
 from localjudge.errors import UsageError
 

@@ -20,7 +20,7 @@ from localjudge.analysis.ranking.system_means import (
     means_on_same_instructions,
 )
 from localjudge.analysis.ranking.system_order import NO_DIFFERENCE, SystemOrder
-from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.resampling import studentise
 
 

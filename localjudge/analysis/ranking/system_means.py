@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from localjudge.analysis.matching.measured_texts import Measures
 from localjudge.analysis.matching.scores import Floats, Integers, Scores
-from localjudge.analysis.statistics.interval import UNDEFINED, Estimate
+from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.resampling import Contributions, studentise
 
 

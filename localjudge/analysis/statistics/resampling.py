@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from localjudge.analysis.matching.scores import Floats, Integers
-from localjudge.analysis.statistics.interval import Estimate
+from localjudge.analysis.statistics import Estimate
 
 RESAMPLES = 1000
 MIN_INSTRUCTIONS = 5

@@ -11,16 +11,16 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from localjudge.analysis.agreement.agreement import Agreement, AspectAgreement
+from localjudge.analysis.agreement import Agreement, AspectAgreement
 from localjudge.analysis.agreement.alternative_annotator import annotator_lines
 from localjudge.analysis.agreement.calibration import Calibration
 from localjudge.analysis.agreement.comparison import STATISTICS, Comparison
 from localjudge.analysis.agreement.nominal_agreement import NominalAgreement
 from localjudge.analysis.agreement.within_instructions import NOT_WITHIN, WITHIN_NOTE
-from localjudge.analysis.juries.jury import Jury
+from localjudge.analysis.juries import Jury
 from localjudge.analysis.juries.jury_aspect import EstimatedErrors, NominalJuryAspect
 from localjudge.analysis.juries.jury_errors import JuryErrors
-from localjudge.analysis.statistics.interval import two_decimals
+from localjudge.analysis.statistics import two_decimals
 from localjudge.cli.tables.table_parts import (
     headed,
     note_lines,

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from localjudge.analysis.audit.findings import Audit
-from localjudge.analysis.statistics.interval import Estimate, two_decimals
+from localjudge.analysis.statistics import Estimate, two_decimals
 from localjudge.cli.tables.table_parts import headed
 from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import kinds

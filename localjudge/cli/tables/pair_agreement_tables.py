@@ -13,7 +13,7 @@ from rich.text import Text
 
 from localjudge.analysis.agreement.alternative_annotator import annotator_lines
 from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement, PairComparison
-from localjudge.analysis.statistics.interval import UNDEFINED_SIGN
+from localjudge.analysis.statistics import UNDEFINED_SIGN
 from localjudge.cli.tables.table_parts import (
     headed,
     note_lines,

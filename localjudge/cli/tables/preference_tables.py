@@ -15,7 +15,7 @@ from rich.text import Text
 from localjudge.analysis.pairs.preference_notes import cycles_in_words
 from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.analysis.ranking.system_order import differences_in_words
-from localjudge.analysis.statistics.interval import UNDEFINED_SIGN, Estimate
+from localjudge.analysis.statistics import UNDEFINED_SIGN, Estimate
 from localjudge.cli.tables.table_parts import (
     headed,
     note_lines,

@@ -12,9 +12,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from localjudge.analysis.ranking.comparison_lines import adjustment, compared, comparison_lines, p_value
-from localjudge.analysis.ranking.ranking import Ranking, SystemRank
-from localjudge.analysis.statistics.interval import UNDEFINED_SIGN, Estimate
+from localjudge.analysis.ranking import Ranking, SystemRank, adjustment, compared, comparison_lines, p_value
+from localjudge.analysis.statistics import UNDEFINED_SIGN, Estimate
 from localjudge.cli.tables.table_parts import (
     headed,
     note_lines,

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from localjudge.analysis.statistics.interval import Estimate, two_decimals
+from localjudge.analysis.statistics import Estimate, two_decimals
 from localjudge.runs.notices import kinds
 
 

@@ -1,4 +1,4 @@
-"""Statistics of agreement on thousands of resamples of the same pairs at once.
+"""Statistics of agreement: of pairs on thousands of resamples at once, and Krippendorff's alpha of annotators.
 
 A resample gives each row a weight: the number of times that it was drawn. Each function takes pairs `x`, `y`
 [m] and weights [B, m], whole numbers of at least 0, and returns [B] numbers: the result of SciPy's function
@@ -7,12 +7,16 @@ A resample gives each row a weight: the number of times that it was drawn. Each 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.matching.scores import Floats
+from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.scores import Floats, Integers
+from localjudge.analysis.statistics import UNDEFINED, Estimate
+from localjudge.analysis.statistics.jackknife import PARTS, agreement_estimate
 
 _SMALLEST = 1e-12
 """Share of its terms below which a variance is a rounding error: the column is constant."""
@@ -95,12 +99,6 @@ def auc(x: Floats, y: Floats, weights: Floats) -> Floats:
         return np.where(pairs > 0, (positive * below).sum(axis=1) / pairs, np.nan)
 
 
-def mean(values: Floats, weights: Floats) -> Floats:
-    """Return the mean of a column."""
-    result: Floats = (weights @ values) / weights.sum(axis=1)
-    return result
-
-
 def _correlation(n: Any, sx: Any, sy: Any, sxx: Any, syy: Any, sxy: Any) -> Floats:
     vx, vy = n * sxx - sx * sx, n * syy - sy * sy
     varied = (vx > _SMALLEST * n * sxx) & (vy > _SMALLEST * n * syy)
@@ -129,3 +127,67 @@ def _levels(values: Floats, weights: Floats) -> tuple[Floats, NDArray[np.intp]]:
     order = np.argsort(level, kind="stable")
     starts = np.searchsorted(level[order], np.arange(len(levels)))
     return np.add.reduceat(weights[:, order], starts, axis=1), level
+
+
+def alphas(
+    marks: LabelArray, group: Integers, levels: Sequence[str] = ("ordinal", "interval")
+) -> list[Estimate]:
+    """Return Krippendorff's alpha of each level of measurement, over rows with at least two labels.
+
+    It is undefined if no row has two.
+
+    Args:
+        marks: the labels.
+        group: the instruction of each row of the run, [rows].
+        levels: as for `alpha`.
+    """
+    marks = marks.of_rows(np.bincount(marks.row, minlength=1) >= 2)
+    if not len(marks.row):
+        return [UNDEFINED] * len(levels)
+    domain, value = np.unique(marks.value, return_inverse=True)
+    rows, row = np.unique(marks.row, return_inverse=True)
+    counts = np.zeros((len(rows), len(domain)))
+    np.add.at(counts, (row, value), 1)
+    present, numbered = np.unique(group[rows], return_inverse=True)
+    parts = min(len(present), PARTS)
+    return [
+        agreement_estimate(
+            alpha(counts, domain, level),
+            np.array([alpha(counts[numbered % parts != part], domain, level) for part in range(parts)]),
+        )
+        for level in levels
+    ]
+
+
+def nominal_alpha(marks: LabelArray, group: Integers) -> Estimate | None:
+    """Return Krippendorff's nominal alpha, as `alphas` does; None if no row has two labels."""
+    has_several = np.bincount(marks.row, minlength=1).max() >= 2
+    return alphas(marks, group, ["nominal"])[0] if has_several else None
+
+
+def alpha(counts: Floats, domain: Floats, level: str) -> float:
+    """Return Krippendorff's alpha (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
+
+    NaN if all labels are equal. It is computed here because the library for it is under the GPL.
+
+    Args:
+        counts: number of annotators who gave each value to each unit, [units, values].
+        domain: the values, in ascending order.
+        level: "nominal", "ordinal" or "interval".
+    """
+    labels = counts.sum(axis=1)
+    pairable, labels = counts[labels > 1], labels[labels > 1]
+    # The matrix of observed coincidences, [values, values].
+    scaled = pairable / (labels - 1)[:, None]
+    observed = pairable.T @ scaled - np.diag(scaled.sum(axis=0))
+    of_value = observed.sum(axis=0)
+    if level == "nominal":
+        distance = 1 - np.eye(len(domain))
+    else:
+        # The ordinal distance of two values is the distance of their mean ranks.
+        position = domain if level == "interval" else of_value.cumsum() - of_value / 2
+        distance = (position[:, None] - position) ** 2
+    expected = of_value @ distance @ of_value
+    if expected == 0:
+        return float("nan")
+    return float(1 - (of_value.sum() - 1) * (observed * distance).sum() / expected)
