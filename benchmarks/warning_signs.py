@@ -141,14 +141,14 @@ def compared(bias: float, sensitivity: float, ties: float = 0.0, close: float = 
     """Return a judge of pairs in both orders."""
 
     def run(generator: np.random.Generator, size: int) -> WarningSigns:
-        signs = WarningSigns(PAIRS, orders=2)
+        signs, join = WarningSigns(PAIRS), PAIRS.mode.join(PAIRS.aspects, prompts=2)
         quality = generator.standard_normal(size)
         odds = bias + sensitivity * np.column_stack([quality, -quality])
         first = generator.random((size, 2)) < 1 / (1 + np.exp(-odds))
         tie = (generator.random((size, 2)) < ties) | (np.abs(quality) < close)[:, None]
         labels = np.where(tie, "tie", np.where(first, "A", "B"))
-        for row, label in enumerate(labels.ravel().tolist()):
-            signs.add(judgement(row + 1, label))
+        for pair in join.all(judgement(row, label) for row, label in enumerate(labels.ravel().tolist(), 1)):
+            signs.add(pair)
         return signs
 
     return run

@@ -33,7 +33,8 @@ from localjudge.models.model_manifest import changes_since_verified
 from localjudge.prompts.task import Task, TaskFeed
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_key, settings_digest
-from localjudge.records.pair_outcome import PairOutcome, joined
+from localjudge.records.mode import PAIRWISE
+from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import AnswerLayout
@@ -247,7 +248,7 @@ class Judge:
             },
             "max_tokens": self.task_builder.answer_tokens,
             "notice": self.notice,
-            **({"verdicts": "labels"} if self.rubric.compares else {}),
+            **self.rubric.mode.recorded,
         }
 
     @property
@@ -285,12 +286,13 @@ class Judge:
         Raises:
             UsageError: the rubric does not compare responses, or as for `score`.
         """
-        if not self.rubric.compares:
-            raise UsageError(f"the rubric {self.rubric.name} judges one response; compare with pairwise")
+        if self.rubric.mode is not PAIRWISE:
+            mode = self.rubric.mode
+            raise UsageError(f"the rubric {self.rubric.name} {mode.judges}; compare with pairwise")
         pairing = pairing or Pairing()
         read = numbered(pairing.rows(given_rows(rows, pairing.used(self.rubric.fields))))
         outcomes = (outcome for judged in self.judged(self.task_builder.tasks(read)) for _, outcome in judged)
-        return joined(outcomes, self.rubric.aspects, pairing.orders)
+        return PAIRWISE.join(self.rubric.aspects, pairing.orders).all(outcomes)
 
     def judged(self, tasks: Iterable[Task | None]) -> Iterator[list[tuple[Task, Outcome]]]:
         """Yield the tasks with their outcomes, in lists of those that finished together.

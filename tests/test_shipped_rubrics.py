@@ -62,7 +62,7 @@ def test_an_included_rubric_judges_real_rows(
     end = cli("score", rows, "--out", tmp_path / "run", *judge)
     assert end.code == 0, end.err
     lines = list(read_lines(tmp_path / "run"))
-    assert len(lines) == ROWS * (2 if Rubric.load(name).compares else 1)
+    assert len(lines) == ROWS * len(Rubric.load(name).mode.responses)
     for aspect, kind in Rubric.load(name).aspects.items():
         assert all(line[aspect] in kind.values.values() for line in lines)
         assert all(sum(line[f"{aspect}_probabilities"]) == pytest.approx(1, abs=1e-4) for line in lines)

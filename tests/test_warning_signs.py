@@ -38,16 +38,17 @@ def signs(
 
 def order_signs(verdicts: list[tuple[str, str]]) -> tuple[str, ...]:
     """Return the signs of pairs with these verdicts: on the input's order, and on the reverse."""
-    found = WarningSigns(PAIRWISE, orders=2)
-    for n, pair in enumerate(verdicts):
-        for place, label in enumerate(pair):
-            found.add(
-                Judgement(
-                    id=f"p{n}", key=f"{n}{place}", row=2 * n + place + 1, swapped=bool(place),
-                    texts={"rationale": "Seen."}, scores={"better": label}, rationale_cut=False,
-                    prompt_tokens=1, output_tokens=1,
-                )
-            )  # fmt: skip
+    found = WarningSigns(PAIRWISE)
+    orders = [
+        Judgement(
+            id=f"p{n}", key=f"{n}{place}", row=2 * n + place + 1, swapped=bool(place),
+            texts={"rationale": "Seen."}, scores={"better": label}, rationale_cut=False,
+            prompt_tokens=1, output_tokens=1,
+        )
+        for n, pair in enumerate(verdicts) for place, label in enumerate(pair)
+    ]  # fmt: skip
+    for pair in PAIRWISE.mode.join(PAIRWISE.aspects, prompts=2).all(orders):
+        found.add(pair)
     return tuple(line for line in found.lines if line.startswith(("order: ", "place: ", "equal scores: ")))
 
 

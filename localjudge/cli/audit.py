@@ -65,6 +65,7 @@ def audit(
     from localjudge.cli.progress import Progress
     from localjudge.cli.tables.audit_tables import audit_tables
     from localjudge.judge import Judge
+    from localjudge.records.mode import PAIRWISE
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.pipeline import RowSource
 
@@ -73,7 +74,7 @@ def audit(
         raise UsageError("audit: takes one --adapter; audit each adapter by itself")
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
     used = config.rubric.fields
-    pairing = pairs.pairing(used, "one" if config.rubric.compares else "both", seed)
+    pairing = pairs.pairing(used, "one" if config.rubric.mode is PAIRWISE else "both", seed)
     source = RowSource.of_files(
         inputs,
         judge.named_columns(used if pairing is None else pairing.used(used)),

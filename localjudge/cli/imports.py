@@ -73,6 +73,7 @@ def _aspects(
     """Return the aspects of an import with their values."""
     from pydantic import ValidationError
 
+    from localjudge.records.mode import POINTWISE
     from localjudge.rubrics.aspect import Aspect, Scale
     from localjudge.rubrics.rubric import Rubric
 
@@ -81,8 +82,8 @@ def _aspects(
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: --rubric {rubric} has the aspects; give only one of the two")
         read = Rubric.load(rubric)
-        if read.compares:
-            raise UsageError(f"--rubric {rubric}: compares two responses; import takes scores of one")
+        if read.mode is not POINTWISE:
+            raise UsageError(f"--rubric {rubric}: {read.mode.judges}; import takes scores of one")
         return read.aspects
     if not names:
         raise UsageError("--aspect is missing: name the aspects that were judged, or give their --rubric")

@@ -15,8 +15,7 @@ from localjudge.errors import UsageError
 from localjudge.system.quantities import counted
 
 if TYPE_CHECKING:
-    from localjudge.records import Outcome
-    from localjudge.records.pair_outcome import PairOutcome
+    from localjudge.records.mode import RowOutcome
 
 
 def show(
@@ -57,10 +56,9 @@ def show(
     from localjudge.cli.progress import Progress
     from localjudge.cli.tables.run_tables import summary_chart, summary_table
     from localjudge.cli.tables.table_parts import headed
-    from localjudge.runs.reader import count_lines, read_notices, read_outcomes
+    from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
-    from localjudge.runs.summary import Summary
-    from localjudge.system.steps import with_progress
+    from localjudge.runs.summary import read_summary
 
     lists_rows = system is not None or failed or sort is not None or limit is not None
     if row_id and lists_rows:
@@ -85,13 +83,11 @@ def show(
                 print(line)
             for problem in texts.problems:
                 Messages.here().say(f"the texts of the rows are missing: {problem}")
-        what = "pair" if manifest.rubric.compares else "row"
+        what = manifest.rubric.mode.item
         Messages.here().say(f"{len(found.rows)} of {counted(found.matching, what)}")
         return
-    summary = Summary(manifest)
     with Progress().step("reading the run") as report:
-        for outcome in with_progress(read_outcomes(run), report, count_lines(run)):
-            summary.add(outcome)
+        summary = read_summary(run, report)
     if not summary.rows:
         print_table(headed(notices, "no rows"))
         return
@@ -109,26 +105,26 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
     from localjudge.cli.shown_pair import ShownPair
     from localjudge.cli.tables.table_parts import headed
     from localjudge.records.pair_outcome import PairOutcome
-    from localjudge.runs.reader import read_notices, read_outcomes, read_pairs
+    from localjudge.runs.reader import read_notices, read_row_outcomes
     from localjudge.runs.reread_texts import Texts
     from localjudge.runs.run_manifest import read_manifest
 
     manifest = read_manifest(run)
-    read = read_pairs if manifest.rubric.compares else read_outcomes
     wanted = set(ids)
     with Progress().step("reading the run"):
-        found = [each for each in read(run) if each.id in wanted]
+        found = [each for each in read_row_outcomes(run) if each.id in wanted]
         places = wanted - {each.id for each in found}
-        by_place = [each for each in read(run) if places.intersection(_places(each))] if places else []
+        rows = read_row_outcomes(run) if places else ()
+        by_place = [each for each in rows if places.intersection(_places(each))]
     for place in sorted(places):
         if those := [each.id for each in by_place if place in _places(each)]:
             Messages.here().say(f"--id {place}: is no id; it is the line of {', '.join(those)}")
     found += by_place
     if notices := read_notices(run):
         print_table(headed(notices))
-    with Texts(manifest, [_first(each) for each in found]) as texts:
+    with Texts(manifest, [each.first for each in found]) as texts:
         for each in found:
-            text = texts.get(_first(each))
+            text = texts.get(each.first)
             if isinstance(each, PairOutcome):
                 print_table(ShownPair(each, manifest.rubric.aspects, text))
             else:
@@ -136,23 +132,16 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
         for problem in texts.problems:
             Messages.here().say(f"the texts of the row are missing: {problem}")
     if missing := wanted - {name for each in found for name in (each.id, *_places(each))}:
-        known = next((each.id for each in read(run)), None)
+        known = next((each.id for each in read_row_outcomes(run)), None)
         such = f"; its ids are such as {known}" if known else ""
-        what = "pair" if manifest.rubric.compares else "row"
+        what = manifest.rubric.mode.item
         raise UsageError(f"{run}: no {what} with the id {', '.join(sorted(missing))}{such}")
 
 
-def _places(found: Outcome | PairOutcome) -> set[str]:
+def _places(found: RowOutcome) -> set[str]:
     """Return the places of a row, or of both rows of a pair, and their lines alone: answers.csv:4 and 4."""
-    places = _first(found).source.split(" and ")
+    places = found.first.source.split(" and ")
     return {*places, *(place.rpartition(":")[2] for place in places)}
-
-
-def _first(found: Outcome | PairOutcome) -> Outcome:
-    """Return the outcome itself, or that of a pair's first order."""
-    from localjudge.records.pair_outcome import PairOutcome
-
-    return found.orders[0] if isinstance(found, PairOutcome) else found
 
 
 def export(
@@ -192,7 +181,7 @@ def export(
             )
     if to != "inspect":
         check_out_file(out)
-    what = "pair" if read_manifest(run).rubric.compares else "row"
+    what = read_manifest(run).rubric.mode.item
     progress = Progress()
     with progress.step("exporting", f"{what}s") as report:
         written = write(run, to, out, with_texts, baseline, report)

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from localjudge.errors import UsageError
-from localjudge.records import Judgement, Outcome
+from localjudge.records import Judgement
+from localjudge.records.mode import RowOutcome
 from localjudge.records.pair_outcome import Odds, PairOutcome, Preference
-from localjudge.rows.pair_columns import PAIR
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
-from localjudge.runs.reader import read_outcomes, read_pairs
+from localjudge.runs.reader import read_row_outcomes
 from localjudge.runs.reread_texts import Text, Texts
 from localjudge.system.terminal import printable
 
@@ -50,9 +50,9 @@ class RowSelection:
     descending: bool = False
     limit: int | None = None
 
-    def takes(self, outcome: Outcome | PairOutcome) -> bool:
+    def takes(self, outcome: RowOutcome) -> bool:
         """Return whether this row or pair is listed, apart from the limit."""
-        is_failure = _error(outcome) is not None
+        is_failure = outcome.error is not None
         if is_failure if self.sort else self.failed and not is_failure:
             return False
         return self.system is None or self.system in _systems(outcome)
@@ -104,7 +104,7 @@ class RowList:
         rows: list[ListedRow] = []
         matching = 0
         by_expected = False
-        for outcome in read_pairs(run) if rubric.compares else read_outcomes(run):
+        for outcome in read_row_outcomes(run):
             systems.update(_systems(outcome))
             if not selection.takes(outcome):
                 continue
@@ -117,9 +117,9 @@ class RowList:
                 )
         if selection.system is not None and selection.system not in systems:
             there = ", ".join(sorted(systems)) or "none"
-            of = "pair with" if rubric.compares else "row of"
             raise UsageError(
-                f"--system {selection.system}: {run} has no {of} this system; its systems are {there}"
+                f"--system {selection.system}: {run} has no {rubric.mode.item} of this system; its systems are "
+                f"{there}"
             )
         if selection.sort:
             rows.sort(key=lambda row: row.score, reverse=selection.descending)
@@ -135,13 +135,14 @@ class RowList:
         """
         columns = "  ".join(f"{aspect:>{size}}" for aspect, size in _widths(self.rubric).items())
         key = f"{self.key}  " if self.key else ""
-        system = "systems" if self.rubric.compares else "system"
-        widest = _WIDEST * (1 + self.rubric.compares)
+        responses = len(self.rubric.mode.responses)
+        system = "system" + "s" * (responses > 1)
+        widest = _WIDEST * responses
         ids = min(widest, max(len(text) for text in ("id", *(row.id for row in self.rows))))
         systems = min(widest, max(len(text) for text in (system, *(row.system for row in self.rows))))
         heading = f"{'id':<{ids}}  {system:<{systems}}  {key}{columns}"
         found = [texts.get(row) for row in self.rows]
-        names = _text_names(self.rubric) if any(found) else ()
+        names = (*self.rubric.mode.responses, "instruction") if any(found) else ()
         share = _SNIPPET if width is None else (width - len(heading)) // max(1, len(names)) - 2
         fits = share >= _SHORTEST
         yield "  ".join([heading, *(f"{name:<{min(share, _SNIPPET)}}" for name in names if fits)]).rstrip()
@@ -158,36 +159,30 @@ class RowList:
                 yield "    " + "  ".join(_snippets(text, row.swapped, names, each)).rstrip()
 
 
-def _text_names(rubric: Rubric) -> tuple[str, ...]:
-    """Return the names of the texts that end a line."""
-    responses = PAIR if rubric.compares else ("candidate",)
-    return (*responses, "instruction")
-
-
 def _snippets(text: Text, swapped: bool, names: Sequence[str], width: int) -> Iterator[str]:
     """Yield the beginning of each text, padded to this width."""
-    first, second = text.responses(swapped)
+    responses = text.responses(swapped)[: len(names) - 1]
     instruction = text.instruction or next(iter(text.fields.values()), "")
-    for said in (first, second or "", instruction) if len(names) > 2 else (first, instruction):
-        flat = _flat(" ".join(said.split())) or "(empty)"
+    for said in (*responses, instruction):
+        flat = _flat(" ".join((said or "").split())) or "(empty)"
         yield f"{flat if len(flat) <= width else flat[: width - 1] + '…':<{width}}"
 
 
 def _widths(rubric: Rubric) -> dict[str, int]:
     """Return the width of each aspect's column: its name, and its longest value."""
-    if rubric.compares:
-        return {name: max(len(name), len(_preferred(_LONGEST))) for name in rubric.aspects}
-    return {
-        name: max(4, len(name), *(len(shown(value)) for value in aspect.values.values()))
+    longest = {
+        name: max(4, *(len(shown(value)) for value in aspect.values.values()))
+        if aspect.preference is None
+        else len(_preferred(_LONGEST))
         for name, aspect in rubric.aspects.items()
     }
+    return {name: max(len(name), width) for name, width in longest.items()}
 
 
-def _listed(outcome: Outcome | PairOutcome, widths: Mapping[str, int], sort: ScoreColumn | None) -> ListedRow:
+def _listed(outcome: RowOutcome, widths: Mapping[str, int], sort: ScoreColumn | None) -> ListedRow:
     score = 0.0
-    first = outcome.orders[0] if isinstance(outcome, PairOutcome) else outcome
-    if (error := _error(outcome)) is not None:
-        says = "failed: " + _flat(error)
+    if outcome.error is not None:
+        says = "failed: " + _flat(outcome.error)
     elif isinstance(outcome, PairOutcome):
         preferences = outcome.preferences
         says = "  ".join(f"{_preferred(each):>{widths[aspect]}}" for aspect, each in preferences.items())
@@ -203,9 +198,9 @@ def _listed(outcome: Outcome | PairOutcome, widths: Mapping[str, int], sort: Sco
         system=_flat(" vs ".join(_systems(outcome))),
         says=says,
         score=score,
-        digest=first.digest,
-        swapped=first.swapped,
-        failed=error is not None,
+        digest=outcome.first.digest,
+        swapped=outcome.first.swapped,
+        failed=outcome.error is not None,
     )
 
 
@@ -215,14 +210,9 @@ def _preferred(preference: Preference) -> str:
     return f"{preference.winner or '?':>3} {preference.value:.3f}{agree}"
 
 
-def _error(outcome: Outcome | PairOutcome) -> str | None:
-    return outcome.error
-
-
-def _systems(outcome: Outcome | PairOutcome) -> tuple[str, ...]:
+def _systems(outcome: RowOutcome) -> tuple[str, ...]:
     """Return the system of a row, or both systems of a pair."""
-    systems = outcome.systems if isinstance(outcome, PairOutcome) else (outcome.system,)
-    return tuple(system or _NO_SYSTEM for system in systems)
+    return tuple(system or _NO_SYSTEM for system in outcome.systems)
 
 
 def _flat(text: str) -> str:

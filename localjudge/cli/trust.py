@@ -178,13 +178,14 @@ def _compare_responses(runs: Sequence[Path]) -> bool:
     Raises:
         UsageError: some do, and some judge one response.
     """
+    from localjudge.records.mode import PAIRWISE
     from localjudge.runs.run_manifest import read_manifest
 
-    kinds = {run: read_manifest(run).rubric.compares for run in runs}
-    if len(set(kinds.values())) > 1:
-        one, two = (next(run for run, compares in kinds.items() if compares is kind) for kind in (False, True))
-        raise UsageError(f"{two}: compares two responses, and {one} judges one; give runs of one kind")
-    return any(kinds.values())
+    modes = {read_manifest(run).rubric.mode: run for run in reversed(runs)}
+    if len(modes) > 1:
+        (first, run), (second, other) = modes.items()
+        raise UsageError(f"{run}: {first.judges}, and {other} {second.judges}; give runs of one kind")
+    return PAIRWISE in modes
 
 
 def _rank_pairs(

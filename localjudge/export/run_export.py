@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,13 @@ from localjudge.export import alpaca_eval
 from localjudge.export import inspect_log as inspect
 from localjudge.export import tabular as tables
 from localjudge.records import Outcome
+from localjudge.records.mode import PAIRWISE
 from localjudge.records.outcome_columns import (
     MODEL,
     NOTICE,
-    PAIR_TEXTS,
-    TEXTS,
-    AnswerColumns,
-    column_names,
-    to_line,
 )
-from localjudge.records.pair_outcome import PairOutcome, pair_column_names
-from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_pairs
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_row_outcomes
 from localjudge.runs.reread_texts import Text, Texts
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.durable import replacing
@@ -70,23 +67,23 @@ def export(
     if to == "inspect":
         refuse_other_files(out)
     manifest = read_manifest(folder)
-    if to == "inspect" and manifest.rubric.compares:
+    if to == "inspect" and manifest.rubric.mode is PAIRWISE:
         raise SettingError(
             "to", to, "a sample of Inspect has one response, and this run compares two; use jsonl"
         )
     inputs = {name for start in manifest.starts for name in start.inputs}
     if any(same_file(name, out) or Path(name) in out.resolve().parents for name in inputs):
         raise SettingError("out", out, "is an input of this run; choose another name")
-    columns = manifest.rubric.columns
     notices, total = read_notices(folder), count_lines(folder) // manifest.orders
     origin = {MODEL: manifest.model.judge, NOTICE: "\n".join(notices) or None}
     try:
         with replacing(out) as scratch:
             if to in TABLES:
                 lines, names = _table(folder, manifest, with_texts)
-                rows = TABLES[to](with_progress(lines, report, total), names, columns, scratch, origin)
-            elif to == "alpaca-eval" and manifest.rubric.compares:
-                pairs = with_progress(pairs_with_texts(folder), report, total)
+                schema = partial(manifest.rubric.mode.schema, manifest.rubric.columns)
+                rows = TABLES[to](with_progress(lines, report, total), names, schema, scratch, origin)
+            elif to == "alpaca-eval" and manifest.rubric.mode is PAIRWISE:
+                pairs = with_progress(outcomes_with_texts(folder), report, total)
                 rows = alpaca_eval.write_preferences(pairs, manifest, scratch, baseline, origin)
             elif to == "alpaca-eval":
                 rows = alpaca_eval.write_annotations(
@@ -142,22 +139,17 @@ def _is_log(file: Path) -> bool:
     return file.suffix == ".eval" and file.is_file() and not file.is_symlink()
 
 
-def outcomes_with_texts(folder: Path) -> Iterator[tuple[Outcome, Text | None]]:
-    """Yield the outcomes of a run, each with the texts of its row (None for a row that could not be read).
+def outcomes_with_texts(folder: Path) -> Iterator[tuple[Any, Text | None]]:
+    """Yield the outcome of each row or pair of a run, with the texts that its first prompt shows.
+
+    The texts of a row that could not be read are None.
 
     Raises:
         UsageError: the inputs are missing, or a row has changed.
     """
     with _texts(folder) as texts:
-        for outcome in read_outcomes(folder):
-            yield outcome, _text(folder, texts, outcome)
-
-
-def pairs_with_texts(folder: Path) -> Iterator[tuple[PairOutcome, Text | None]]:
-    """Yield the pairs of a run, each with the texts of its first order, as `outcomes_with_texts` does."""
-    with _texts(folder) as texts:
-        for pair in read_pairs(folder):
-            yield pair, _text(folder, texts, pair.orders[0])
+        for outcome in read_row_outcomes(folder):
+            yield outcome, _text(folder, texts, outcome.first)
 
 
 @contextmanager
@@ -179,21 +171,17 @@ def _text(folder: Path, texts: Texts, outcome: Outcome) -> Text | None:
 
 def _table(folder: Path, manifest: RunManifest, with_texts: bool) -> tuple[Iterator[dict[str, Any]], list[str]]:
     """Return the lines of a table and the names of its columns."""
-    columns, compares = manifest.rubric.columns, manifest.rubric.compares
-    names = pair_column_names(columns) if compares else column_names(columns)
+    columns, mode = manifest.rubric.columns, manifest.rubric.mode
+    names = mode.column_names(columns)
     if not with_texts:
-        if compares:
-            return (pair.line(columns) for pair in read_pairs(folder)), names
-        return (to_line(outcome, columns) for outcome in read_outcomes(folder)), names
-    own = PAIR_TEXTS if compares else TEXTS
-    taken, column_of = {*names, *own, MODEL, NOTICE}, {}
+        return (mode.line(outcome, columns) for outcome in read_row_outcomes(folder)), names
+    taken, column_of = {*names, *mode.texts, MODEL, NOTICE}, {}
     for field in sorted(manifest.rubric.fields, key=lambda field: field in taken):  # free names are kept
-        if field not in own:
+        if field not in mode.texts:
             column_of[field] = _free(field, taken)
             taken.add(column_of[field])
-    lines = _pair_lines(folder, columns, column_of) if compares else _lines(folder, columns, column_of)
-    names += [*own, *column_of.values()]
-    return (dict.fromkeys(names) | line for line in lines), names
+    names += [*mode.texts, *column_of.values()]
+    return (dict.fromkeys(names) | line for line in _lines(folder, manifest.rubric, column_of)), names
 
 
 def _free(field: str, taken: Collection[str]) -> str:
@@ -203,24 +191,13 @@ def _free(field: str, taken: Collection[str]) -> str:
     return field
 
 
-def _lines(folder: Path, columns: AnswerColumns, column_of: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+def _lines(folder: Path, rubric: Rubric, column_of: Mapping[str, str]) -> Iterator[dict[str, Any]]:
     """Yield each line with the texts of its row."""
+    mode = rubric.mode
     for outcome, text in outcomes_with_texts(folder):
-        line = to_line(outcome, columns)
+        line = mode.line(outcome, rubric.columns)
         if text:
-            line |= {name: getattr(text, name) for name in TEXTS} | _fields(text, column_of)
-        yield line
-
-
-def _fields(text: Text, column_of: Mapping[str, str]) -> dict[str, str]:
-    return {column_of[field]: said for field, said in text.fields.items()}
-
-
-def _pair_lines(folder: Path, columns: AnswerColumns, column_of: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield the line of each pair with its texts."""
-    for pair, text in pairs_with_texts(folder):
-        line = pair.line(columns)
-        if text:
-            said = (text.instruction, text.reference, *text.responses(pair.orders[0].swapped))
-            line |= dict(zip(PAIR_TEXTS, said, strict=True)) | _fields(text, column_of)
+            said = (text.instruction, text.reference, *text.responses(outcome.first.swapped))
+            line |= dict(zip(mode.texts, said, strict=False))
+            line |= {column_of[field]: own for field, own in text.fields.items() if field in column_of}
         yield line

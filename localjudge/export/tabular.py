@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.records.outcome_columns import AnswerColumns, arrow_schema, place_of, to_json, without_objects
-from localjudge.records.pair_outcome import pair_schema
+from localjudge.records.outcome_columns import place_of, to_json, without_objects
 
 Line = Mapping[str, Any]
 Origin = Mapping[str, str | None]
@@ -26,11 +25,11 @@ _FORMULA = re.compile(
     r"""(\A|[;\t\r\n])((?:[^\S\t\r\n]|["\0\ufeff\u200b])*)([=+\-@\uff1d\uff0b\uff0d\uff20])"""
 )
 _AT_ONCE = 10_000
+Schema = Callable[[Sequence[str]], Any]
+"""Returns the Arrow schema of these columns."""
 
 
-def write_jsonl(
-    lines: Iterable[Line], names: Sequence[str], columns: AnswerColumns, file: Path, origin: Origin
-) -> int:
+def write_jsonl(lines: Iterable[Line], names: Sequence[str], schema: Schema, file: Path, origin: Origin) -> int:
     rows = 0
     with file.open("w", encoding="utf-8") as stream:
         for line in lines:
@@ -39,9 +38,7 @@ def write_jsonl(
     return rows
 
 
-def write_csv(
-    lines: Iterable[Line], names: Sequence[str], columns: AnswerColumns, file: Path, origin: Origin
-) -> int:
+def write_csv(lines: Iterable[Line], names: Sequence[str], schema: Schema, file: Path, origin: Origin) -> int:
     rows = 0
     with file.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream)
@@ -65,19 +62,18 @@ def _cell(value: Any, line: Line) -> Any:
 
 
 def write_parquet(
-    lines: Iterable[Line], names: Sequence[str], columns: AnswerColumns, file: Path, origin: Origin
+    lines: Iterable[Line], names: Sequence[str], schema: Schema, file: Path, origin: Origin
 ) -> int:
     """Write the rows and put the origin into the file's metadata."""
     import pyarrow
     import pyarrow.parquet
 
     known = {f"localjudge.{name}": value for name, value in origin.items() if value is not None}
-    typed = pair_schema if columns.pairs else arrow_schema
-    schema = typed(columns, (*names, *origin)).with_metadata(known)
+    typed = schema((*names, *origin)).with_metadata(known)
     rows, waiting = 0, iter(lines)
-    with pyarrow.parquet.ParquetWriter(file, schema) as writer:
+    with pyarrow.parquet.ParquetWriter(file, typed) as writer:
         while some := [without_objects(_fields(line, names, origin)) for line in islice(waiting, _AT_ONCE)]:
-            writer.write_table(pyarrow.Table.from_pylist(some, schema))
+            writer.write_table(pyarrow.Table.from_pylist(some, typed))
             rows += len(some)
     return rows
 

@@ -197,6 +197,16 @@ class _Outcome(BaseModel):
     columns: dict[str, Any] = Field(default_factory=dict)
 
     @property
+    def first(self) -> Self:
+        """This outcome: that of the only prompt of its row."""
+        return self
+
+    @property
+    def systems(self) -> tuple[str | None, ...]:
+        """The system that wrote the response."""
+        return (self.system,)
+
+    @property
     def identity(self) -> dict[str, Any]:
         """The fields that identify the row, as `Row.identity` has them."""
         return {

@@ -15,10 +15,6 @@ from localjudge.records import Failure, Judgement, Outcome
 
 MODEL, NOTICE = "model", "notice"
 """Columns that an export adds to each line: the judge, and the notices of the run or null."""
-TEXTS = ("instruction", "reference", "candidate")
-"""Columns that an export adds on request: the texts of the row."""
-PAIR_TEXTS = ("instruction", "reference", "candidate_a", "candidate_b")
-"""Columns that an export of pairs adds on request: the texts of the pair."""
 PAIR_SYSTEMS = ("system_a", "system_b")
 """The columns of the systems in a line of `pairs.jsonl`."""
 PAIR_DIGESTS = ("response_digest_a", "response_digest_b")
@@ -29,8 +25,9 @@ RATIONALE = "rationale"
 """Name of the column of the rationale; an import reads it, too."""
 OVERALL = "overall"
 """Name of the mean over the ordered aspects in tables, reports and rewards."""
-_BESIDE = {OVERALL, "annotator", "failed", "n", "pairs", "rank", "rows"}
-"""Names of other columns that stand beside the aspects in tables, reports and label files."""
+_TEXTS = {"instruction", "reference", "candidate"}
+_BESIDE = {OVERALL, "annotator", "failed", "n", "pairs", "rank", "rows", *_TEXTS}
+"""Names of other columns that stand beside the aspects in tables, exports, reports and label files."""
 _EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
 """Suffixes of an aspect's other columns."""
 
@@ -46,12 +43,12 @@ class AnswerColumns:
     Attributes:
         aspects: the type of the value of each aspect.
         texts: the names of the answer's texts.
-        pairs: whether two responses are compared: a line then names both systems, and their order.
+        prompt: the columns that tell the prompts of a row apart (`Mode.prompt_columns`).
     """
 
     aspects: Mapping[str, type[bool] | type[int] | type[str]]
     texts: tuple[str, ...] = (RATIONALE,)
-    pairs: bool = False
+    prompt: frozenset[str] = frozenset()
 
 
 def rationale_of(aspect: str) -> str:
@@ -71,7 +68,8 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
     line: dict[str, Any] = {
         "id": outcome.id,
         "system": outcome.system,
-        **({"opponent": outcome.opponent, "swapped": outcome.swapped} if columns.pairs else {}),
+        "opponent": outcome.opponent,
+        "swapped": outcome.swapped,
         "status": outcome.status,
         "error": outcome.error,
     }
@@ -93,11 +91,12 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
     line["group"] = outcome.group
     line["digest"] = outcome.digest
     line["response_digest"] = outcome.response_digest
-    if columns.pairs:
-        line["opponent_digest"] = outcome.opponent_digest
+    line["opponent_digest"] = outcome.opponent_digest
     line["row"] = outcome.row
     line["source"] = outcome.source
     line["columns"] = outcome.columns
+    for name in PROMPT_COLUMNS.difference(columns.prompt):
+        del line[name]
     return line
 
 
@@ -108,7 +107,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         UnknownColumnsError: the line is whole, but has other columns, too.
         ValueError: the line does not belong to a run with these columns, or is damaged.
     """
-    if not line.keys() >= COMMON_COLUMNS - _ADDED:
+    if not line.keys() >= (COMMON_COLUMNS | columns.prompt) - _ADDED:
         raise ValueError("columns are missing")
     common = {
         "id": line["id"],
@@ -122,10 +121,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         "columns": line["columns"],
         "prompt_tokens": line["prompt_tokens"],
     }
-    if columns.pairs:
-        if not line.keys() >= PAIR_COLUMNS - _ADDED:
-            raise ValueError("columns are missing")
-        common |= {name: line.get(name) for name in PAIR_COLUMNS}
+    common |= {name: line.get(name) for name in columns.prompt}
     if unknown := line.keys() - _known(columns):
         raise UnknownColumnsError(", ".join(sorted(unknown)))
     if line["status"] == "failed":
@@ -158,7 +154,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
 def _known(columns: AnswerColumns) -> set[str]:
     """Return the columns that a line may have."""
     own = (aspect + suffix for aspect in columns.aspects for suffix in ("", _EXPECTED, _PROBABILITIES))
-    return {*COMMON_COLUMNS, *(PAIR_COLUMNS if columns.pairs else ()), *columns.texts, *own}
+    return {*COMMON_COLUMNS, *columns.prompt, *columns.texts, *own}
 
 
 def to_bytes(outcome: Outcome, columns: AnswerColumns) -> bytes:
@@ -190,26 +186,17 @@ def from_bytes(piece: bytes, columns: AnswerColumns) -> Outcome:
     return outcome
 
 
+PROMPT_COLUMNS = frozenset({"opponent", "swapped", "opponent_digest"})
+"""Columns that tell the prompts of a row apart, in any mode."""
 COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), AnswerColumns({}, ())))
 """Columns that every line has, for any rubric."""
-PAIR_COLUMNS = frozenset({"opponent", "swapped", "opponent_digest"})
-"""Columns that every line of a comparison has besides."""
 _ADDED = frozenset({"failed_answer", "response_digest", "opponent_digest"})
 """Those of both that lines of earlier versions do not have."""
 
 
-def is_reserved(name: str, pairs: bool = False) -> bool:
-    """Return whether an aspect with this name would conflict with another column.
-
-    Args:
-        name: the name of the aspect.
-        pairs: whether two responses are compared.
-    """
-    if pairs and (
-        name in (*PAIR_SYSTEMS, *PAIR_DIGESTS, *PAIR_TEXTS) or name.endswith((PREFERENCE, AGREE, *ORDERS))
-    ):
-        return True
-    taken = COMMON_COLUMNS | PAIR_COLUMNS | {RATIONALE, MODEL, NOTICE, *TEXTS} | _BESIDE
+def is_reserved(name: str) -> bool:
+    """Return whether an aspect with this name would conflict with another column, in any mode."""
+    taken = COMMON_COLUMNS | PROMPT_COLUMNS | {RATIONALE, MODEL, NOTICE} | _BESIDE
     return name in taken or name.endswith((_EXPECTED, _PROBABILITIES, _RATIONALE))
 
 
@@ -258,7 +245,7 @@ def arrow_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> 
         "rationale_cut": pyarrow.bool_(), "candidate_cut": number,
         "prompt_tokens": number, "output_tokens": number, "row": number,
     }  # fmt: skip
-    types |= {"swapped": pyarrow.bool_()} if columns.pairs else {}
+    types |= {"swapped": pyarrow.bool_()} if "swapped" in columns.prompt else {}
     kinds = {bool: pyarrow.bool_(), int: number, str: text}
     for aspect, kind in columns.aspects.items():
         types |= {

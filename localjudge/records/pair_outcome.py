@@ -7,7 +7,7 @@ preference is a number, the mean of the probabilities of both orders (arXiv 2503
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -145,19 +145,24 @@ class PairOutcome:
         )
 
     @property
+    def first(self) -> Outcome:
+        """The outcome of the first order that was judged."""
+        return self.orders[0]
+
+    @property
     def id(self) -> str:
-        return self.orders[0].id
+        return self.first.id
 
     @property
     def systems(self) -> tuple[str | None, str | None]:
         """The systems that wrote the input's first and second response."""
-        first = self.orders[0]
+        first = self.first
         return (first.opponent, first.system) if first.swapped else (first.system, first.opponent)
 
     @property
     def response_digests(self) -> tuple[str | None, str | None]:
         """The digests of the instruction with the input's first response, and with its second."""
-        first = self.orders[0]
+        first = self.first
         digests = first.response_digest, first.opponent_digest
         return digests[::-1] if first.swapped else digests
 
@@ -176,7 +181,7 @@ class PairOutcome:
         Args:
             columns: the columns of its rubric.
         """
-        first = self.orders[0]
+        first = self.first
         line: dict[str, Any] = {
             "id": self.id,
             **dict(zip(PAIR_SYSTEMS, self.systems, strict=True)),
@@ -196,30 +201,6 @@ class PairOutcome:
             line["key" + suffix] = own and own.key
         line |= {"group": first.group, **dict(zip(PAIR_DIGESTS, self.response_digests, strict=True))}
         return line | {"source": first.source, "columns": first.columns}
-
-
-def pair_column_names(columns: AnswerColumns) -> list[str]:
-    """Return the columns of the line of a pair, in their order.
-
-    Args:
-        columns: the columns of its rubric.
-    """
-    return list(PairOutcome((Failure(id="", key="", error=""),), {}).line(columns))
-
-
-def pair_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
-    """Return the Arrow schema of the lines of pairs; an additional column is text.
-
-    Args:
-        columns: the columns of the run's rubric.
-        names: the columns in order; None for the columns of a line.
-    """
-    import pyarrow
-
-    types = dict.fromkeys(names or pair_column_names(columns), pyarrow.string())
-    for aspect in columns.aspects:
-        types |= {aspect + PREFERENCE: pyarrow.float64(), aspect + AGREE: pyarrow.bool_()}
-    return pyarrow.schema(list(types.items()))
 
 
 def _preference(orders: list[Judgement], name: str, aspect: Aspect, averaged: bool) -> Preference:
@@ -242,49 +223,3 @@ def _preference(orders: list[Judgement], name: str, aspect: Aspect, averaged: bo
         odds=tuple(odds),
         mean=mean,
     )
-
-
-class PairJoin:
-    """Joins the outcomes of a pair's orders, which arrive one by one, in any order.
-
-    Args:
-        aspects: the aspects of the rubric.
-        orders: the number of orders of each pair, 1 or 2.
-        averaged: as for `PairOutcome.of`.
-    """
-
-    def __init__(self, aspects: Mapping[str, Aspect], orders: int, averaged: bool = False) -> None:
-        self._aspects, self._orders, self._averaged = aspects, orders, averaged
-        self._waiting: dict[int, Outcome] = {}
-
-    def add(self, outcome: Outcome) -> PairOutcome | None:
-        """Return the pair that this outcome completes; None if another order is missing.
-
-        Args:
-            outcome: the outcome of a row with a number; the orders of a pair have consecutive numbers.
-        """
-        assert outcome.row is not None  # lines of a run and rows of `Judge.compare` have numbers
-        pair = (outcome.row - 1) // self._orders
-        other = self._waiting.pop(pair, None)
-        if self._orders == 1 or other is not None:
-            both = [outcome] if other is None else [other, outcome]
-            return PairOutcome.of(both, self._aspects, self._averaged)
-        self._waiting[pair] = outcome
-        return None
-
-
-def joined(
-    outcomes: Iterable[Outcome], aspects: Mapping[str, Aspect], orders: int, averaged: bool = False
-) -> Iterator[PairOutcome]:
-    """Yield the outcome of each pair as soon as the outcomes of all its orders are there.
-
-    Args:
-        outcomes: the outcomes of rows with numbers, as for `PairJoin.add`.
-        aspects: the aspects of the rubric.
-        orders: the number of orders of each pair, 1 or 2.
-        averaged: as for `PairOutcome.of`.
-    """
-    join = PairJoin(aspects, orders, averaged)
-    for outcome in outcomes:
-        if (pair := join.add(outcome)) is not None:
-            yield pair

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.records import Judgement, Outcome
-from localjudge.records.pair_outcome import PairJoin, PairOutcome
+from localjudge.records.pair_outcome import PairOutcome
 from localjudge.report.judgements import (
     CANDIDATE_CUT,
     FAILED,
@@ -141,7 +141,7 @@ class ListedPairs(ListedRows):
         aspects = self.rubric.aspects
         compared: list[tuple[int, tuple[str | None, str | None]]] = []
         flags, length, numbers = array("B"), array("i"), array("d")
-        joins = [PairJoin(aspects, manifest.orders, manifest.averaged) for manifest in self.manifests]
+        joins = [manifest.join() for manifest in self.manifests]
         lines: dict[tuple[int, int | None], int] = {}
         for run, place, outcome in self._outcomes():
             lines[run, outcome.row] = place

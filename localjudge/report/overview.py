@@ -23,7 +23,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import RunManifest
-from localjudge.runs.warning_signs import read_warning_signs
+from localjudge.runs.summary import read_summary
 from localjudge.system.quantities import counted
 
 _LENGTH = "Each point is a judgement (a sample if there are many); the line is the mean of all by length."
@@ -144,7 +144,7 @@ def _notices(judgements: Judgements, rankings: Sequence[Ranking]) -> list[str]:
 
 def notices_and_signs(folder: Path) -> tuple[str, ...]:
     """Return the notices of a run, and the warning signs in its outcomes."""
-    return *read_notices(folder), *read_warning_signs(folder)
+    return *read_notices(folder), *read_summary(folder).signs.lines
 
 
 def _empty_responses(judgements: Judgements) -> str | None:

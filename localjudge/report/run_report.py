@@ -12,6 +12,7 @@ from pathlib import Path
 from localjudge.analysis.matching.scores import read_scores, run_names
 from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
+from localjudge.records.mode import PAIRWISE
 from localjudge.report.judgements import Judgements
 from localjudge.report.listed_pairs import ListedPairs
 from localjudge.report.overview import by_series, head
@@ -56,7 +57,7 @@ def write_report(
         UsageError: a file or run directory cannot be used, or an option does not fit the runs.
     """
     require("a report", "report")
-    if read_manifest(runs[0]).rubric.compares:
+    if read_manifest(runs[0]).rubric.mode is PAIRWISE:
         given = {"--calibration": calibration, "--allow-no-gain": allow_no_gain}
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")

@@ -48,9 +48,9 @@ from pydantic import SerializationInfo, ValidationError, field_serializer, model
 
 from localjudge.errors import RubricError
 from localjudge.records import Row, RowError, Turn
-from localjudge.records.outcome_columns import AnswerColumns, is_reserved
+from localjudge.records.mode import Mode, mode_of
+from localjudge.records.outcome_columns import AnswerColumns
 from localjudge.rows.conversation import CONVERSATION, judges_conversation
-from localjudge.rows.pair_columns import PAIR, compares_responses
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
 from localjudge.rubrics.aspect import Aspect, RubricPart
@@ -157,16 +157,13 @@ class Rubric(RubricPart):
                 )
             if not _ASPECT.fullmatch(aspect):
                 raise ValueError(f"aspects: {aspect!r} is not a column name; use a-z, 0-9, _, a letter first")
-            if is_reserved(aspect, self.compares):
+            if self.mode.reserves(aspect):
                 raise ValueError(
                     f"aspects: {aspect!r} is the name of another column; choose another, such as {aspect}_score"
                 )
         for name, each in self.aspects.items():
-            if (each.preference is not None) is not self.compares:
-                raise ValueError(
-                    f"aspects: {name} is {'no' if self.compares else 'a'} preference; the template shows "
-                    f"{'two responses' if self.compares else 'one response'}"
-                )
+            if problem := self.mode.refusal(each):
+                raise ValueError(f"aspects: {name} {problem}")
         self.answer.check(self.aspects)
         own = [aspects_text(self.aspects), answer_format(self.answer_layout, self.aspects)]
         if any(PLACEHOLDER.search(text) for text in own):
@@ -235,10 +232,10 @@ class Rubric(RubricPart):
                 raise ValueError(f"prompt.examples: example {number}: {error}") from None
         return tuple(turns)
 
-    @property
-    def compares(self) -> bool:
-        """Whether it compares two responses, with a preference for each aspect."""
-        return compares_responses(PLACEHOLDER.findall(self.prompt.template))
+    @cached_property
+    def mode(self) -> Mode[Any]:
+        """What it judges: one response, or two compared, with a preference for each aspect."""
+        return mode_of(PLACEHOLDER.findall(self.prompt.template))
 
     @property
     def needs_reference(self) -> bool:
@@ -303,13 +300,12 @@ class Rubric(RubricPart):
         """The columns of a judgement that belong to this rubric."""
         texts = tuple(text.name for text in self.answer_layout.texts)
         types = {name: aspect.kind for name, aspect in self.aspects.items()}
-        return AnswerColumns(types, texts, pairs=self.compares)
+        return AnswerColumns(types, texts, prompt=self.mode.prompt_columns)
 
     def refusal(self, row: Row) -> RowError | None:
         """Return why this rubric cannot judge a row; None if it can."""
-        if len(row.responses) != 1 + self.compares:
-            wanted = "compares two" if self.compares else "judges one"
-            return RowError(f"{len(row.responses)} responses; the rubric {self.name} {wanted}")
+        if len(row.responses) != len(self.mode.responses):
+            return RowError(f"{len(row.responses)} responses; the rubric {self.name} {self.mode.judges}")
         if missing := [name for name in self.fields if self._field_of(row, name) is None]:
             return RowError(f"no {missing[0]}, which the rubric {self.name} needs")
         if self.prompt.empty_candidate == "fail" and not all(response.text for response in row.responses):
@@ -334,7 +330,7 @@ class Rubric(RubricPart):
         if name == CONVERSATION and judges_conversation(self.fields):
             return row.candidate
         known = {"instruction": row.instruction, "reference": row.reference}
-        known |= dict(zip(PAIR if self.compares else ("candidate",), row.texts, strict=True))
+        known |= dict(zip(self.mode.responses, row.texts, strict=True))
         return known[name] if name in known else row.fields.get(name)
 
     def parse(self, text: str) -> Answer:

@@ -78,8 +78,7 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
             there = out / JUDGEMENTS
             if there.exists() and not filecmp.cmp(scratch, there, shallow=False):
                 raise refused
-        if manifest.rubric.compares:
-            run.write_pairs(manifest)
+        run.write_rows(manifest)
         run.write_json(SUMMARY, summary.as_dict(manifest, complete=True, planned=first.start.input_rows))
         run.write_json(MANIFEST, manifest.as_dict())
         run.complete = True

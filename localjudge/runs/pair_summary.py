@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from localjudge.records import Failure, Judgement, Outcome
-from localjudge.records.pair_outcome import PairJoin, PairOutcome
+from localjudge.records import Failure, Judgement
+from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.order_effect import OrderEffect
 from localjudge.system.quantities import counted
@@ -36,7 +36,7 @@ class Side:
 
 
 class PairSummary:
-    """Counts and win rates, from the outcomes of the rows of a run of pairs.
+    """Counts and win rates, from the outcomes of the pairs of a run.
 
     A system's win rate is the mean of the preferences for its responses, each averaged over both orders; a tie
     counts half. A pair of two responses of one system does not enter it.
@@ -44,7 +44,6 @@ class PairSummary:
     Args:
         aspects: the aspects of the rubric.
         orders: the number of orders of each pair, 1 or 2.
-        averaged: as for `PairOutcome.of`.
 
     Attributes:
         judged: number of pairs that were judged in every order.
@@ -55,8 +54,8 @@ class PairSummary:
         first: the pairs, from the side of the input's first response.
     """
 
-    def __init__(self, aspects: Mapping[str, Aspect], orders: int, averaged: bool = False) -> None:
-        self._join, self._orders = PairJoin(aspects, orders, averaged), orders
+    def __init__(self, aspects: Mapping[str, Aspect], orders: int) -> None:
+        self._orders = orders
         self.sides: dict[str, Side] = {}
         self.first = Side()
         self.aspects = {name: OrderEffect() for name in aspects}
@@ -65,11 +64,8 @@ class PairSummary:
         self.judged = self.failed = 0
         self.reasons: Counter[str] = Counter()
 
-    def add(self, outcome: Outcome) -> None:
-        """Count a pair if this is the outcome of its last missing order."""
-        pair = self._join.add(outcome)
-        if pair is None:
-            return
+    def add(self, pair: PairOutcome) -> None:
+        """Count a pair."""
         a, b = pair.systems
         sides = [(self.sides.setdefault(name, Side()), name == a) for name in (a, b) if name and a != b]
         for order in pair.orders:

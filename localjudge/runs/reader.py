@@ -12,8 +12,9 @@ from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Judgement, Outcome, row_key, settings_digest
+from localjudge.records.mode import PAIRWISE, RowOutcome
 from localjudge.records.outcome_columns import arrow_schema, to_line, without_objects
-from localjudge.records.pair_outcome import PairOutcome, joined, pair_schema
+from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices
@@ -22,7 +23,6 @@ from localjudge.runs.run_manifest import MANIFEST, RunManifest, read_manifest
 JUDGEMENTS = "judgements.jsonl"
 SET_ASIDE = "set-aside.jsonl"
 SUMMARY = "summary.json"
-PAIRS = "pairs.jsonl"
 _ROUNDING = 1e-3
 
 
@@ -82,7 +82,7 @@ class RecordedPairs(_Lines):
         return (pair.line(self.rubric.columns) for pair in self)
 
     def _schema(self) -> Any:
-        return pair_schema(self.rubric.columns)
+        return PAIRWISE.schema(self.rubric.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,7 @@ def read_outcomes(folder: Path) -> Iterator[Outcome]:
         RunMismatchError: the folder is not a run directory, or a line does not belong to the run: it is
             damaged, outside the scale, or made with other settings than `run.json` has.
     """
-    manifest = read_manifest(folder)
-    return _own_outcomes(folder / JUDGEMENTS, manifest)
+    return own_outcomes(folder, read_manifest(folder))
 
 
 def read_pairs(folder: Path) -> Iterator[PairOutcome]:
@@ -160,23 +159,33 @@ def read_pairs(folder: Path) -> Iterator[PairOutcome]:
         RunMismatchError: as for `read_outcomes`.
         UsageError: the rubric of the run does not compare responses.
     """
-    return pairs_of(folder, read_manifest(folder))
-
-
-def pairs_of(folder: Path, manifest: RunManifest) -> Iterator[PairOutcome]:
-    """Yield the pairs of a run with this manifest, as `read_pairs` does."""
+    manifest = read_manifest(folder)
     _refuse_single(folder, manifest.rubric)
-    outcomes = _own_outcomes(folder / JUDGEMENTS, manifest)
-    return joined(outcomes, manifest.rubric.aspects, manifest.orders, manifest.averaged)
+    return row_outcomes(folder, manifest)
+
+
+def read_row_outcomes(folder: Path) -> Iterator[RowOutcome]:
+    """Yield the outcome of each row of the input of which every prompt has a line: a row's own, or a pair's.
+
+    Raises:
+        RunMismatchError: as for `read_outcomes`.
+    """
+    return row_outcomes(folder, read_manifest(folder))
+
+
+def row_outcomes(folder: Path, manifest: RunManifest) -> Iterator[Any]:
+    """Yield the outcomes of a run with this manifest, as `read_row_outcomes` does."""
+    return manifest.join().all(own_outcomes(folder, manifest))
 
 
 def _refuse_single(folder: Path, rubric: Rubric) -> None:
-    if not rubric.compares:
-        raise UsageError(f"{folder}: its rubric {rubric.name} judges one response, so it has no pairs")
+    if rubric.mode is not PAIRWISE:
+        raise UsageError(f"{folder}: its rubric {rubric.name} {rubric.mode.judges}, so it has no pairs")
 
 
-def _own_outcomes(file: Path, manifest: RunManifest) -> Iterator[Outcome]:
-    rubric = manifest.rubric
+def own_outcomes(folder: Path, manifest: RunManifest) -> Iterator[Outcome]:
+    """Yield the outcomes of a run with this manifest, as `read_outcomes` does."""
+    file, rubric = folder / JUDGEMENTS, manifest.rubric
     settings = settings_digest(manifest.settings.as_dict())
     has_row_keys = manifest.jury is None  # a jury's keys are computed from the jurors' keys
     for number, (_, outcome) in enumerate(read_journal(file, rubric.columns), 1):

@@ -32,7 +32,7 @@ from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.earlier_lines import EarlierLines
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
-from localjudge.runs.reader import JUDGEMENTS, PAIRS, SET_ASIDE, SUMMARY, pairs_of
+from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY, row_outcomes
 from localjudge.runs.run_manifest import (
     FORMAT,
     MANIFEST,
@@ -180,7 +180,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             self._manifest = before.model_copy(update={**rubric, "starts": [*before.starts, now]})
         self.write_json(MANIFEST, self._manifest.as_dict())
         # A run without a summary counts as incomplete.
-        for name in (SUMMARY, PAIRS):
+        for name in filter(None, (SUMMARY, judge.rubric.mode.row_file)):
             self._ownership.remove(name)
         self._begin_journal(lines)
         return self.done
@@ -215,8 +215,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self._journal.sync()
         with step("putting the lines in order") as report_lines:
             summary = self._put_in_order(report_lines)
-        if self._judge.rubric.compares:
-            self.write_pairs(self._manifest)
+        self.write_rows(self._manifest)
         self.complete = True
         self._write_summary(summary)
         return summary
@@ -229,10 +228,12 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """
         return self._ownership.writing(name)
 
-    def write_pairs(self, manifest: RunManifest) -> None:
-        """Write the outcome of each pair, from the lines in the input's order."""
-        lines = (pair.line(manifest.rubric.columns) for pair in pairs_of(self.folder, manifest))
-        self._write_lines(PAIRS, (to_json(line, line).encode() + b"\n" for line in lines))
+    def write_rows(self, manifest: RunManifest) -> None:
+        """Write the outcome of each row, from the lines in the input's order, unless these are the outcomes."""
+        mode, columns = manifest.rubric.mode, manifest.rubric.columns
+        if mode.row_file is not None:
+            lines = (mode.line(row, columns) for row in row_outcomes(self.folder, manifest))
+            self._write_lines(mode.row_file, (to_json(line, line).encode() + b"\n" for line in lines))
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a file of the run."""

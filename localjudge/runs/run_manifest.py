@@ -31,6 +31,7 @@ from localjudge import __version__
 from localjudge.config import SHARED, JudgeConfig
 from localjudge.engines.protocol import EngineInfo
 from localjudge.errors import RunMismatchError, UsageError
+from localjudge.records.mode import Join
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
@@ -239,7 +240,11 @@ class RunManifest(_ManifestPart):
     @property
     def averaged(self) -> bool:
         """Whether the verdicts of its pairs come from averaged probabilities, as in earlier versions."""
-        return self.rubric.compares and self.verdicts == "averaged"
+        return "verdicts" in self.rubric.mode.recorded and self.verdicts == "averaged"
+
+    def join(self) -> Join[Any]:
+        """Return the join of the outcomes of each row's prompts."""
+        return self.rubric.mode.join(self.rubric.aspects, self.orders, self.averaged)
 
     def config_of(self, start: StartRecord) -> JudgeConfig | None:
         """Return the settings of a start; None if it had no judge."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from localjudge.records import Failure, Outcome
+from localjudge.records.mode import PAIRWISE
 from localjudge.runs.notices import notices
 from localjudge.runs.pair_summary import PairSummary
-from localjudge.runs.run_manifest import RunManifest
+from localjudge.runs.reader import count_lines, own_outcomes
+from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.runs.warning_signs import WarningSigns
+from localjudge.system.steps import Report, no_progress, with_progress
 
 
 @dataclass(slots=True)
@@ -53,13 +57,16 @@ class Summary:
         self.columns = rubric.score_columns
         self.systems: dict[str | None, SystemCounts] = {}
         self._reasons: Counter[str] = Counter()
-        self.pairs = PairSummary(rubric.aspects, orders, manifest.averaged) if rubric.compares else None
-        self.signs = WarningSigns(rubric, orders)
+        self._join = manifest.join()
+        self.pairs = PairSummary(rubric.aspects, orders) if rubric.mode is PAIRWISE else None
+        self.signs = WarningSigns(rubric)
 
     def add(self, outcome: Outcome) -> None:
-        self.signs.add(outcome)
-        if self.pairs:
-            self.pairs.add(outcome)
+        """Count the outcome of a prompt, and its row if it was the last missing prompt of it."""
+        if row := self._join.add(outcome):
+            self.signs.add(row)
+            if self.pairs:
+                self.pairs.add(row)
         system = self.systems.setdefault(outcome.system, SystemCounts())
         if isinstance(outcome, Failure):
             system.failed += 1
@@ -144,6 +151,23 @@ class Summary:
     def by_system(self) -> list[tuple[str | None, SystemCounts]]:
         """Return the systems by name, rows without a system last."""
         return sorted(self.systems.items(), key=lambda item: (item[0] is None, item[0] or ""))
+
+
+def read_summary(folder: Path, report: Report = no_progress) -> Summary:
+    """Return the summary of a run directory, from its lines.
+
+    Args:
+        folder: the run directory.
+        report: receives the number of lines that were read.
+
+    Raises:
+        RunMismatchError: the folder holds no run that this version can read.
+    """
+    manifest = read_manifest(folder)
+    summary = Summary(manifest)
+    for outcome in with_progress(own_outcomes(folder, manifest), report, count_lines(folder)):
+        summary.add(outcome)
+    return summary
 
 
 def _mean(total: float, count: int) -> float | None:

@@ -9,16 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from math import log
-from pathlib import Path
 
 from localjudge.records import Judgement, Outcome
-from localjudge.records.pair_outcome import PairJoin
+from localjudge.records.mode import RowOutcome
+from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect_text import answer_format
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.order_effect import OrderEffect
-from localjudge.runs.reader import read_outcomes
-from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.quantities import counted
 
 LEAST = 10
@@ -41,21 +39,26 @@ class WarningSigns:
 
     Args:
         rubric: the rubric of the run.
-        orders: the number of orders in which each pair is judged; 1 for rows of one response.
     """
 
-    def __init__(self, rubric: Rubric, orders: int = 1) -> None:
+    def __init__(self, rubric: Rubric) -> None:
         prompt = f"{rubric.prompt.template}\n{answer_format(rubric.answer_layout, rubric.aspects)}"
         self._placeholders = {found.casefold() for found in _PLACEHOLDER.findall(prompt)}
-        self._join = PairJoin(rubric.aspects, orders) if rubric.compares and orders > 1 else None
         self._judged = self._copied = self._cut = 0
         self._scores: defaultdict[str, Counter[object]] = defaultdict(Counter)
-        self._orders = {aspect: OrderEffect() for aspect in rubric.aspects} if self._join else {}
+        self._orders: defaultdict[str, OrderEffect] = defaultdict(OrderEffect)
 
-    def add(self, outcome: Outcome) -> None:
-        pair = self._join.add(outcome) if self._join else None
-        for aspect, preference in pair.preferences.items() if pair else ():
-            self._orders[aspect].add(preference.places)
+    def add(self, row: RowOutcome) -> None:
+        """Add the outcome of a row, or of a pair."""
+        if isinstance(row, PairOutcome):
+            for aspect, preference in row.preferences.items():
+                self._orders[aspect].add(preference.places)
+            for order in row.orders:
+                self._count(order)
+        else:
+            self._count(row)
+
+    def _count(self, outcome: Outcome) -> None:
         if not isinstance(outcome, Judgement):
             return
         self._judged += 1
@@ -92,7 +95,8 @@ class WarningSigns:
             for score in scores
             if len(scores) == 1 and self._judged * log(ONE_VALUE) <= log(LEVEL)
         ]
-        if equal and not self._orders:  # in pairs, the orders show more
+        has_orders = any(effect.in_both_orders for effect in self._orders.values())
+        if equal and not has_orders:  # in pairs, the orders show more
             them = "this aspect does" if len(equal) == 1 else "these aspects do"
             found.append(f"equal scores: {', '.join(equal)} in all {rows[3:]}; {them} not tell responses apart")
         for aspect, effect in self._orders.items():
@@ -127,16 +131,3 @@ def _order_signs(aspect: str, effect: OrderEffect) -> list[str]:
 
 def _p(value: float) -> str:
     return f"p = {value:.2g}" if value >= 0.001 else "p < 0.001"
-
-
-def read_warning_signs(folder: Path) -> tuple[str, ...]:
-    """Return the signs in the outcomes of a run directory.
-
-    Raises:
-        RunMismatchError: the folder holds no run that this version can read.
-    """
-    manifest = read_manifest(folder)
-    signs = WarningSigns(manifest.rubric, manifest.orders)
-    for outcome in read_outcomes(folder):
-        signs.add(outcome)
-    return signs.lines

@@ -54,7 +54,7 @@ def read_audit(out: Path, sample: Sample, seed: int, thresholds: Mapping[str, fl
     runs = AuditedRuns.read(out, manifest.rubric)
     if ORIGINAL not in runs.scores:
         raise UsageError(f"no row of the sample could be judged: {runs.errors[ORIGINAL][0]}")
-    texts, places = runs.dealt_texts(), runs.dealt_places(seed) if manifest.rubric.compares else None
+    texts, places = runs.dealt_texts(), runs.dealt_places(seed) if runs.of == "preference" else None
     reader = _AuditReader(runs, _groups(sample), seed, texts, places)
     return Audit(
         model=manifest.model.judge,

@@ -138,7 +138,7 @@ def run_audit(
         UsageError: the folder holds something else, or an audit with other settings; nothing was written.
     """
 
-    pairing = Pairing() if rubric.compares else None
+    pairing = Pairing.usual(rubric.fields)
 
     def judged(judge: Judge, name: str, rows: Sequence[Row | Failure]) -> bool:
         source = RowSource(pairing.rows(rows) if pairing else rows, [str(out / ROWS)], pairing=pairing)

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from localjudge.analysis.audit.audit_run import RUNS, sampled_row
 from localjudge.analysis.audit.perturbations import ORIGINAL, UNPERTURBED
 from localjudge.analysis.matching.scores import Floats, Integers
-from localjudge.records import Judgement, Outcome
+from localjudge.records import Judgement
+from localjudge.records.mode import PAIRWISE, RowOutcome
 from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
-from localjudge.runs.reader import read_outcomes, read_pairs
+from localjudge.runs.reader import read_row_outcomes
 
 Bools = NDArray[np.bool_]
 _DEALT = 20_000
@@ -105,10 +106,10 @@ class AuditedRuns:
     @classmethod
     def read(cls, out: Path, rubric: Rubric) -> Self:
         """Read the runs in the folder that `run_audit` filled."""
-        found = list(_outcomes(out, rubric))
+        found = list(_outcomes(out))
         scores: dict[str, dict[int, AuditedScores]] = defaultdict(dict)
         columns, of = rubric.score_columns, "preference"
-        if rubric.compares:
+        if rubric.mode is PAIRWISE:
             columns = tuple(
                 ScoreColumn(name, name, {False: 0, True: 1}, each.weight)
                 for name, each in rubric.aspects.items()
@@ -179,14 +180,10 @@ class AuditedRuns:
         return Changes(before, after, named[drawn[1, 0]] == -named[drawn[1, 1]])
 
 
-def _outcomes(out: Path, rubric: Rubric) -> Iterator[tuple[str, Outcome | PairOutcome]]:
+def _outcomes(out: Path) -> Iterator[tuple[str, RowOutcome]]:
     """Yield the name of the perturbation of each row or pair, and its outcome."""
     for run in RUNS:
         if not (out / run).is_dir():
             continue
-        if rubric.compares:
-            yield from (
-                (str(pair.systems[0]) if run == RUNS[0] else run, pair) for pair in read_pairs(out / run)
-            )
-        else:
-            yield from ((str(row.system) if run == RUNS[0] else run, row) for row in read_outcomes(out / run))
+        for row in read_row_outcomes(out / run):
+            yield str(row.systems[0]) if run == RUNS[0] else run, row

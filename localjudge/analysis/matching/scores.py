@@ -15,6 +15,7 @@ from localjudge.analysis.matching.rows import Identity
 from localjudge.analysis.matching.system_names import UNNAMED, SystemNames
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
+from localjudge.records.mode import POINTWISE
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn, is_share
@@ -204,9 +205,9 @@ def refuse_pairs(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> N
         UsageError: a run compares two responses.
     """
     for folder, manifest in zip(folders, manifests, strict=True):
-        if manifest.rubric.compares:
+        if manifest.rubric.mode is not POINTWISE:
             raise UsageError(
-                f"{folder}: compares two responses; jury and calibrate take runs that judge one "
+                f"{folder}: {manifest.rubric.mode.judges}; jury and calibrate take runs that judge one "
                 "(agree and rank take both)"
             )
 

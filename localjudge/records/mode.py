@@ -1,0 +1,191 @@
+"""What a rubric judges: one response to an instruction (pointwise), or two responses compared (pairwise).
+
+A row of the input becomes one or more prompts, and each prompt has an outcome, a line of `judgements.jsonl`. A
+mode says how the outcomes of a row's prompts become the outcome of the row, and which columns both have. All
+that differs between the modes is asked here; the statistics of each are chosen by the commands.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Literal, TypeVar
+
+from localjudge.records import Failure, Outcome
+from localjudge.records.outcome_columns import (
+    AGREE,
+    ORDERS,
+    PAIR_DIGESTS,
+    PAIR_SYSTEMS,
+    PREFERENCE,
+    PROMPT_COLUMNS,
+    AnswerColumns,
+    arrow_schema,
+    is_reserved,
+    to_line,
+)
+from localjudge.records.pair_outcome import PairOutcome
+from localjudge.rows.pair_columns import PAIR, compares_responses
+from localjudge.rubrics.aspect import Aspect
+
+RowOutcome = Outcome | PairOutcome
+"""The outcome of a row of the input: that of its only prompt, or those of all its prompts joined."""
+T = TypeVar("T", Outcome, PairOutcome)
+
+
+@dataclass(slots=True)
+class Join(Generic[T]):
+    """Joins the outcomes of each row's prompts, which arrive one by one, in any order.
+
+    Attributes:
+        prompts: the number of prompts of each row, which have consecutive numbers.
+        joined: returns the outcome of a row from those of its prompts.
+    """
+
+    prompts: int
+    joined: Callable[[Sequence[Outcome]], T]
+    _waiting: dict[int, list[Outcome]] = field(default_factory=dict)
+
+    def add(self, outcome: Outcome) -> T | None:
+        """Return the outcome of the row that this prompt completes; None if another prompt is missing."""
+        if self.prompts == 1:
+            return self.joined((outcome,))
+        assert outcome.row is not None  # lines of a run and rows of `Judge.compare` have numbers
+        row = (outcome.row - 1) // self.prompts
+        parts = self._waiting.setdefault(row, [])
+        parts.append(outcome)
+        return self.joined(self._waiting.pop(row)) if len(parts) == self.prompts else None
+
+    def all(self, outcomes: Iterable[Outcome]) -> Iterator[T]:
+        """Yield the outcome of each row as soon as those of all its prompts are there."""
+        for outcome in outcomes:
+            if (row := self.add(outcome)) is not None:
+                yield row
+
+
+class Mode(ABC, Generic[T]):
+    """What a rubric judges.
+
+    Attributes:
+        name: the field's term for it.
+        item: what a row of the input is called.
+        judges: what a rubric of this mode does, in words.
+        responses: the fields of the template with the responses.
+        prompt_columns: the columns of a line that tell the prompts of a row apart.
+        recorded: what `run.json` says of how the outcomes of prompts are joined.
+        row_file: the file of a run with the outcomes of the rows, if they are not the lines of their prompts.
+    """
+
+    name: ClassVar[Literal["pointwise", "pairwise"]]
+    item: ClassVar[str]
+    judges: ClassVar[str]
+    responses: ClassVar[tuple[str, ...]]
+    prompt_columns: ClassVar[frozenset[str]] = frozenset()
+    recorded: ClassVar[Mapping[str, str]] = {}
+    row_file: ClassVar[str | None] = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The columns of the texts of a row in an export."""
+        return ("instruction", "reference", *self.responses)
+
+    def reserves(self, name: str) -> bool:
+        """Return whether an aspect with this name would conflict with another column."""
+        return is_reserved(name)
+
+    @abstractmethod
+    def refusal(self, aspect: Aspect) -> str | None:
+        """Return in words why a rubric of this mode cannot have an aspect; None if it can."""
+
+    @abstractmethod
+    def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[T]:
+        """Return the join of the outcomes of a run.
+
+        Args:
+            aspects: the aspects of the rubric.
+            prompts: the number of prompts of each row.
+            averaged: as for `PairOutcome.of`.
+        """
+
+    @abstractmethod
+    def line(self, outcome: T, columns: AnswerColumns) -> dict[str, Any]:
+        """Return the outcome of a row as one flat JSON object, for files of results."""
+
+    @abstractmethod
+    def column_names(self, columns: AnswerColumns) -> list[str]:
+        """Return the columns of such a line, in their order."""
+
+    @abstractmethod
+    def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
+        """Return the Arrow schema of such lines; an additional column is text.
+
+        Args:
+            columns: the columns of the run's rubric.
+            names: the columns in order; None for the columns of a line.
+        """
+
+
+class _Pointwise(Mode[Outcome]):
+    name = "pointwise"
+    item = "row"
+    judges = "judges one response"
+    responses = ("candidate",)
+
+    def refusal(self, aspect: Aspect) -> str | None:
+        return None if aspect.preference is None else "is a preference; the template shows one response"
+
+    def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[Outcome]:
+        return Join(prompts, lambda parts: parts[0])
+
+    def line(self, outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
+        return to_line(outcome, columns)
+
+    def column_names(self, columns: AnswerColumns) -> list[str]:
+        return list(to_line(_NOTHING, columns))
+
+    def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
+        return arrow_schema(columns, names)
+
+
+class _Pairwise(Mode[PairOutcome]):
+    name = "pairwise"
+    item = "pair"
+    judges = "compares two responses"
+    responses = PAIR
+    prompt_columns = PROMPT_COLUMNS
+    recorded = {"verdicts": "labels"}  # noqa: RUF012
+    row_file = "pairs.jsonl"
+
+    def reserves(self, name: str) -> bool:
+        taken = {*PAIR_SYSTEMS, *PAIR_DIGESTS, *self.texts}
+        return super().reserves(name) or name in taken or name.endswith((PREFERENCE, AGREE, *ORDERS))
+
+    def refusal(self, aspect: Aspect) -> str | None:
+        return "is no preference; the template shows two responses" if aspect.preference is None else None
+
+    def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[PairOutcome]:
+        return Join(prompts, lambda parts: PairOutcome.of(parts, aspects, averaged))
+
+    def line(self, outcome: PairOutcome, columns: AnswerColumns) -> dict[str, Any]:
+        return outcome.line(columns)
+
+    def column_names(self, columns: AnswerColumns) -> list[str]:
+        return list(PairOutcome((_NOTHING,), {}).line(columns))
+
+    def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
+        import pyarrow
+
+        types = dict.fromkeys(names or self.column_names(columns), pyarrow.string())
+        for aspect in columns.aspects:
+            types |= {aspect + PREFERENCE: pyarrow.float64(), aspect + AGREE: pyarrow.bool_()}
+        return pyarrow.schema(list(types.items()))
+
+
+_NOTHING = Failure(id="", key="", error="")
+POINTWISE, PAIRWISE = _Pointwise(), _Pairwise()
+
+
+def mode_of(used: Iterable[str]) -> Mode[Any]:
+    """Return the mode of a rubric whose template uses these fields."""
+    return PAIRWISE if compares_responses(used) else POINTWISE
