@@ -30,6 +30,7 @@ FOR_TRANSFORMERS = {"accelerate", "gguf", "protobuf", "sentencepiece"}
 FOR_MODEL_SIGNING = {"pyopenssl"}
 # Imported, but installed by a declared package that requires a matching version.
 BROUGHT = {
+    "annotated_types": "pydantic",
     "huggingface_hub": "transformers",
     "mistral_common": "vllm",
     "psutil": "vllm",
