@@ -31,8 +31,6 @@ from starlette.routing import Route
 from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.judge import Judge
 from localjudge.records import Judgement, Outcome
-from localjudge.records.outcome_columns import to_line
-from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.serve.judge_service import JudgeService
@@ -138,12 +136,9 @@ class JudgeApp:
 
     def _line(self, found: list[Outcome], place: int) -> dict[str, Any]:
         """Return the line of a row or a pair, from its outcomes and the place of one of them."""
-        columns = self._rubric.columns
-        if self._pairing is None:
-            line = to_line(found[0], columns)
-        else:
-            line = PairOutcome.of(found, self._rubric.aspects).line(columns)
-        return line | {"row": place // self._orders + 1}
+        mode, columns = self._rubric.mode, self._rubric.columns
+        outcome = mode.join(self._rubric.aspects, self._orders).joined(found)
+        return mode.line(outcome, columns) | {"row": place // self._orders + 1}
 
     async def _rewards(self, request: Request) -> Response:
         return await self._rewarded(request, _rows, lambda rewards: {"rewards": rewards})
