@@ -483,7 +483,7 @@ def test_a_row_may_have_several_responses_and_a_rubric_of_one_refuses_it_by_name
     assert kept.digest != Row.of(instruction="Who?", reference="She.", candidate="I.").digest
     refusal = Rubric.load().refusal(kept)
     assert refusal is not None
-    assert refusal.reason == "2 responses; the rubric just-eval judges one"
+    assert refusal.reason == "2 responses; the rubric just-eval judges one response"
 
 
 def test_a_response_after_the_first_that_is_no_text_is_named() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import UsageError
+from localjudge.records import RowError
 from localjudge.rows.record import Record, repeated_name, too_large, unreadable_from_here
 
 STATE = "state.json"
@@ -105,7 +106,7 @@ def _checked_records(batch: Any, most_bytes: int) -> Iterator[Record]:
             if rows == 1:
                 part.validate(full=True)
         except pyarrow.ArrowInvalid as error:
-            yield f"not a valid Arrow record: {error}"
+            yield RowError(f"not a valid Arrow record: {error}")
         else:
             yield from arrow_records(part, most_bytes)
 
@@ -117,7 +118,7 @@ def _rows_at_once(mean_bytes: float, most_bytes: int) -> int:
 def arrow_records(batch: Any, most_bytes: int | None = None) -> Iterator[Record]:
     """Yield the records of a `pyarrow.RecordBatch`; a value without a Python type becomes text."""
     if (repeated := repeated_name(batch.schema.names)) is not None:
-        yield from [f"two columns have the name {repeated!r}"] * batch.num_rows
+        yield from [RowError(f"two columns have the name {repeated!r}")] * batch.num_rows
         return
     if most_bytes is None or batch.nbytes <= most_bytes:
         columns = [_values(column) for column in batch.columns]

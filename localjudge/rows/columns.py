@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from localjudge.errors import UsageError
-from localjudge.records import Failure, Response, Row
+from localjudge.records import Failure, Response, Row, RowError
 from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation, with_conversation
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS, compares_responses
-from localjudge.rows.record import Record
+from localjudge.rows.record import Record, RecordError
 
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "instruction": ("instruction", "prompt", "question", "query", "user_query", "user_input"),
@@ -85,13 +85,16 @@ def parse_columns(assignments: Iterable[str], used: Iterable[str] = ()) -> dict[
     return columns
 
 
-def columns_taken(record: Mapping[str, Any], columns: Columns, used: Sequence[str]) -> dict[str, str] | str:
-    """Return the column of each field that the record has, or the reason why it is not known.
+def columns_taken(record: Mapping[str, Any], columns: Columns, used: Sequence[str]) -> dict[str, str]:
+    """Return the column of each field that the record has.
 
     Args:
         record: columns by name.
         columns: the column of each field whose column has a custom name.
         used: the fields that the rubric's template uses.
+
+    Raises:
+        RecordError: several columns are possible for a field.
     """
     taken: dict[str, str] = {}
     for field in column_names(used):
@@ -99,7 +102,7 @@ def columns_taken(record: Mapping[str, Any], columns: Columns, used: Sequence[st
         if field in candidates:
             candidates = [field]
         if len(candidates) > 1 and field in ("instruction", "reference", *responses_of(used)):
-            return (
+            raise RecordError(
                 f"{' and '.join(map(repr, candidates))} are both possible columns for the {field}; "
                 f"choose one with `columns` {field}={candidates[0]}"
             )
@@ -124,8 +127,8 @@ def as_row(
     """
     if isinstance(record, Failure):
         return record
-    if isinstance(record, str):
-        return unreadable(source, record)
+    if isinstance(record, RowError):
+        return unreadable(source, record.reason)
     judged, swapped = responses_of(used), False
     others: tuple[Response, ...] = ()
     if isinstance(record, Row):
@@ -133,13 +136,11 @@ def as_row(
         record = record_of(record, judged)
     if _is_deeper(record, _DEEPEST):
         return unreadable(source, f"its values are nested more than {_DEEPEST} deep")
-    told = with_conversation(record, lambda field: names_of(field, columns or {}, used), used)
-    if isinstance(told, str):
-        return unreadable(source, told, record)
-    record = told
-    taken = columns_taken(record, columns or {}, used)
-    if isinstance(taken, str):
-        return unreadable(source, taken, record)
+    try:
+        record = with_conversation(record, lambda field: names_of(field, columns or {}, used), used)
+        taken = columns_taken(record, columns or {}, used)
+    except RecordError as error:
+        return unreadable(source, str(error), record)
     texts: dict[str, Any] = {field: record.get(column) for field, column in taken.items()}
     # In a table, NaN means that there is no value.
     texts = {field: None if isinstance(text, float) and text != text else text for field, text in texts.items()}

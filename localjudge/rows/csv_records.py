@@ -11,6 +11,7 @@ from itertools import chain
 from typing import BinaryIO, TextIO
 
 from localjudge.errors import UsageError
+from localjudge.records import RowError
 from localjudge.rows.record import DAMAGED, Record, repeated_name, too_large, unreadable_from_here
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
@@ -84,10 +85,11 @@ def read_csv(stream: BinaryIO, most_bytes: int, delimiter: str = ",") -> Iterato
             except (csv.Error, _TooLargeError) as error:
                 is_large = isinstance(error, _TooLargeError)
                 is_whole = is_large and lines.skip_record()
-                yield number, too_large(most_bytes) if is_large else f"not CSV: {error}"
+                yield number, too_large(most_bytes) if is_large else RowError(f"not CSV: {error}")
                 if not is_whole:
                     for inner in filter(number.__lt__, lines.of_record()):
-                        yield inner, f"part of the record that begins at line {number}, which cannot be read"
+                        said = f"part of the record that begins at line {number}, which cannot be read"
+                        yield inner, RowError(said)
                 header = header or []
                 continue
             if not fields:
@@ -95,9 +97,9 @@ def read_csv(stream: BinaryIO, most_bytes: int, delimiter: str = ",") -> Iterato
             if header is None:
                 header, repeated = fields, repeated_name(fields)
             elif len(fields) != len(header):
-                yield number, f"{len(fields)} fields, where the header has {len(header)}"
+                yield number, RowError(f"{len(fields)} fields, where the header has {len(header)}")
             elif repeated is not None:
-                yield number, f"two columns have the name {repeated!r}"
+                yield number, RowError(f"two columns have the name {repeated!r}")
             else:
                 yield number, dict(zip(header, fields, strict=True))
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from localjudge.errors import UsageError
+from localjudge.records import RowError
 from localjudge.rows.arrow_records import STATE, dataset_files, read_arrow, read_parquet, read_saved_dataset
 from localjudge.rows.csv_records import find_delimiter, read_csv
 from localjudge.rows.json_records import parse_json, read_json_array, read_jsonl
@@ -141,6 +142,6 @@ def _is_array(name: str, head: bytes) -> bool:
     line, end, _ = begin.partition(b"\n")
     if begin[:1] == b"[" or not begin:
         return bool(begin)
-    if begin[:1] != b"{" or (end and isinstance(parse_json(line, "line"), str)):
+    if begin[:1] != b"{" or (end and isinstance(parse_json(line, "line"), RowError)):
         raise UsageError(f"{name}: is not an array of objects; write [{{…}}, {{…}}], or one object a line")
     return False

@@ -10,13 +10,14 @@ from __future__ import annotations
 import glob
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from localjudge.errors import UsageError
-from localjudge.records import Failure, Row
+from localjudge.records import Failure, Row, RowError
 from localjudge.rows.columns import (
     USED_FIELDS,
     Columns,
@@ -31,7 +32,7 @@ from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversa
 from localjudge.rows.formats import JSON_LINES, Records, check_file, read_file, read_text
 from localjudge.rows.pair_columns import compares_responses
 from localjudge.rows.questions import Questions
-from localjudge.rows.record import MAX_ROW_BYTES
+from localjudge.rows.record import MAX_ROW_BYTES, RecordError
 from localjudge.rows.table_records import table_records
 
 EXAMPLES = "examples"
@@ -111,9 +112,11 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
         missing, records, problem = list(wanted), 0, ""
         for number, given in islice(read_records(name), _RECORDS_CHECKED):
             records += 1
-            record = questions.joined(given)
-            if isinstance(record, str) and not isinstance(given, str):
-                problem = problem or f"{name}:{number}: {record}"
+            try:
+                record = questions.joined(given)
+            except RecordError as error:
+                problem = problem or f"{name}:{number}: {error}"
+                continue
             known |= dict.fromkeys(record if isinstance(record, Mapping) else ())
             missing = [field for field, names in wanted.items() if not _has(known, names)]
             if not missing:
@@ -156,16 +159,15 @@ def columns_found(files: Iterable[str], columns: Columns, used: Sequence[str]) -
     questions = _questions(names, columns, used)
     for name in (each for each in names if each not in questions.files):
         for _, given in islice(read_records(name), 1):
-            record = questions.joined(given)
-            if not isinstance(record, Mapping):
-                continue
-            told = with_conversation(record, lambda field: names_of(field, columns, used), used)
-            taken = {} if isinstance(told, str) else columns_taken(told, columns, used)
-            for field, column in taken.items() if isinstance(taken, dict) else ():
-                found.setdefault(field, {})[column] = None
-            for column in record if isinstance(told, Mapping) else ():
-                if column not in told:
+            with suppress(RecordError):
+                record = questions.joined(given)
+                if isinstance(record, RowError):
+                    continue
+                told = with_conversation(record, lambda field: names_of(field, columns, used), used)
+                for column in record.keys() - told.keys():
                     found.setdefault(CONVERSATION, {})[column] = None
+                for field, column in columns_taken(told, columns, used).items():
+                    found.setdefault(field, {})[column] = None
     return {field: list(taken) for field, taken in found.items()}
 
 
@@ -209,11 +211,11 @@ def read_rows(
         known = {FILENAME: _stem(place)} if FILENAME in columns.values() else {}
         for number, record in read_records(name, max_row_bytes):
             told = {**record, **known} if isinstance(record, Mapping) else record
-            joined = questions.joined(told)
-            if isinstance(joined, str) and not isinstance(told, str):
-                yield unreadable(f"{place}:{number}", joined, told, *questions.identity(told))
-            else:
-                yield as_row(joined, f"{place}:{number}", columns, used)
+            try:
+                yield as_row(questions.joined(told), f"{place}:{number}", columns, used)
+            except RecordError as error:
+                assert isinstance(told, Mapping)  # only an answer has a question
+                yield unreadable(f"{place}:{number}", str(error), told, *questions.identity(told))
 
 
 def _questions(inputs: Iterable[str], columns: Columns, used: Sequence[str]) -> Questions:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from io import BufferedIOBase
 from typing import BinaryIO
 
+from localjudge.records import RowError
 from localjudge.rows.record import DAMAGED, Record, too_large, unreadable_from_here
 
 _PIECE = 1 << 16
@@ -123,10 +124,10 @@ def parse_json(text: bytes, what: str) -> Record:
     try:
         record = json.loads(text.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        return f"not UTF-8 at byte {error.start + 1} of the {what}"
+        return RowError(f"not UTF-8 at byte {error.start + 1} of the {what}")
     except json.JSONDecodeError as error:
         place = f"line {error.lineno} of the {what}, " if error.lineno > 1 else ""
-        return f"not JSON: {error.msg} at {place}column {error.colno}"
+        return RowError(f"not JSON: {error.msg} at {place}column {error.colno}")
     except (ValueError, RecursionError) as error:
-        return f"JSON that Python cannot parse: {error}"
-    return record if isinstance(record, dict) else "not a JSON object with named fields"
+        return RowError(f"JSON that Python cannot parse: {error}")
+    return record if isinstance(record, dict) else RowError("not a JSON object with named fields")

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from localjudge.errors import UsageError
+from localjudge.records import RowError
 from localjudge.rows.columns import Columns, names_of, responses_of
 from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation
-from localjudge.rows.record import Record
+from localjudge.rows.record import Record, RecordError
 
 _ID, _TURNS, _CHOICES, _REFERENCE = "question_id", "turns", "choices", "reference"
 
@@ -49,7 +50,11 @@ class Questions:
             if not self._is_question(record):
                 if place == 0:
                     return
-                problem = record if isinstance(record, str) else "is not a question with question_id and turns"
+                problem = (
+                    record.reason
+                    if isinstance(record, RowError)
+                    else "is not a question with question_id and turns"
+                )
                 raise UsageError(f"{name}:{number}: {problem}; correct the file of questions")
             assert isinstance(record, Mapping)
             known = self._known.setdefault(str(record[_ID]), record)
@@ -61,7 +66,7 @@ class Questions:
                 self.files.append(name)
 
     def _is_question(self, record: Record) -> bool:
-        if isinstance(record, str) or record.get(_ID) is None or not _texts(record.get(_TURNS)):
+        if isinstance(record, RowError) or record.get(_ID) is None or not _texts(record.get(_TURNS)):
             return False
         fields = (*responses_of(self._used), MESSAGES, CONVERSATION)
         return not record.keys() & {_CHOICES, *(name for field in fields for name in self._names(field))}
@@ -76,25 +81,27 @@ class Questions:
         Args:
             record: columns by name; or the reason why there is no record.
         """
-        if isinstance(record, str) or not _is_answer(record):
+        if isinstance(record, RowError) or not _is_answer(record):
             return record
         question = self._known.get(str(record[_ID]))
         if question is None:
             if not self.files:
-                return "its question is in another file; give that file, too, such as question.jsonl"
-            return f"no question in {', '.join(self.files)} has the id {record[_ID]!r}"
+                raise RecordError(
+                    "its question is in another file; give that file, too, such as question.jsonl"
+                )
+            raise RecordError(f"no question in {', '.join(self.files)} has the id {record[_ID]!r}")
         if len(record[_CHOICES]) > 1:
-            return f"has {len(record[_CHOICES])} choices; a row has one response"
+            raise RecordError(f"has {len(record[_CHOICES])} choices; a row has one response")
         asked, answered = _texts(question[_TURNS]), _texts(record[_CHOICES][0][_TURNS])
         if not answered:
-            return "the turns of its choice are not texts"
+            raise RecordError("the turns of its choice are not texts")
         if len(answered) != len(asked):
-            return f"has {len(answered)} of the {len(asked)} turns of its question"
+            raise RecordError(f"has {len(answered)} of the {len(asked)} turns of its question")
         if len(asked) > 1 and CONVERSATION not in self._used:
             unseen = (
                 f"its question has {len(asked)} turns, and the rubric has no {{${CONVERSATION}}} to show them"
             )
-            return f"{unseen}; judge them with --rubric conversation"
+            raise RecordError(f"{unseen}; judge them with --rubric conversation")
         of_answer = {*self._names("id"), *self._names("system")}
         rest = {name: value for name, value in question.items() if name not in of_answer} | dict(record)
         del rest[_TURNS], rest[_CHOICES]

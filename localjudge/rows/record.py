@@ -6,7 +6,9 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-Record = Mapping[str, Any] | str
+from localjudge.records import RowError
+
+Record = Mapping[str, Any] | RowError
 """The columns of a record by name, or the reason why it cannot be read."""
 
 MAX_ROW_BYTES = 8_000_000
@@ -16,12 +18,16 @@ DAMAGED = (EOFError, OSError, zlib.error)
 """Errors from a file that is truncated or damaged."""
 
 
-def too_large(most_bytes: int) -> str:
-    return f"the row is larger than {most_bytes:,} bytes; allow larger rows with --max-row-bytes"
+class RecordError(ValueError):
+    """A record is no row; the message is the reason."""
 
 
-def unreadable_from_here(error: Exception) -> str:
-    return f"the rest of the file cannot be read: {error}"
+def too_large(most_bytes: int) -> RowError:
+    return RowError(f"the row is larger than {most_bytes:,} bytes; allow larger rows with --max-row-bytes")
+
+
+def unreadable_from_here(error: Exception) -> RowError:
+    return RowError(f"the rest of the file cannot be read: {error}")
 
 
 def repeated_name(names: Iterable[str]) -> str | None:

@@ -25,8 +25,10 @@ from localjudge.analysis.matching.measured_texts import judged_rows
 from localjudge.analysis.matching.rows import JudgedRows, identity_of
 from localjudge.analysis.matching.scores import Floats, Integers, Scores
 from localjudge.errors import UsageError
+from localjudge.records import RowError
 from localjudge.records.outcome_columns import MODEL
 from localjudge.rows.inputs import STDIN, find_inputs, read_records
+from localjudge.rows.record import Record
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.notices import exported
 
@@ -165,14 +167,14 @@ class LabelRecords:
         self._repeating: set[int] = set()
         self._notices: dict[str, None] = {}
 
-    def begin(self, record: Mapping[str, Any] | str, where: str) -> tuple[Mapping[str, Any], str]:
+    def begin(self, record: Record, where: str) -> tuple[Mapping[str, Any], str]:
         """Count a record; return it and the name of its annotator.
 
         Raises:
             UsageError: it could not be read, or has scores of a dry run.
         """
-        if isinstance(record, str):
-            raise UsageError(f"{where}: {record}")
+        if isinstance(record, RowError):
+            raise UsageError(f"{where}: {record.reason}")
         self.count += 1
         self._notices |= dict.fromkeys(exported(record))
         if any(notice.startswith("dry run") for notice in self._notices):
@@ -261,7 +263,7 @@ class _Matching:
         self._rows = JudgedRows(scores.identities, self._fields, lambda: judged_rows(scores, inputs))
         self._records = LabelRecords()
 
-    def add(self, given: Mapping[str, Any] | str, where: str) -> None:
+    def add(self, given: Record, where: str) -> None:
         record, named = self._records.begin(given, where)
         of_labels = {column.name for column in self._columns}
         rest = {name: value for name, value in record.items() if name not in of_labels}

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from localjudge.analysis.matching.human_labels import columns_of
 from localjudge.analysis.matching.label_values import LabelColumn
 from localjudge.errors import UsageError
-from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
+from localjudge.records import Failure, Judgement, Outcome, Row, RowError, row_key, settings_digest
 from localjudge.records.outcome_columns import RATIONALE, AnswerColumns, to_bytes
 from localjudge.rows.columns import Columns, as_row
 from localjudge.rows.inputs import find_inputs, read_records
@@ -86,7 +86,7 @@ def import_scores(
     settings = RunSettings(
         engine=IMPORTED, rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
     )
-    records = (record for name in names for _, record in read_records(name) if not isinstance(record, str))
+    records = (record for name in names for _, record in read_records(name) if not isinstance(record, RowError))
     found = tuple(dict.fromkeys(notice for record in records for notice in exported(record)))
     return write_run(
         out,
@@ -113,7 +113,7 @@ def _outcomes(
         value is not None and value != round(value)
         for name in names
         for number, record in read_records(name)
-        if not isinstance(record, str)
+        if not isinstance(record, RowError)
         for column in wanted
         for value in column.read(record, f"{name}:{number}")[:1]
     )
@@ -121,7 +121,7 @@ def _outcomes(
     for name in names:
         for number, record in read_records(name):
             row = as_row(record, f"{name}:{number}", columns, rubric.fields)
-            if isinstance(row, Failure) or isinstance(record, str):
+            if isinstance(row, Failure) or isinstance(record, RowError):
                 assert isinstance(row, Failure)
                 yield row
                 continue

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
@@ -21,6 +22,7 @@ from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rows.columns import Columns, column_names, names_of, responses_of
 from localjudge.rows.conversation import with_conversation
 from localjudge.rows.pair_columns import PAIR
+from localjudge.rows.record import RecordError
 from localjudge.runs.reader import read_outcomes
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest
@@ -81,8 +83,9 @@ def identity_of(record: Mapping[str, Any], where: str, columns: Columns, used: S
         columns: the column of each field whose column has a custom name in the run.
         used: the fields that the template of the run's rubric uses.
     """
-    split = with_conversation(record, lambda field: names_of(field, columns, used), used)
-    given = record if isinstance(split, str) else split
+    given = record
+    with suppress(RecordError):
+        given = with_conversation(record, lambda field: names_of(field, columns, used), used)
     found: dict[str, Any] = {
         name: given.get(column_of(name, given, columns, used) or "") for name in column_names(used)
     }

@@ -23,6 +23,7 @@ from localjudge.errors import UsageError
 from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.inputs import can_be_read_twice, find_inputs, read_records
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS
+from localjudge.rows.record import Record
 
 LABEL_COLUMNS = ("annotators", "label", "labels", "winner", "preference", "human_preference", "verdict")
 """Columns that can have the labels of a rubric with one aspect; the first that has any counts."""
@@ -103,7 +104,7 @@ class _PairMatching:
         self._records = LabelRecords()
         self._numbers: dict[str, set[str]] = defaultdict(set)
 
-    def add(self, given: Mapping[str, Any] | str, where: str) -> None:
+    def add(self, given: Record, where: str) -> None:
         record, named = self._records.begin(given, where)
         identity = identity_of(record, where, self._names, self._fields)
         found = self._rows.find(identity)
