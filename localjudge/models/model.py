@@ -13,6 +13,7 @@ from packaging.version import Version
 from localjudge.constraint.vocabulary import Vocabulary, read_vocabulary
 from localjudge.errors import ModelError, UsageError, first_line
 from localjudge.models.adapter import Adapter
+from localjudge.models.capacity.profiles import profiles
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import Digests, decisive_digest, read_digests
 from localjudge.models.gguf_header import GGUF, GgufHeader, read_gguf
@@ -81,7 +82,7 @@ class Model:
             return cls(BUNDLED, bundled_folder())
         path = model_path(name)
         if not path.is_dir() and gguf_file(path) is None:
-            path = cached_folder(str(name), allow_download)
+            path = cached_folder(str(name), allow_download, (each.id for each in profiles()))
         return cls(str(name), gguf_file(path) or path.resolve())
 
     def _checked(self) -> Model:

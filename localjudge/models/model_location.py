@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from localjudge.errors import ModelError, first_line
@@ -58,8 +59,13 @@ def bundled_folder() -> Path:
     return folder
 
 
-def cached_folder(name: str, allow_download: bool) -> Path:
+def cached_folder(name: str, allow_download: bool, known: Iterable[str] = ()) -> Path:
     """Return the directory of a model in the local cache of the hub, by the model's id.
+
+    Args:
+        name: the id.
+        allow_download: download the model if it is not in the cache.
+        known: ids of models, for advice.
 
     Raises:
         ModelError: it is not there, or it cannot be downloaded.
@@ -83,9 +89,7 @@ def cached_folder(name: str, allow_download: bool) -> Path:
     if not allow_download:
         fetch = f"download it: hf download {name}, or score with --allow-download, or bring it in a pack"
         if "/" not in name:
-            from localjudge.models.capacity.profiles import profiles
-
-            ids = (each.id for each in profiles() if each.name.startswith(name.lower()))
+            ids = (each for each in known if each.partition("/")[2].lower().startswith(name.lower()))
             whole = next(ids, None)
             such = "OWNER/NAME" if whole is None else f"such as {whole}"
             fetch = f"give a directory, or the whole id of a repository, {such}, or bring it in a pack"

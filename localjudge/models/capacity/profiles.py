@@ -18,8 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from localjudge.errors import ModelError
 from localjudge.models.capacity.memory import GpuRequirements, PlannedUse, gpu_requirements
 from localjudge.models.configuration import shape_of
-from localjudge.models.model import Model
-from localjudge.models.model_location import shipped_folder
+from localjudge.models.model_location import cached_folder, shipped_folder
 from localjudge.models.shape import Shape
 from localjudge.system.quantities import GIB
 
@@ -199,7 +198,7 @@ class Catalogue:
 
 def _is_cached(name: str) -> bool:
     try:
-        Model.find(name)
+        cached_folder(name, allow_download=False)
     except (ModelError, ImportError):  # without huggingface_hub there is no cache
         return False
     return True
