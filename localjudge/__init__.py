@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from localjudge.system.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from localjudge.config import JudgeConfig
     from localjudge.errors import (
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from localjudge.runs.reader import RecordedRun, load_run
     from localjudge.runs.run_observer import RunObserver
     from localjudge.serve.reward import RewardEndpoint
-
-__version__ = "0.1.0"
 
 __all__ = [
     "EngineError",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import tomllib
@@ -50,17 +49,13 @@ def test_importing_loads_nothing_heavy(statement: str, allowed: set[str]) -> Non
     assert HEAVY & set(loaded) <= allowed
 
 
-def test_the_help_loads_nothing_heavy_and_answers_at_once() -> None:
+def test_the_help_loads_nothing_heavy() -> None:
     program = (
         "import sys, json\nfrom localjudge.cli import main\nsys.argv = ['localjudge', '--help']\n"
         "try:\n    main()\nexcept SystemExit:\n    print('loaded', json.dumps(list(sys.modules)))"
     )
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     said = python("-c", program)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert HEAVY & set(json.loads(said.partition("\nloaded ")[2])) <= {"typer", "rich"}
-    # CPU time, because wall-clock time grows on a busy machine.
-    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+    assert HEAVY & set(json.loads(said.partition("\nloaded ")[2])) == {"typer"}
 
 
 def test_the_version_is_that_of_the_installed_package() -> None:

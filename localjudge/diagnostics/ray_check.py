@@ -9,13 +9,13 @@ from typing import Any
 
 import ray
 
-from localjudge import __version__
 from localjudge.diagnostics.check_results import Check, note, ok, wrong
 from localjudge.engines.cluster import AUTO, LOCAL, Cluster
 from localjudge.engines.engine_log import output_to
 from localjudge.engines.ray.placement import connect
 from localjudge.errors import UsageError
 from localjudge.system.requirements import SELF
+from localjudge.system.version import __version__
 
 _ANSWER_SECONDS = 60.0
 """Seconds that a node may take to start a worker process and answer."""

@@ -10,12 +10,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from localjudge import __version__
 from localjudge.errors import ModelError
 from localjudge.models.digests import MANIFEST, decisive_digest, model_files
 from localjudge.models.model import Model
 from localjudge.system.durable import replacing
 from localjudge.system.steps import Report, no_progress
+from localjudge.system.version import __version__
 
 _MOST_NAMED = 4
 """Number of differences that a line names."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from localjudge import __version__
 from localjudge.analysis.agreement import Agreement
 from localjudge.analysis.matching.scores import Scores, run_names
 from localjudge.analysis.ranking import Ranking
@@ -25,6 +24,7 @@ from localjudge.runs.reader import read_notices
 from localjudge.runs.run_manifest import RunManifest
 from localjudge.runs.summary import read_summary
 from localjudge.system.quantities import counted
+from localjudge.system.version import __version__
 
 _LENGTH = "Each point is a judgement (a sample if there are many); the line is the mean of all by length."
 
