@@ -20,6 +20,8 @@ The message of an exception names a setting as a Python program does, in backquo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 
 class LocalJudgeError(Exception):
     """The root of the tree. Its message says what, where, and what to do."""
@@ -78,3 +80,10 @@ class RunBrokenError(LocalJudgeError):
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message; the name of its type if it has no message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@dataclass(frozen=True, slots=True)
+class RowError:
+    """The reason why a record is no row, or a row cannot be judged: a value, which is never raised."""
+
+    reason: str

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Row, UsageError, read_rows
-from localjudge.records import RowError
+from localjudge.errors import RowError
 from localjudge.rows.csv_records import read_csv
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.record import Record

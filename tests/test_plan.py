@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from localjudge import Failure, Judge, Judgement, Row
-from localjudge.records import RowError, numbered
+from localjudge.errors import RowError
+from localjudge.records import numbered
 from localjudge.runs.run_plan import RunPlan
 
 

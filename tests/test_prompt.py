@@ -18,12 +18,12 @@ from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from localjudge import ModelError, Row, Rubric, read_rows
+from localjudge.errors import RowError
 from localjudge.models.model import Model
 from localjudge.prompts.chat_template import render_template
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.rendered_turns import render
 from localjudge.prompts.token_bound import TokenBound
-from localjudge.records import RowError
 
 ORDINARY = [
     "word",

@@ -16,11 +16,10 @@ from localjudge import Judge, JudgeConfig, Judgement, RowSource, SettingError, l
 from localjudge.engines.protocol import Completion, TableEngine
 from localjudge.engines.selection import open_engine
 from localjudge.engines.transformers.transformers_engine import TransformersEngine
-from localjudge.errors import RunMismatchError
+from localjudge.errors import RowError, RunMismatchError
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Prompt
 from localjudge.prompts.task_stream import TaskStream
-from localjudge.records import RowError
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.runs.run_observer import RunObserver
 from localjudge.runs.shard import Shard

@@ -21,11 +21,11 @@ from copy import copy
 from functools import cache
 from typing import Any, Self
 
-from localjudge.errors import ModelError
+from localjudge.errors import ModelError, RowError
 from localjudge.prompts.rendered_turns import ROW, render_turns
 from localjudge.prompts.text_only import text_only_twin
 from localjudge.prompts.token_bound import TokenBound
-from localjudge.records import RowError, Turn
+from localjudge.records import Turn
 
 # Markers that chat templates write around turns, if the vocabulary has them as one token.
 _MARKER = re.compile(r"<[^<>\s]+>|\[/?[A-Z_]+\]")

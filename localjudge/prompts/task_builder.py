@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from localjudge.errors import RowError
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Task
-from localjudge.records import Failure, Row, RowError
+from localjudge.records import Failure, Row
 from localjudge.rubrics.rubric import Rubric
 
 # Limits of a batch of rows that is encoded at once.

@@ -140,13 +140,6 @@ class Row:
         return [self.instruction, self.reference, *self.texts]
 
 
-@dataclass(frozen=True, slots=True)
-class RowError:
-    """The reason why a row cannot be judged."""
-
-    reason: str
-
-
 def settings_digest(settings: Mapping[str, Any]) -> bytes:
     """Return the digest of everything that decides a judgement besides the row, 32 bytes."""
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()

@@ -8,8 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from localjudge.errors import UsageError
-from localjudge.records import RowError
+from localjudge.errors import RowError, UsageError
 from localjudge.rows.record import Record, repeated_name, too_large, unreadable_from_here
 
 STATE = "state.json"

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from localjudge.errors import UsageError
-from localjudge.records import Failure, Response, Row, RowError
+from localjudge.errors import RowError, UsageError
+from localjudge.records import Failure, Response, Row
 from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation, with_conversation
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS, compares_responses
 from localjudge.rows.record import Record, RecordError

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import BinaryIO, TextIO
 
-from localjudge.errors import UsageError
-from localjudge.records import RowError
+from localjudge.errors import RowError, UsageError
 from localjudge.rows.record import DAMAGED, Record, repeated_name, too_large, unreadable_from_here
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}

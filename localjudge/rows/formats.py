@@ -15,8 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from localjudge.errors import UsageError
-from localjudge.records import RowError
+from localjudge.errors import RowError, UsageError
 from localjudge.rows.arrow_records import STATE, dataset_files, read_arrow, read_parquet, read_saved_dataset
 from localjudge.rows.csv_records import find_delimiter, read_csv
 from localjudge.rows.json_records import parse_json, read_json_array, read_jsonl

@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from localjudge.errors import UsageError
-from localjudge.records import Failure, Row, RowError
+from localjudge.errors import RowError, UsageError
+from localjudge.records import Failure, Row
 from localjudge.rows.columns import (
     USED_FIELDS,
     Columns,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from io import BufferedIOBase
 from typing import BinaryIO
 
-from localjudge.records import RowError
+from localjudge.errors import RowError
 from localjudge.rows.record import DAMAGED, Record, too_large, unreadable_from_here
 
 _PIECE = 1 << 16

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from localjudge.errors import UsageError
-from localjudge.records import RowError
+from localjudge.errors import RowError, UsageError
 from localjudge.rows.columns import Columns, names_of, responses_of
 from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation
 from localjudge.rows.record import Record, RecordError

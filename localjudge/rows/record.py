@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from localjudge.records import RowError
+from localjudge.errors import RowError
 
 Record = Mapping[str, Any] | RowError
 """The columns of a record by name, or the reason why it cannot be read."""

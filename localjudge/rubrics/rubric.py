@@ -46,8 +46,8 @@ from typing import Any, Self
 
 from pydantic import SerializationInfo, ValidationError, field_serializer, model_validator
 
-from localjudge.errors import RubricError
-from localjudge.records import Row, RowError, Turn
+from localjudge.errors import RowError, RubricError
+from localjudge.records import Row, Turn
 from localjudge.records.mode import Mode, mode_of
 from localjudge.records.outcome_columns import AnswerColumns
 from localjudge.rows.conversation import CONVERSATION, judges_conversation

@@ -24,8 +24,7 @@ from localjudge.analysis.matching.label_values import LabelColumn
 from localjudge.analysis.matching.measured_texts import judged_rows
 from localjudge.analysis.matching.rows import JudgedRows, identity_of
 from localjudge.analysis.matching.scores import Floats, Integers, Scores
-from localjudge.errors import UsageError
-from localjudge.records import RowError
+from localjudge.errors import RowError, UsageError
 from localjudge.records.outcome_columns import MODEL
 from localjudge.rows.inputs import STDIN, find_inputs, read_records
 from localjudge.rows.record import Record
