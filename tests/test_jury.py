@@ -173,7 +173,7 @@ def make_jury(folder: Path, judges: Sequence[str]) -> tuple[list[Path], Path]:
 
 def test_jurors_that_share_a_model_get_no_estimate_without_labels(tmp_path: Path, cli: Cli) -> None:
     runs, _ = make_jury(tmp_path, ("one", "two", "one"))
-    end = cli("jury", *runs, "--resamples", FEW)
+    end = cli("jury", *runs, "--resamples", FEW, "--all")
     assert (end.code, "run0 and run2 have the same model" in end.out, "true share" in end.out) == (
         0,
         True,
@@ -189,7 +189,7 @@ def test_an_estimate_of_unknown_models_has_an_interval_and_states_what_it_assume
     tmp_path: Path, cli: Cli
 ) -> None:
     runs, _ = make_jury(tmp_path, ("elsewhere",) * 3)
-    end = cli("jury", *runs, "--resamples", FEW)
+    end = cli("jury", *runs, "--resamples", FEW, "--all")
     assert "assumes that the jurors' errors are independent" in " ".join(end.out.split())
     estimated = json.loads(cli("jury", *runs, "--resamples", FEW, "--json").out)["nominal"]["grade"][
         "estimated"
@@ -208,5 +208,14 @@ def test_labels_say_what_a_jury_of_one_judge_is_worth(tmp_path: Path, cli: Cli) 
     assert grade["votes"]["low"] < 1.2 < grade["votes"]["high"] < 1.6
     assert grade["difference"]["low"] <= 0 <= grade["difference"]["high"]
     shown = " ".join(cli(*flags).out.split())
-    assert "grade: the 3 jurors are worth 1." in shown
+    assert shown.startswith("grade: the 3 jurors are worth 1.")
+    assert "--all also prints: errors against the labels" in shown
     assert "The jury is not significantly better than its best juror" in shown
+
+
+def test_two_jurors_have_no_majorities_and_no_outlier(tmp_path: Path, cli: Cli) -> None:
+    runs, _ = make_jury(tmp_path, ("one", "two"))
+    shown = cli("jury", *runs, "--resamples", FEW, "--all").out
+    assert shown.startswith("Agreement among the jurors, Krippendorff's nominal alpha: ")
+    assert "all equal" in shown
+    assert not any(word in shown for word in ("majority", "tied", "Outlier"))

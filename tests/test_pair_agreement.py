@@ -434,7 +434,7 @@ def test_data_sets_of_pairs_are_read_as_they_come(
             "code": 1,
         }
     if name == "JudgeBench":
-        end = cli("agree", run, "--allow-dry-run", "--by", "source", "--resamples", FEW)
+        end = cli("agree", run, "--allow-dry-run", "--by", "source", "--all", "--resamples", FEW)
         assert "Accuracy in better by source" in end.out
         lines = map(json.loads, (run / "pairs.jsonl").read_text().splitlines())
         assert [line["id"] for line in lines] == ["id-0", "id-1", "id-2"]
@@ -444,7 +444,7 @@ def test_the_tables_fit_80_columns_and_name_every_row(cli: Cli, judged: Run) -> 
     given = marked_pairs("aabbabtb")
     for n, pair in enumerate(given):
         pair |= {"subset": f"a-long-name-of-a-subset-{n % 2}", "annotators": [1, 2, 0]}
-    end = cli("agree", judged(marked, given), "--resamples", FEW)
+    end = cli("agree", judged(marked, given), "--all", "--resamples", FEW)
     assert end.code == 0, end.err
     names = ["both orders", "input order", "reverse order", "longer wins", "first wins"]
     names += [

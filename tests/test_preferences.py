@@ -427,11 +427,11 @@ def test_the_pairs_of_a_run_are_read_with_both_orders_and_their_lengths(judged: 
 
 def test_rank_shows_strengths_and_what_explains_them(judged: Callable[..., Path], cli: Cli) -> None:
     run = judged()
-    shown = cli("rank", run).out
+    shown = cli("rank", run, "--all").out
     assert "Preferences in better" in shown
     assert "the system of the row against that of the column" in shown
     assert "At equal length, better" in shown
-    assert "a response twice as long has its odds of winning multiplied by 1.68" in shown
+    assert "A response twice as long has its odds of winning multiplied by 1.68" in shown
     assert "All systems differ significantly in strength (better)" in shown
     found = json.loads(cli("rank", run, "--json").out)
     better = found["aspects"][found["by"]]
@@ -474,7 +474,7 @@ def test_the_table_and_the_page_say_how_many_cycles_are_significant(
 
 def test_rank_orders_by_the_aspect_that_is_named(judged: Callable[..., Path], cli: Cli) -> None:
     run = judged(rubric="pairwise-aspects")
-    shown = cli("rank", run).out
+    shown = cli("rank", run, "--all").out
     assert "safety, the first aspect, decides the order of the systems" in shown
     assert "Win rates in all aspects" in shown
     assert "Preferences in depth" in cli("rank", run, "--by", "depth").out
@@ -494,7 +494,7 @@ def test_without_the_texts_the_effect_of_length_is_unknown(judged: Callable[...,
     run = judged()
     moved = run.with_suffix(".jsonl").rename(run.parent / "moved.jsonl")
     assert "the effect of length is unknown" in cli("rank", run).out
-    assert "twice as long" in cli("rank", run, "--inputs", moved).out
+    assert "twice as long" in cli("rank", run, "--inputs", moved, "--all").out
 
 
 def test_pairs_that_failed_or_name_no_systems_are_counted(

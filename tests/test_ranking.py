@@ -110,6 +110,34 @@ def test_a_tested_difference_against_the_order_of_the_systems_is_named(tmp_path:
     )
 
 
+def test_rank_begins_with_what_the_tests_say_and_prints_one_table(tmp_path: Path, cli: Cli) -> None:
+    rng = np.random.default_rng(2)
+    systems = {name: {n: int(rng.integers(1, 6)) for n in range(20)} for name in "abcdef"}
+    given = [{**row, "tact": 1 + len(row["id"]) % 2} for row in uneven_rows(systems)]
+    import_scores([str(write(tmp_path / "rows.jsonl", given))], tmp_path / "run", ["wit", "tact"])
+    short, whole = (cli("rank", tmp_path / "run", "--resamples", 100, *more).out for more in ((), ("--all",)))
+    assert short.startswith("No significant difference in the judge's scores (overall): ")
+    assert len(short.splitlines()) <= 30 < len(whole.splitlines())
+    kept, last = short.rstrip("\n").rsplit("\n", 1)
+    assert last.startswith("--all also prints: aspects, ")
+    assert last.endswith("differences in overall")
+    assert all(line in whole for line in kept.splitlines())
+    assert "Differences in overall" in whole
+    assert "Differences in overall" not in short
+
+
+def test_the_first_table_has_the_human_means_if_they_decide_the_order(tmp_path: Path, cli: Cli) -> None:
+    rng = np.random.default_rng(3)
+    scores = {name: {n: int(rng.integers(1, 6)) for n in range(20)} for name in "ab"}
+    given = uneven_rows(scores)
+    import_scores([str(write(tmp_path / "rows.jsonl", given))], tmp_path / "run", ["wit"])
+    labels = [{"id": row["id"], "system": row["system"], "wit": int(rng.integers(1, 6))} for row in given]
+    file = write(tmp_path / "labels.jsonl", labels)
+    head = cli("rank", tmp_path / "run", "--labels", file, "--resamples", 100).out.partition("───")[0]
+    assert "in the human scores (wit)" in head
+    assert "human  rank" in head.splitlines()[-1]
+
+
 def test_means_that_differ_by_rounding_alone_are_ties(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     records = []

@@ -519,7 +519,7 @@ def test_rank_prints_the_differences_with_their_intervals_and_says_in_a_sentence
     judged: Callable[..., tuple[Path, Path]], cli: Cli
 ) -> None:
     near, _ = judged([3, 3, 2, 4, 4, 3, 3, 4, 5, 4, 2, 3], [None] * 12, name="near")
-    out = cli("rank", near).out
+    out = cli("rank", near, "--all").out
     assert "Differences in wit, with 95 % intervals" in out
     (pair,) = json.loads(cli("rank", near, "--json").out)["pairs"]
     value, low, high = (-pair["difference"][end] for end in ("value", "high", "low"))
@@ -542,7 +542,7 @@ def test_rank_prints_the_differences_of_neighbours_if_the_systems_are_many(
     def differences(systems: str) -> int:
         scores = [1 + (n * 7 + n // len(systems)) % 5 for n in range(6 * len(systems))]
         run, _ = judged(scores, [None] * len(scores), name=systems, systems=systems)
-        return cli("rank", run, "--resamples", 100).out.split("Differences in")[1].count(" minus ") - 1
+        return cli("rank", run, "--all", "--resamples", 100).out.split("Differences in")[1].count(" minus ")
 
     assert (differences("abcdef"), differences("abcdefg")) == (15, 6)
 
@@ -944,9 +944,30 @@ def test_json_has_no_number_where_nothing_is_defined(
         ("rank", run),
     ):
         json.loads(cli(*command, "--json").out, parse_constant=refuse)
-        ended = cli(*command)
+        ended = cli(*command, "--all")
         assert ended.code == 0
         assert "nan" not in ended.out.lower().replace("finance", "")
+
+
+def test_agree_begins_with_the_aspects_whose_correlation_differs_from_0(
+    judged: Callable[..., tuple[Path, Path]], cli: Cli
+) -> None:
+    run, file = judged(*noisy(60))
+    flags = ("agree", run, "--labels", file, "--map", "human=wit", "--resamples", 100)
+    found = json.loads(cli(*flags, "--json").out)["aspects"]["wit"]["comparisons"]["integer"]["spearman"]
+    assert found["low"] > 0
+    short, whole = cli(*flags).out, cli(*flags, "--all").out
+    first = f"Spearman's correlation with the labels is above 0: wit {found['value']:.2f} ("
+    assert (short.startswith(first), whole.startswith(first)) == (True, True)
+    assert len(short.splitlines()) <= 12 < len(whole.splitlines())
+    assert ("Kendall" in short, "Kendall" in whole) == (False, True)
+
+    backwards, file = judged([1, 2, 3, 4, 5] * 8, [5, 4, 3, 2, 1] * 8, name="backwards")
+    out = cli("agree", backwards, "--labels", file, "--map", "human=wit").out
+    assert out.startswith("Spearman's correlation with the labels is below 0: wit -1.00")
+    constant, file = judged([3] * 20, [1, 2, 3, 4] * 5, name="constant")
+    out = cli("agree", constant, "--labels", file, "--map", "human=wit").out
+    assert out.startswith("Spearman's correlation with the labels is undefined: wit")
 
 
 def test_tables_fit_a_terminal_and_show_text_as_text(tmp_path: Path, cli: Cli) -> None:
@@ -964,7 +985,7 @@ def test_tables_fit_a_terminal_and_show_text_as_text(tmp_path: Path, cli: Cli) -
     aspects = [word for name in names for word in ("--aspect", name)]
     assert cli("import", file, "--out", tmp_path / "run", *aspects).code == 0
     for command in (("rank",), ("agree", "--labels", file, "--map", "human=depth")):
-        ended = cli(command[0], tmp_path / "run", *command[1:])
+        ended = cli(command[0], tmp_path / "run", *command[1:], "--all")
         assert ended.code == 0
         assert "\x1b" not in ended.out
         assert max(map(len, ended.out.splitlines())) <= 120

@@ -19,6 +19,7 @@ from localjudge.cli.options import (
     print_table,
     typed_command,
 )
+from localjudge.cli.statistics_options import AllTables
 from localjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def audit(
     ] = 0,
     pairs: PairOptions,
     judge: JudgeOptions,
+    all_tables: AllTables = False,
     as_json: AsJson = False,
 ) -> None:
     """Audit the judge: change rows in ways with known effects, and count the scores that change as expected."""
@@ -109,8 +111,7 @@ def audit(
     if as_json:
         print_json(found.model_dump(mode="json"), indent=2)
     else:
-        for table in audit_tables(found):
-            print_table(table)
+        print_table(audit_tables(found, all_tables))
     progress.notices(found.notices, in_table=True)
     for check in found.checks:
         if check.passed is False:

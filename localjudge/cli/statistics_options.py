@@ -53,6 +53,8 @@ AllowNoGain = Annotated[
     typer.Option("--allow-no-gain", metavar="ASPECT", help="Calibrate this aspect although no gain is shown."),
 ]
 
+AllTables = Annotated[bool, typer.Option("--all", help="Print every table.")]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatisticsOptions:

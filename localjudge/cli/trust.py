@@ -11,6 +11,7 @@ import typer
 from localjudge.cli.options import RunFolder, check_out_file, input_extras
 from localjudge.cli.statistics_options import (
     AllowNoGain,
+    AllTables,
     CalibrationFile,
     LabelColumns,
     LabelFiles,
@@ -51,6 +52,7 @@ def agree(
     ] = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
+    all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare a run with labels: agreement, also within instructions, single annotators, and baselines."""
@@ -62,7 +64,7 @@ def agree(
         given = {"--calibration": calibration, "--allow-no-gain": allow_no_gain}
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; this one compares two")
-        _agree_on_pairs(run, labels or (), mapping or (), inputs or (), by, statistics)
+        _agree_on_pairs(run, labels or (), mapping or (), inputs or (), by, all_tables, statistics)
         return
     if not labels:
         raise UsageError("--labels is missing: name the files with the labels of the rows")
@@ -73,7 +75,7 @@ def agree(
     from localjudge.analysis.matching.measured_texts import measure
     from localjudge.analysis.matching.scores import read_scores
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.analysis_tables import agreement_tables
+    from localjudge.cli.tables.agreement_tables import agreement_tables
 
     progress = Progress()
     with progress.step(_READING) as report:
@@ -83,7 +85,7 @@ def agree(
         measures = measure(scores, inputs or ())
     with progress.step(statistics.computing):
         found = compare(scores, known, measures, applied, statistics.resamples, statistics.seed)
-    statistics.print(found.as_dict(), agreement_tables(found))
+    statistics.print(found.as_dict(), agreement_tables(found, all_tables))
 
 
 def _agree_on_pairs(
@@ -92,6 +94,7 @@ def _agree_on_pairs(
     mapping: Sequence[str],
     inputs: Sequence[str],
     by: str | None,
+    all_tables: bool,
     statistics: StatisticsOptions,
 ) -> None:
     from localjudge.analysis.matching.human_labels import parse_mapping
@@ -99,7 +102,7 @@ def _agree_on_pairs(
     from localjudge.analysis.pairs.pair_agreement import agree_on_pairs
     from localjudge.analysis.pairs.pair_labels import read_pair_labels
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.pair_agreement_tables import pair_agreement_tables
+    from localjudge.cli.tables.agreement_tables import pair_agreement_tables
 
     progress = Progress()
     with progress.step(_READING):
@@ -108,7 +111,7 @@ def _agree_on_pairs(
         known = read_pair_labels(labels or inputs, pairs, ours, inputs)
     with progress.step(statistics.computing):
         found = agree_on_pairs(pairs, known, by, statistics.resamples, statistics.seed)
-    statistics.print(found.as_dict(), pair_agreement_tables(found))
+    statistics.print(found.as_dict(), pair_agreement_tables(found, all_tables))
 
 
 def rank(
@@ -133,6 +136,7 @@ def rank(
     ] = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
+    all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare systems: means or strengths, pairs without significant difference, and the effect of length."""
@@ -144,7 +148,7 @@ def rank(
         given = {"--labels": labels, "--map": mapping, "--scores": scores, "--calibration": calibration}
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
-        _rank_pairs(runs, inputs or (), by, statistics)
+        _rank_pairs(runs, inputs or (), by, all_tables, statistics)
         return
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
@@ -169,7 +173,7 @@ def rank(
     of = cast("ScoreKind | None", scores)
     with progress.step(statistics.computing):
         found = compare(judged, measures, known, of, by, statistics.resamples, statistics.seed)
-    statistics.print(found.as_dict(), ranking_tables(found))
+    statistics.print(found.as_dict(), ranking_tables(found, all_tables))
 
 
 def _compare_responses(runs: Sequence[Path]) -> bool:
@@ -189,19 +193,23 @@ def _compare_responses(runs: Sequence[Path]) -> bool:
 
 
 def _rank_pairs(
-    runs: Sequence[Path], inputs: Sequence[str], by: str | None, statistics: StatisticsOptions
+    runs: Sequence[Path],
+    inputs: Sequence[str],
+    by: str | None,
+    all_tables: bool,
+    statistics: StatisticsOptions,
 ) -> None:
     from localjudge.analysis.pairs.preference_ranking import rank_pairs
     from localjudge.analysis.pairs.preferences import read_preferences
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.preference_tables import preference_tables
+    from localjudge.cli.tables.ranking_tables import preference_tables
 
     progress = Progress()
     with progress.step(_READING):
         preferences = read_preferences(runs, inputs)
     with progress.step(statistics.computing):
         found = rank_pairs(preferences, by, statistics.resamples, statistics.seed)
-    statistics.print(found.as_dict(), preference_tables(found))
+    statistics.print(found.as_dict(), preference_tables(found, all_tables))
 
 
 def jury(
@@ -216,7 +224,10 @@ def jury(
         ),
     ] = None,
     splits: Annotated[
-        int, typer.Option(min=0, metavar="N", help="The number of rows with the largest differences to list.")
+        int,
+        typer.Option(
+            min=0, metavar="N", help="The number of rows with the largest differences to list with --all."
+        ),
     ] = 10,
     labels: Annotated[
         list[str] | None,
@@ -226,6 +237,7 @@ def jury(
     ] = None,
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
+    all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare judges, or samples of one judge: agreement, outlier, and their combined scores as a run."""
@@ -236,7 +248,7 @@ def jury(
     from localjudge.analysis.juries.jury_run import write_jury
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.analysis_tables import jury_tables
+    from localjudge.cli.tables.jury_tables import jury_tables
 
     statistics.check(runs)
     progress = Progress()
@@ -248,7 +260,7 @@ def jury(
         found = compare_judges(
             runs, splits, statistics.resamples, statistics.seed, labels=known if labels else None
         )
-    statistics.print(found.as_dict(), jury_tables(found))
+    statistics.print(found.as_dict(), jury_tables(found, all_tables))
     if out is not None:
         with progress.step("writing the jury's run"):
             summary = write_jury(runs, out)
@@ -273,7 +285,7 @@ def calibrate(
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.scores import read_scores
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.analysis_tables import calibration_table
+    from localjudge.cli.tables.agreement_tables import calibration_table
 
     statistics.check([run])
     progress = Progress()

@@ -1,8 +1,8 @@
-"""Parts that the terminal tables of all statistics share: a value above its 95 % interval, titles and notes."""
+"""Parts of the terminal tables of all statistics: their order, titles, and values above their intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -42,9 +42,33 @@ def spaced(parts: Sequence[RenderableType]) -> Iterator[RenderableType]:
             yield ""
 
 
-def note_lines(notes: Sequence[str]) -> Iterator[Text]:
-    for note in dict.fromkeys(notes):
-        yield Text(note, style="yellow")
+def answered(
+    answer: Iterable[str],
+    main: Sequence[RenderableType],
+    details: Mapping[str, Sequence[RenderableType]],
+    *,
+    all_tables: bool,
+    notices: Iterable[str],
+    notes: Iterable[str] = (),
+) -> Group:
+    """Return the output of a statistic: notices, the answer, the main table, the details, and notes.
+
+    Args:
+        answer: the sentences that the output begins with.
+        main: the main table, below its title.
+        details: the other tables and lines; their keys say what they are, in the line that replaces them.
+        all_tables: whether to include the details.
+        notices: what changes how the numbers are to be read; they come before the answer.
+        notes: remarks on the tables.
+    """
+    first = "\n".join(answer)
+    shown = [*[Text(first)] * bool(first), *main]
+    if all_tables:
+        shown += [part for parts in details.values() for part in parts]
+    last = [Text(note, style="yellow") for note in dict.fromkeys(notes)]
+    if details and not all_tables:
+        last.append(Text(f"--all also prints: {', '.join(details)}", style="dim"))
+    return headed(notices, *spaced(shown), *last)
 
 
 def headed(found: Iterable[str], *tables: RenderableType) -> Group:
