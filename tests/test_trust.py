@@ -962,9 +962,13 @@ def test_agree_begins_with_the_aspects_whose_correlation_differs_from_0(
     assert len(short.splitlines()) <= 12 < len(whole.splitlines())
     assert ("Kendall" in short, "Kendall" in whole) == (False, True)
 
-    backwards, file = judged([1, 2, 3, 4, 5] * 8, [5, 4, 3, 2, 1] * 8, name="backwards")
+    score, human = noisy(60)
+    backwards, file = judged(score, [6 - label for label in human], name="backwards")
     out = cli("agree", backwards, "--labels", file, "--map", "human=wit").out
-    assert out.startswith("Spearman's correlation with the labels is below 0: wit -1.00")
+    assert out.startswith("Spearman's correlation with the labels is below 0: wit -")
+    perfect, file = judged([1, 2, 3, 4, 5] * 8, [1, 2, 3, 4, 5] * 8, name="perfect")
+    out = cli("agree", perfect, "--labels", file, "--map", "human=wit").out
+    assert out.startswith("Spearman's correlation with the labels has no interval: wit 1.00")
     constant, file = judged([3] * 20, [1, 2, 3, 4] * 5, name="constant")
     out = cli("agree", constant, "--labels", file, "--map", "human=wit").out
     assert out.startswith("Spearman's correlation with the labels is undefined: wit")

@@ -84,6 +84,8 @@ def _above_chance(statistic: str, aspects: Mapping[str, Estimate]) -> Iterator[s
     for aspect, found in aspects.items():
         if found.value is None:
             where = "is undefined"
+        elif found.low is None and found.high is None:
+            where = "has no interval"
         elif found.low is not None and found.low > 0:
             where = "is above 0"
         elif found.high is not None and found.high < 0:
