@@ -51,7 +51,7 @@ def summary_table(summary: Summary) -> RenderableType:
 def summary_chart(summary: Summary) -> Table:
     """Return a terminal table of the frequencies of the scores, lowest first, one system in each row.
 
-    Of pairs, the frequencies are those of the preferences.
+    For pairs, these are the frequencies of the preferences.
     """
     if summary.pairs:
         return _pairs_chart(summary.pairs)
