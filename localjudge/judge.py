@@ -33,11 +33,11 @@ from localjudge.models.model_manifest import changes_since_verified
 from localjudge.prompts.task import Task, TaskFeed
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_key, settings_digest
-from localjudge.records.mode import PAIRWISE
-from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import AnswerLayout
+from localjudge.rubrics.mode import PAIRWISE
+from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.system.steps import Report, no_progress
 
 

@@ -19,8 +19,8 @@ from localjudge import UsageError
 from localjudge.export.inspect_log import _file_names
 from localjudge.export.tabular import write_csv, write_jsonl, write_parquet
 from localjudge.records import Judgement
-from localjudge.records.mode import POINTWISE
 from localjudge.records.outcome_columns import AnswerColumns, to_bytes, to_line
+from localjudge.rubrics.mode import POINTWISE
 from localjudge.runs.reader import read_notices
 
 

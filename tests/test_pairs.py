@@ -17,11 +17,11 @@ from scripted import Taste, scripted_comparison
 
 from localjudge import Judge, Rubric, RubricError, UsageError, load_run
 from localjudge.records import Failure, Judgement, Row
-from localjudge.records.pair_outcome import Odds, PairOutcome, Preference
 from localjudge.rows.columns import as_row
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.pair_outcome import Odds, PairOutcome, Preference
 from localjudge.runs.reader import read_pairs
 from localjudge.runs.run_manifest import read_manifest
 

@@ -67,7 +67,7 @@ def audit(
     from localjudge.cli.progress import Progress
     from localjudge.cli.tables.audit_tables import audit_tables
     from localjudge.judge import Judge
-    from localjudge.records.mode import PAIRWISE
+    from localjudge.rubrics.mode import PAIRWISE
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.pipeline import RowSource
 

@@ -73,8 +73,8 @@ def _aspects(
     """Return the aspects of an import with their values."""
     from pydantic import ValidationError
 
-    from localjudge.records.mode import POINTWISE
     from localjudge.rubrics.aspect import Aspect, Scale
+    from localjudge.rubrics.mode import POINTWISE
     from localjudge.rubrics.rubric import Rubric
 
     given = {"--aspect": bool(names), "--scale": scale, "--choices": choices}

@@ -15,7 +15,7 @@ from localjudge.errors import UsageError
 from localjudge.system.quantities import counted
 
 if TYPE_CHECKING:
-    from localjudge.records.mode import RowOutcome
+    from localjudge.rubrics.mode import RowOutcome
 
 
 def show(
@@ -104,7 +104,7 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
     from localjudge.cli.shown_judgement import judgement_text
     from localjudge.cli.shown_pair import ShownPair
     from localjudge.cli.tables.table_parts import headed
-    from localjudge.records.pair_outcome import PairOutcome
+    from localjudge.rubrics.pair_outcome import PairOutcome
     from localjudge.runs.reader import read_notices, read_row_outcomes
     from localjudge.runs.reread_texts import Texts
     from localjudge.runs.run_manifest import read_manifest

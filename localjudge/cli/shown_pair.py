@@ -13,8 +13,8 @@ from rich.text import Text as Styled
 
 from localjudge.cli.shown_judgement import shortened
 from localjudge.records import Judgement, Outcome
-from localjudge.records.pair_outcome import PairOutcome, Preference
 from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.pair_outcome import PairOutcome, Preference
 from localjudge.system.terminal import printable
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from localjudge.errors import UsageError
 from localjudge.records import Judgement
-from localjudge.records.mode import RowOutcome
-from localjudge.records.pair_outcome import Odds, PairOutcome, Preference
 from localjudge.rubrics.answer import shown
+from localjudge.rubrics.mode import RowOutcome
+from localjudge.rubrics.pair_outcome import Odds, PairOutcome, Preference
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_row_outcomes

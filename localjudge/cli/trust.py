@@ -182,7 +182,7 @@ def _compare_responses(runs: Sequence[Path]) -> bool:
     Raises:
         UsageError: some do, and some judge one response.
     """
-    from localjudge.records.mode import PAIRWISE
+    from localjudge.rubrics.mode import PAIRWISE
     from localjudge.runs.run_manifest import read_manifest
 
     modes = {read_manifest(run).rubric.mode: run for run in reversed(runs)}

@@ -15,7 +15,7 @@ from typing import Any
 
 from localjudge.errors import SettingError
 from localjudge.records import Judgement, Outcome
-from localjudge.records.pair_outcome import PairOutcome
+from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.score_column import averaged, overall
 from localjudge.runs.reread_texts import Text
 from localjudge.runs.run_manifest import RunManifest

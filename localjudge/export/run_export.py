@@ -15,11 +15,11 @@ from localjudge.export import alpaca_eval
 from localjudge.export import inspect_log as inspect
 from localjudge.export import tabular as tables
 from localjudge.records import Outcome
-from localjudge.records.mode import PAIRWISE
 from localjudge.records.outcome_columns import (
     MODEL,
     NOTICE,
 )
+from localjudge.rubrics.mode import PAIRWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_row_outcomes
 from localjudge.runs.reread_texts import Text, Texts

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.records import Judgement, Outcome
-from localjudge.records.pair_outcome import PairOutcome
 from localjudge.report.judgements import (
     CANDIDATE_CUT,
     FAILED,
@@ -23,6 +22,7 @@ from localjudge.report.judgements import (
     typed,
 )
 from localjudge.report.page import PageKind, PageRow
+from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.runs.reader import read_pairs
 
 ORDERS_DIFFER = 8

@@ -12,11 +12,11 @@ from pathlib import Path
 from localjudge.analysis.matching.scores import read_scores, run_names
 from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
-from localjudge.records.mode import PAIRWISE
 from localjudge.report.judgements import Judgements
 from localjudge.report.listed_pairs import ListedPairs
 from localjudge.report.overview import by_series, head
 from localjudge.report.page import write_page
+from localjudge.rubrics.mode import PAIRWISE
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.requirements import require
 from localjudge.system.steps import Step, no_steps

@@ -48,7 +48,6 @@ from pydantic import SerializationInfo, ValidationError, field_serializer, model
 
 from localjudge.errors import RowError, RubricError
 from localjudge.records import Row, Turn
-from localjudge.records.mode import Mode, mode_of
 from localjudge.records.outcome_columns import AnswerColumns
 from localjudge.rows.conversation import CONVERSATION, judges_conversation
 from localjudge.rubrics.answer import Answer, AnswerLayout
@@ -57,6 +56,7 @@ from localjudge.rubrics.aspect import Aspect, RubricPart
 from localjudge.rubrics.aspect_table import with_aspects
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text, unmentioned
 from localjudge.rubrics.guard import guarded, unfenced
+from localjudge.rubrics.mode import Mode, mode_of
 from localjudge.rubrics.rubric_problems import problems_of
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 from localjudge.rubrics.template import BARE, PLACEHOLDER, Template

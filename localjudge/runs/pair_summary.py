@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from localjudge.records import Failure, Judgement
-from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.runs.order_effect import OrderEffect
 from localjudge.system.quantities import counted
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Judgement, Outcome, row_key, settings_digest
-from localjudge.records.mode import PAIRWISE, RowOutcome
 from localjudge.records.outcome_columns import arrow_schema, to_line, without_objects
-from localjudge.records.pair_outcome import PairOutcome
+from localjudge.rubrics.mode import PAIRWISE, RowOutcome
+from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices

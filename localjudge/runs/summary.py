@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.records import Failure, Outcome
-from localjudge.records.mode import PAIRWISE
+from localjudge.rubrics.mode import PAIRWISE
 from localjudge.runs.notices import notices
 from localjudge.runs.pair_summary import PairSummary
 from localjudge.runs.reader import count_lines, own_outcomes

@@ -11,10 +11,10 @@ from collections import Counter, defaultdict
 from math import log
 
 from localjudge.records import Judgement, Outcome
-from localjudge.records.mode import RowOutcome
-from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect_text import answer_format
+from localjudge.rubrics.mode import RowOutcome
+from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.order_effect import OrderEffect
 from localjudge.system.quantities import counted

@@ -22,7 +22,7 @@ from localjudge.engines.cluster import Cluster
 from localjudge.prompts.task import Prompt
 from localjudge.records import Outcome, Row
 from localjudge.records.outcome_columns import from_line
-from localjudge.records.pair_outcome import PairOutcome
+from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.serve.judge_service import JudgeService
 
 pytest.importorskip("ray")

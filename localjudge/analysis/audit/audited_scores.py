@@ -16,8 +16,8 @@ from localjudge.analysis.audit.audit_run import RUNS, sampled_row
 from localjudge.analysis.audit.perturbations import ORIGINAL, UNPERTURBED
 from localjudge.analysis.matching.scores import Floats, Integers
 from localjudge.records import Judgement
-from localjudge.records.mode import PAIRWISE, RowOutcome
-from localjudge.records.pair_outcome import PairOutcome
+from localjudge.rubrics.mode import PAIRWISE, RowOutcome
+from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_row_outcomes

@@ -18,7 +18,7 @@ from typing import Literal
 from localjudge.analysis.audit import row_changes
 from localjudge.analysis.audit.row_changes import PerturbationContext
 from localjudge.records import Row
-from localjudge.records.mode import PAIRWISE
+from localjudge.rubrics.mode import PAIRWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 

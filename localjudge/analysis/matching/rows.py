@@ -18,11 +18,11 @@ from typing import Any, Self
 from localjudge.errors import UsageError
 from localjudge.records import RESPONSE_DIGESTS, Outcome, Row, response_digest
 from localjudge.records.outcome_columns import PAIR_DIGESTS
-from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rows.columns import Columns, column_names, names_of, responses_of
 from localjudge.rows.conversation import with_conversation
 from localjudge.rows.pair_columns import PAIR
 from localjudge.rows.record import RecordError
+from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.runs.reader import read_outcomes
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest

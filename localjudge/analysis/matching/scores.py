@@ -15,8 +15,8 @@ from localjudge.analysis.matching.rows import Identity
 from localjudge.analysis.matching.system_names import UNNAMED, SystemNames
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
-from localjudge.records.mode import POINTWISE
 from localjudge.rubrics.answer import Value
+from localjudge.rubrics.mode import POINTWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn, is_share
 from localjudge.runs.notices import together

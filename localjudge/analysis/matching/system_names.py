@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 from localjudge.records import Outcome
-from localjudge.records.pair_outcome import PairOutcome
+from localjudge.rubrics.pair_outcome import PairOutcome
 
 UNNAMED = "(none)"
 """Name of the system for rows without one."""

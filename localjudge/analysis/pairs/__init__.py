@@ -15,9 +15,9 @@ from localjudge.analysis.matching.scores import Floats, Integers, common_rubric,
 from localjudge.analysis.matching.system_names import SystemNames
 from localjudge.errors import UsageError
 from localjudge.records import Row
-from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rows.inputs import find_inputs
 from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices, read_pairs
 from localjudge.runs.reread_texts import rows_found

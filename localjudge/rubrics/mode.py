@@ -25,9 +25,9 @@ from localjudge.records.outcome_columns import (
     is_reserved,
     to_line,
 )
-from localjudge.records.pair_outcome import PairOutcome
 from localjudge.rows.pair_columns import PAIR, compares_responses
 from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.pair_outcome import PairOutcome
 
 RowOutcome = Outcome | PairOutcome
 """The outcome of a row of the input: that of its only prompt, or those of all its prompts joined."""
