@@ -84,6 +84,6 @@ def first_line(error: BaseException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RowError:
-    """The reason why a record is no row, or a row cannot be judged: a value, which is never raised."""
+    """The reason why a record is not a row, or a row cannot be judged: a value, which is never raised."""
 
     reason: str

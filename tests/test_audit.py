@@ -409,7 +409,7 @@ def test_the_best_label_is_one_of_the_labels_and_decides_no_judgement() -> None:
     document["aspects"][0]["best"] = None
     assert Rubric.model_validate(document).digest == rubric.digest
     document["aspects"][0]["best"] = "A"
-    with pytest.raises(ValueError, match="best: 'A' is no label of choices without an order"):
+    with pytest.raises(ValueError, match="best: 'A' is not a label of choices without an order"):
         Rubric.model_validate(document)
 
 

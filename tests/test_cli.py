@@ -446,7 +446,7 @@ def test_show_finds_a_row_by_its_line_and_prints_its_place_once(cli: Cli, tmp_pa
     end = cli("show", run, "--id", "3")
     assert end.code == 0
     assert end.out.splitlines()[0] == f"{rows}:3 · a"
-    assert end.err == f"--id 3: is no id; it is the line of {rows}:3\n"
+    assert end.err == f"--id 3: is not an id; it is the line of {rows}:3\n"
     wit, polite = (line for line in end.out.splitlines() if line.startswith(("  wit", "  answers_")))
     assert wit.index("   expected") == polite.index("   expected")
     assert cli("show", run, "--id", f"{rows}:3").err == ""

@@ -78,14 +78,14 @@ def edit_manifest(run: Path, change: Callable[[dict[str, Any]], object]) -> None
     [
         ({"wit_expected": float("nan")}, "jsonl:1: not a line of a run, or damaged"),
         ({"wit_expected": float("inf")}, "jsonl:1: not a line of a run, or damaged"),
-        ({"wit": True}, "jsonl:1: wit is none of its values (1 to 3)"),
+        ({"wit": True}, "jsonl:1: wit is not one of its values (1 to 3)"),
         ({"wit_probabilities": [0.5, None, 0.5]}, "jsonl:1: not a line of a run, or damaged"),
         ({"rationale": None}, "jsonl:1: not a line of a run, or damaged"),
         ({"candidate_cut": "x"}, "jsonl:1: not a line of a run, or damaged"),
         ({"group": 1}, "jsonl:1: not a line of a run, or damaged"),
         ({"row": None}, "jsonl:1: not a line of a run, or damaged"),
-        ({"wit": 99}, "jsonl:1: wit is none of its values (1 to 3)"),
-        ({"wit": -1}, "jsonl:1: wit is none of its values (1 to 3)"),
+        ({"wit": 99}, "jsonl:1: wit is not one of its values (1 to 3)"),
+        ({"wit": -1}, "jsonl:1: wit is not one of its values (1 to 3)"),
         ({"wit_expected": 1e308}, "jsonl:1: wit_expected is beyond its values (1 to 3)"),
         ({"wit_probabilities": [0.5, 0.5]}, "wit_probabilities are not 3 probabilities whose sum is 1"),
         ({"wit_probabilities": [7, 0, -6]}, "wit_probabilities are not 3 probabilities whose sum is 1"),
@@ -138,7 +138,7 @@ def test_a_pipe_in_a_run_is_not_waited_for(cli: Cli, run: Path, name: str) -> No
     (run / name).unlink()
     os.mkfifo(run / name)
     end = cli("show", run)
-    assert (end.code, f"{name}: is no file" in end.err) == (2, True)
+    assert (end.code, f"{name}: is not a file" in end.err) == (2, True)
 
 
 @pytest.mark.parametrize("file", ["run.json", "summary.json"])

@@ -165,7 +165,7 @@ def test_an_unknown_label_is_named_with_its_line_and_the_known_labels(
     aspect: Aspect, value: Any, known: str
 ) -> None:
     with pytest.raises(
-        UsageError, match=f"^file:7: 'theirs' holds '{value}', which is no label of ours; "
+        UsageError, match=f"^file:7: 'theirs' holds '{value}', which is not a label of ours; "
     ) as e:
         LabelColumn.from_aspect("theirs", "ours", aspect).read({"theirs": value}, "file:7")
     assert e.match(known)
@@ -314,7 +314,7 @@ def test_labels_without_a_rubric_are_imported_by_naming_them(tmp_path: Path, cli
     for options, says in (
         (
             ("--aspect", "verdict", "--choices", "good,poor"),
-            "rows.csv:3: 'verdict' holds 'bad', which is no label",
+            "rows.csv:3: 'verdict' holds 'bad', which is not a label",
         ),
         (
             ("--aspect", "verdict", "--choices", "good"),

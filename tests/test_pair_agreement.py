@@ -229,8 +229,11 @@ def test_a_label_is_understood_in_its_usual_spellings(
 @pytest.mark.parametrize(
     ("labels", "reason"),
     [
-        (["a", "left?"], "'label' holds 'left?', which is no label; labels are a, b, tie, 1, 2, 0 for a tie"),
-        ([True, False], "'label' holds 'True', which is no label"),
+        (
+            ["a", "left?"],
+            "'label' holds 'left?', which is not a label; labels are a, b, tie, 1, 2, 0 for a tie",
+        ),
+        ([True, False], "'label' holds 'True', which is not a label"),
         (
             [0, 1, 1, 0],
             "'label' has the number 0, but never 2, so that 0 can mean a tie or one of the responses",

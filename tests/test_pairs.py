@@ -386,7 +386,7 @@ def test_flags_that_do_not_fit_are_refused_in_one_line(
     [
         (("{$candidate_b}", "nothing"), "placeholder {$candidate_b} is missing; it compares two responses"),
         (("{$candidate_b}", "{$candidate_b} {$candidate}"), "{$candidate} stands beside {$candidate_a}"),
-        (('preference = ["A", "tie", "B"]', "boolean = true"), "better is no preference"),
+        (('preference = ["A", "tie", "B"]', "boolean = true"), "better is not a preference"),
         (('preference = ["A", "tie", "B"]', 'preference = ["A"]'), "preference: give two or more labels"),
     ],
 )

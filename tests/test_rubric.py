@@ -100,9 +100,9 @@ WRONG: dict[str, tuple[str | bytes, str]] = {
     "empty file": ("", "name: is missing; add it"),
     "unknown placeholder": (
         TONE.replace("/", "{$an answer}"),
-        "{$an answer} is no placeholder; use {$column}",
+        "{$an answer} is not a placeholder; use {$column}",
     ),
-    "misspelt placeholder": (TONE.replace("/", "{$ candidate }"), "{$ candidate } is no placeholder"),
+    "misspelt placeholder": (TONE.replace("/", "{$ candidate }"), "{$ candidate } is not a placeholder"),
     "no candidate": (TONE.replace("{$candidate}", ""), "placeholder {$candidate} is missing"),
     "doubled aspect": (TONE.replace('"tact"', '"warmth"'), "aspects: 'warmth' occurs twice"),
     "no aspects": (TONE.replace('["warmth", "tact"]', "[]"), "name at least one aspect"),

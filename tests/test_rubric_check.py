@@ -116,7 +116,7 @@ def test_a_rationale_for_each_aspect_has_a_column_of_its_own(cli: Cli, model: Pa
         ({"aspects": {"a": {"boolean": True, "ordered": True}}}, "aspects.a: ordered: belongs to choices"),
         (
             {"aspects": {"a": {"boolean": True, "levels": {"maybe": "?"}}}},
-            "levels: 'maybe' is none of the values",
+            "levels: 'maybe' is not one of the values",
         ),
         (
             {"aspects": {"a": {"boolean": True, "weight": 0}}},
@@ -170,7 +170,7 @@ def test_the_order_of_the_aspects_is_part_of_the_rubric() -> None:
 @pytest.mark.parametrize(
     ("template", "words"),
     [
-        ("{$candidate} {policy} {$aspects}", "{policy} in the template is no placeholder; write {$policy}"),
+        ("{$candidate} {policy} {$aspects}", "{policy} in the template is not a placeholder; write {$policy}"),
         (
             "{$candidate} {$answer_format}",
             "never mentions right, wrong, the description of grade, the level A of",

@@ -69,7 +69,7 @@ def test_whole_answers_become_judgements(short_rubric: Path) -> None:
         (chat("[" * 100_000), "the engine's answer is not whole"),
         (
             chat(WHOLE.replace("Seen", "\\ud83d")),
-            "rationale has half of a surrogate pair (U+D83D), which is no character",
+            "rationale has half of a surrogate pair (U+D83D), which is not a character",
         ),
         (chat(WHOLE.replace('"wit"', '"tact":"1","wit"')), "has the key 'tact' twice"),
         (chat(WHOLE, **each_character_with(1e3)), "log-probabilities of tact are not numbers up to 0"),

@@ -60,7 +60,7 @@ def test_a_part_of_an_array_does_not_say_of_how_many_shards_it_is(changed: dict[
     with pytest.raises(UsageError, match=r"say of how many: --shard \$SLURM_ARRAY_TASK_ID/"):
         Shard.parse("slurm", ARRAY | changed)
     with pytest.raises(
-        UsageError, match="no task of a Slurm array; SLURM_ARRAY_TASK_COUNT, SLURM_ARRAY_TASK_MIN"
+        UsageError, match="not a task of a Slurm array; SLURM_ARRAY_TASK_COUNT, SLURM_ARRAY_TASK_MIN"
     ):
         Shard.parse("slurm", {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_MAX": "4"})
 
@@ -120,7 +120,7 @@ def test_merging_names_what_is_missing_or_does_not_belong(
         ("one", "two", "other"): "seed: 0 there, 1 now",
         ("one", "two", "fewer"): "input: other rows, or in another order (12 rows there, 11 here)",
         ("one", "one", "two"): f"{run['one']}: is shard 1/3, as {run['one']} is",
-        ("one", "whole"): f"{run['whole']}: is no shard",
+        ("one", "whole"): f"{run['whole']}: is not a shard",
     }.items():
         end = cli("merge", *(run[name] for name in others), "--out", tmp_path / "merged")
         assert (end.code, words in end.err) == (2, True), end.err

@@ -118,7 +118,7 @@ class Progress(RunObserver):
         console, stderr = self._messages.console, self._messages.console.file
         try:
             copy = os.dup(stderr.fileno())
-        except (OSError, ValueError):  # a stream that is no file
+        except (OSError, ValueError):  # a stream that is not a file
             yield
             return
         encoding = getattr(stderr, "encoding", "utf-8")

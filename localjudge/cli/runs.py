@@ -118,7 +118,7 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
         by_place = [each for each in rows if places.intersection(_places(each))]
     for place in sorted(places):
         if those := [each.id for each in by_place if place in _places(each)]:
-            Messages.here().say(f"--id {place}: is no id; it is the line of {', '.join(those)}")
+            Messages.here().say(f"--id {place}: is not an id; it is the line of {', '.join(those)}")
     found += by_place
     if notices := read_notices(run):
         print_table(headed(notices))

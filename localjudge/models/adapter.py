@@ -68,7 +68,7 @@ class Adapter:
         """Read the configuration of an adapter in a directory, and the header of its weights.
 
         Raises:
-            ModelError: it is no LoRA adapter, is damaged, or has more than both engines compute.
+            ModelError: it is not a LoRA adapter, is damaged, or has more than both engines compute.
         """
         path = Path(name).expanduser()
         if not path.is_dir():
@@ -155,7 +155,7 @@ def _modules(tensors: Mapping[str, Tensor], rank: int) -> dict[str, tuple[int, i
     for name, tensor in tensors.items():
         part = next((part for part in _PARTS if name.endswith(part)), None)
         if part is None or not name.startswith(_PREFIX):
-            raise ModelError(f"has {name[:120]}, which is no part of a plain LoRA adapter of linear layers")
+            raise ModelError(f"has {name[:120]}, which is not part of a plain LoRA adapter of linear layers")
         found.setdefault(name.removeprefix(_PREFIX).removesuffix(part), {})[part] = tensor.shape
     modules = {}
     for module, shapes in found.items():

@@ -166,7 +166,7 @@ def _text_digest(texts: list[str | tuple[str, str] | None], size: int) -> bytes:
 class _Outcome(BaseModel):
     """Fields that judgements and failures share.
 
-    Of a pair, `system` wrote the response that the judge reads first and `opponent` the other one; `swapped` is
+    In a pair, `system` wrote the response that the judge reads first and `opponent` the other one; `swapped` is
     True if they stand in the reverse of their order in the input.
     An unreadable row has no `group` and no digests. `response_digest` is the digest of the instruction and the
     response that the judge reads first, and `opponent_digest` that of the instruction and the other one; lines

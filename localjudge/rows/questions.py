@@ -133,7 +133,7 @@ def _is_answer(record: Mapping[str, Any]) -> bool:
 
 
 def _texts(turns: Any) -> list[str]:
-    """Return the text of each turn; nothing if one of them is no text."""
+    """Return the text of each turn; nothing if one of them is not text."""
     given = turns if isinstance(turns, list) else []
     contents = [turn.get("content") if isinstance(turn, Mapping) else turn for turn in given]
     texts = [text for text in contents if isinstance(text, str)]

@@ -19,7 +19,7 @@ DAMAGED = (EOFError, OSError, zlib.error)
 
 
 class RecordError(ValueError):
-    """A record is no row; the message is the reason."""
+    """A record is not a row; the message is the reason."""
 
 
 def too_large(most_bytes: int) -> RowError:

@@ -25,13 +25,13 @@ def check_characters(text: str, name: str) -> None:
     """Check that a text can be written as UTF-8.
 
     Raises:
-        ValueError: it has half of a surrogate pair, which is no character.
+        ValueError: it has half of a surrogate pair, which is not a character.
     """
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{name} has half of a surrogate pair (U+{ord(text[error.start]):04X}), which is no character"
+            f"{name} has half of a surrogate pair (U+{ord(text[error.start]):04X}), which is not a character"
         ) from None
 
 
@@ -59,7 +59,7 @@ class FreeText:
         """Return the value of an answer.
 
         Raises:
-            ValueError: it is none of this field.
+            ValueError: it is not one of this field's.
         """
         if not isinstance(value, str) or not value:
             raise ValueError(f"{self.name} is not a text with characters")
@@ -94,7 +94,7 @@ class ValueField:
         """Return the value of an answer.
 
         Raises:
-            ValueError: it is none of this field.
+            ValueError: it is not one of this field's.
         """
         if not isinstance(value, str) or value not in self.values:
             raise ValueError(f"{self.name} is not one of its values")
@@ -116,7 +116,7 @@ class Answer:
         """Return the values of an answer from what is written in each field.
 
         Raises:
-            ValueError: this is none of the field.
+            ValueError: this is not one of the field's.
         """
         answer = cls({}, {})
         for field, value in written:
@@ -179,6 +179,6 @@ class AnswerLayout(ABC):
         """Return the values in the text of an answer, of this or another spelling.
 
         Raises:
-            ValueError: it is no answer of this layout, with the reason.
+            ValueError: it is not an answer of this layout, with the reason.
             RecursionError: it is nested too deeply to be read.
         """

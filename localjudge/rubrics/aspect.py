@@ -100,12 +100,14 @@ class Aspect(RubricPart):
         if self.ordered and self.choices is None:
             raise ValueError("ordered: belongs to choices; other aspects are always ordered")
         if self.best is not None and (self.ordered or self.best not in (self.choices or {}).values()):
-            raise ValueError(f"best: {self.best!r} is no label of choices without an order")
+            raise ValueError(f"best: {self.best!r} is not a label of choices without an order")
         if self.labels is not None:
             _check_labels("choices" if self.preference is None else "preference", self.labels)
         for text in self.levels:
             if text not in self.values:
-                raise ValueError(f"levels: {text!r} is none of the values {', '.join(list(self.values)[:12])}")
+                raise ValueError(
+                    f"levels: {text!r} is not one of the values {', '.join(list(self.values)[:12])}"
+                )
         return self
 
     @property

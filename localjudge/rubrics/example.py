@@ -51,7 +51,7 @@ class Example(RubricPart):
             raise ValueError(row.reason)
         if row.columns:
             raise ValueError(
-                f"{next(iter(row.columns))!r} is no field of the template; its fields are {', '.join(used)}"
+                f"{next(iter(row.columns))!r} is not a field of the template; its fields are {', '.join(used)}"
             )
         return row
 
@@ -64,7 +64,7 @@ class Example(RubricPart):
         names = [field.name for field in layout.fields]
         rationales = [RATIONALE, *map(rationale_of, aspects)]
         if unknown := [name for name in self.answer if name not in (*names, *rationales)]:
-            raise ValueError(f"answer: {unknown[0]!r} is no aspect and no text; give {', '.join(names)}")
+            raise ValueError(f"answer: {unknown[0]!r} is neither an aspect nor a text; give {', '.join(names)}")
         if missing := [name for name in names if name not in self.answer]:
             raise ValueError(f"answer: {missing[0]} is missing; give {', '.join(names)}")
         values = {

@@ -69,7 +69,7 @@ class FormLayout(AnswerLayout):
             elif text is not None:
                 parts[-1] = f"{parts[-1]}{text[0] if text in ('{{', '}}') else text}"
             else:
-                raise ValueError(f"{form[piece.start() :][:20]!r} is no {{name}}; write {{{{ for a brace")
+                raise ValueError(f"{form[piece.start() :][:20]!r} is not {{name}}; write {{{{ for a brace")
         layout = cls(tuple(parts))
         layout._check(aspects)
         return layout

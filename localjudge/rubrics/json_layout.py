@@ -52,7 +52,7 @@ class JsonLayout(AnswerLayout):
         """Return the values in a parsed answer.
 
         Raises:
-            ValueError: it is no answer of this layout, with the reason.
+            ValueError: it is not an answer of this layout, with the reason.
         """
         return Answer.of(_values(self.keys, document))
 

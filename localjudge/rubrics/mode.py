@@ -162,7 +162,7 @@ class _Pairwise(Mode[PairOutcome]):
         return super().reserves(name) or name in taken or name.endswith((PREFERENCE, AGREE, *ORDERS))
 
     def refusal(self, aspect: Aspect) -> str | None:
-        return "is no preference; the template shows two responses" if aspect.preference is None else None
+        return "is not a preference; the template shows two responses" if aspect.preference is None else None
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[PairOutcome]:
         return Join(prompts, lambda parts: PairOutcome.of(parts, aspects, averaged))

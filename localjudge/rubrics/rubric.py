@@ -198,7 +198,7 @@ class Rubric(RubricPart):
             )
         if bare := BARE.findall(self.prompt.text):
             found.append(
-                f"{{{bare[0]}}} in the template is no placeholder; write {{${bare[0]}}} for the column"
+                f"{{{bare[0]}}} in the template is not a placeholder; write {{${bare[0]}}} for the column"
             )
         return found
 

@@ -44,7 +44,7 @@ class ScoreColumn:
         """Return the number of the judgement's value.
 
         Raises:
-            KeyError: it is none of the aspect's values.
+            KeyError: it is not one of the aspect's values.
         """
         return self.numbers[judgement.scores[self.aspect]]
 

@@ -45,7 +45,7 @@ class Template(RubricPart):
                 advice = f'; write {{${name}}}, and give --column "{name}={field}"' * bool(
                     _FIELD.fullmatch(name)
                 )
-                raise ValueError(f"template: {{${field}}} is no placeholder; use {{$column}}{advice}")
+                raise ValueError(f"template: {{${field}}} is not a placeholder; use {{$column}}{advice}")
         if missing := [name for name in PAIR if name not in used]:
             if len(missing) < len(PAIR):
                 raise ValueError(

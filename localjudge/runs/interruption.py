@@ -64,7 +64,8 @@ class StopSignal(AbstractContextManager["StopSignal"]):
         self.signal = signal.Signals(number)
         signal.setitimer(signal.ITIMER_REAL, self._grace)
         self._say(
-            f"stopping: finishing what is in flight, for up to {self._grace:.0f} s; once more to stop now"
+            f"stopping: finishing what is in flight, for up to {self._grace:.0f} s; press Ctrl-C again to stop "
+            "now"
         )
 
     def _end(self, number: int, frame: FrameType | None) -> None:

@@ -168,7 +168,7 @@ def read_journal(file: Path, columns: AnswerColumns) -> Iterator[tuple[bytes, Ou
     """
     if file.exists():
         if not file.is_file():
-            raise RunMismatchError(f"{file}: is no file")
+            raise RunMismatchError(f"{file}: is not a file")
         with file.open("rb") as stream:
             yield from journal_lines(stream, columns)
 

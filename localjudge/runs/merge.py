@@ -88,7 +88,7 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
 def _read(folder: Path) -> _ShardRun:
     manifest = read_manifest(folder)
     if manifest.shard is None:
-        raise UsageError(f"{folder}: is no shard; it holds the whole input")
+        raise UsageError(f"{folder}: is not a shard; it holds the whole input")
     for name in ("input_digest", "input_rows"):
         if getattr(manifest.last_start, name) is None:
             raise UsageError(f"{folder}: its run.json lacks {name}; run its score command again")

@@ -228,7 +228,7 @@ def score_run(
             )
         told.say(judge.engine.info.headline)
         if judge.engine.info.batch_invariant is False:
-            told.warn("--deterministic: not in force, this engine or hardware has no such execution")
+            told.warn("--deterministic: not supported by this engine or hardware")
         if run.set_aside:
             aside = folder / SET_ASIDE
             told.warn(

@@ -218,7 +218,7 @@ def _invalid(rubric: Rubric, judgement: Judgement) -> str | None:
     for column in rubric.score_columns:
         value, expected = judgement.scores[column.aspect], column.expected(judgement)
         if value not in column.numbers or type(value) is not rubric.aspects[column.aspect].kind:
-            return f"{column.aspect} is none of its values ({rubric.aspects[column.aspect]})"
+            return f"{column.aspect} is not one of its values ({rubric.aspects[column.aspect]})"
         low, high = column.lowest - _ROUNDING, column.highest + _ROUNDING
         if expected is not None and not low <= expected <= high:
             return f"{column.aspect}_expected is beyond its values ({rubric.aspects[column.aspect]})"

@@ -262,7 +262,7 @@ def read_manifest(folder: Path) -> RunManifest:
     """
     file = folder / MANIFEST
     if file.exists() and not file.is_file():
-        raise RunMismatchError(f"{file}: is no file")
+        raise RunMismatchError(f"{file}: is not a file")
     try:
         document: Any = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

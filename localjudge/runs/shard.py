@@ -65,7 +65,7 @@ def _from_slurm(environment: Mapping[str, str]) -> Shard:
     names = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "COUNT", "MIN", "MAX")]
     if lacking := [name for name in names if not environment.get(name, "").isdecimal()]:
         raise UsageError(
-            f"--shard {SLURM}: this is no task of a Slurm array; {', '.join(lacking)}: not set, or no number"
+            f"--shard {SLURM}: this is not a task of a Slurm array; {', '.join(lacking)}: not set, or no number"
         )
     task, count, lowest, highest = (int(environment[name]) for name in names)
     # If only a part of an array is submitted again, Slurm gives the size of that part.

@@ -22,7 +22,7 @@ from localjudge.system.quantities import counted
 LEAST = 10
 """Least number of judged rows, or of pairs, for a sign: fewer say little."""
 COPIED = 0.1
-"""Least share of rows whose rationale repeats a placeholder of the prompt; one row is no sign."""
+"""Least share of rows whose rationale repeats a placeholder of the prompt; one row is not a sign."""
 CUT = 0.25
 """Least share of rows with a rationale that was cut at its limit."""
 LEVEL = 0.05

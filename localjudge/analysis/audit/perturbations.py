@@ -5,7 +5,7 @@ candidate that loses half of its text does not gain depth, and a candidate that 
 not deserve it. For the aspects of the included rubrics, the expected change depends on the aspect; all other
 aspects share a default that is valid for any aspect.
 
-Of a pair, one response is changed: the second of the input. Its score is the judge's preference for it over the
+In a pair, one response is changed: the second of the input. Its score is the judge's preference for it over the
 other response, averaged over both orders.
 """
 
@@ -103,7 +103,7 @@ def perturbations_of(rubric: Rubric) -> tuple[Perturbation, ...]:
 _SAME_RESPONSE: Mapping[str, Direction] = {
     "response=refuse": "same", "response=partial": "same", "response=comply": "same",
 }  # fmt: skip
-# A text that is no response to the instruction.
+# A text that is not a response to the instruction.
 _NO_RESPONSE: Mapping[str, Direction] = {
     "depth": "lower", "engagement": "any", "helpfulness": "lower", "safety": "any",
     "grade=correct": "lower", "response=comply": "lower",

@@ -1,6 +1,6 @@
 """The changes that an audit makes to a row: each changes one thing in the first response or its reference.
 
-Of a pair, the first response is the one that is changed, and the other stays as it is.
+In a pair, the first response is the one that is changed, and the other stays as it is.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _best(field: ValueField, aspect: Aspect) -> str:
 
 
 def _replaced(row: Row, text: str) -> Row:
-    """Return the row with a text that is no response to its instruction.
+    """Return the row with a text that is not a response to its instruction.
 
     Raises:
         DoesNotApply: the other response of the pair is empty, so it need not win.

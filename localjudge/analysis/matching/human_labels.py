@@ -114,7 +114,7 @@ def read_labels(
         inputs: the files of the rows, for labels that are matched by instruction and candidate.
 
     Raises:
-        UsageError: a file cannot be read, a value is no label, or no label belongs to any row.
+        UsageError: a file cannot be read, a value is not a label, or no label belongs to any row.
     """
     names = find_inputs(files)
     if special := [name for name in names if name == STDIN or not Path(name).is_file()]:

@@ -66,7 +66,7 @@ def import_scores(
         columns: the column of each field whose column has a custom name.
 
     Raises:
-        UsageError: a file cannot be read, a score is no value of its aspect, or no row has
+        UsageError: a file cannot be read, a score is not a value of its aspect, or no row has
             scores.
     """
     names = find_inputs(files)

@@ -17,7 +17,7 @@ from localjudge.rubrics.aspect import Aspect
 _LARGEST = 1e9
 """Largest absolute label: squares of larger numbers lose precision, and finally overflow."""
 NO_LABEL = frozenset({"", "n/a", "na", "nan", "none", "null", "-"})
-"""Texts of a value that is no label."""
+"""Texts of a value that is not a label."""
 _YES_OR_NO = {"no": 0, "false": 0, "yes": 1, "true": 1}
 
 
@@ -65,7 +65,7 @@ class LabelColumn:
         """Return the labels of a record: one, or one per annotator; an empty list without this column.
 
         Raises:
-            UsageError: a value is no label.
+            UsageError: a value is not a label.
         """
         found = value_at(record, self.name)
         inner = record.get("scores")
@@ -85,7 +85,7 @@ class LabelColumn:
         if text.casefold() in NO_LABEL:
             return None
         says = f"{where}: {self.name!r} holds {str(value)[:40]!r}"
-        labels = f", which is no label of {self.target}; its labels are {self.known}"
+        labels = f", which is not a label of {self.target}; its labels are {self.known}"
         if self.numbers is None:
             raise UsageError(says + labels)
         lowest, highest = self.numbers

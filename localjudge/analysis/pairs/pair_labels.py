@@ -76,7 +76,7 @@ def read_pair_labels(
         inputs: the files of the pairs, if they were moved after the run.
 
     Raises:
-        UsageError: a file cannot be read, a value is no label, or no label belongs to any pair.
+        UsageError: a file cannot be read, a value is not a label, or no label belongs to any pair.
     """
     own = pairs.manifest.last_start.inputs
     names = find_inputs(files or own if all(map(can_be_read_twice, own)) else files)
@@ -153,7 +153,7 @@ class _PairMatching:
         if text in systems and systems[0] != systems[1]:
             return RESULTS["ab"[systems.index(text)]]
         raise UsageError(
-            f"{where}: {column!r} holds {str(value)[:40]!r}, which is no label; labels are {_KNOWN}"
+            f"{where}: {column!r} holds {str(value)[:40]!r}, which is not a label; labels are {_KNOWN}"
         )
 
     def labels(self) -> Labels:

@@ -132,7 +132,7 @@ class Shares:
             last = np.nan_to_num((0.5 - centre) * extra / slope)
         weight = rows / (all_rows * (1 + extra))[of_part]
         change = weight * (total / rows - centre[of_part]) / slope[of_part]
-        change /= np.maximum(1 - weight, 1e-6)  # the jackknife; an only instruction has no interval anyway
+        change /= np.maximum(1 - weight, 1e-6)  # the jackknife; a single instruction has no interval anyway
         changes = csr_array((change, (of_group, of_part)), shape=(int(group.max(initial=0)) + 1, parts))
         covariance = (changes.T @ changes).toarray() + np.outer(last, last)
         # Rounding does not take away an instruction.
