@@ -204,7 +204,7 @@ def judge_prompts(folder: Path, rows: int, systems: int, seed: int) -> list[list
     while len(prompts) < rows:
         instruction, reference = text(20, 80), text(80, 250)
         for _ in range(min(systems, rows - len(prompts))):
-            row = Row.of(instruction=instruction, candidate=text(80, 350), reference=reference)
+            row = Row.from_response(instruction=instruction, candidate=text(80, 350), reference=reference)
             prompts.append(model.prompts.encode(rubric.text(row)))
     return prompts
 

@@ -108,12 +108,14 @@ def hostile(tokenizer: Any, encoder: PromptEncoder, rubric: Rubric, count: Count
     own = markers(tokenizer.backend_tokenizer)
     added = tokenizer.backend_tokenizer.get_added_tokens_decoder()
     plain = {"instruction": "Which?", "candidate": "This.", "reference": "That."}
-    expected = sum(token in own for token in encoder.encode(rubric.text(Row.of(**plain))))
+    expected = sum(token in own for token in encoder.encode(rubric.text(Row.from_response(**plain))))
     texts = []
     for token in own:
         spelled = added[token].content
         for field in USED_FIELDS:
-            texts += [rubric.text(Row.of(**plain | {field: text})) for text in (spelled, f"a{spelled}b")]
+            texts += [
+                rubric.text(Row.from_response(**plain | {field: text})) for text in (spelled, f"a{spelled}b")
+            ]
     count["tried"] += len(texts)
     count["ours"] += sum(became_token(encoder.encode(text), own, expected) for text in texts)
     around = [text_around(encoder, tokenizer, text) for text in texts]
@@ -121,7 +123,9 @@ def hostile(tokenizer: Any, encoder: PromptEncoder, rubric: Rubric, count: Count
     for name, switch in (("whole", False), ("switch", True)):
         backend.encode_special_tokens = switch
         # The switch also splits the markers of the template.
-        (alone,) = backend.encode_batch([text_around(encoder, tokenizer, rubric.text(Row.of(**plain)))])
+        (alone,) = backend.encode_batch(
+            [text_around(encoder, tokenizer, rubric.text(Row.from_response(**plain)))]
+        )
         least = sum(token in own for token in alone.ids)
         count[name] += sum(became_token(each.ids, own, least) for each in backend.encode_batch(around))
     backend.encode_special_tokens = False

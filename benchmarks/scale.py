@@ -125,7 +125,7 @@ def host_cost(folder: Path, count: int) -> dict[str, float]:
     """Measure the milliseconds per row of each step that the host does."""
     file = write_rows(folder / "cost.jsonl", count)
     judge = Judge(engine="dry-run")
-    judge.key(Row.of(instruction="", candidate=""))  # loads the engine
+    judge.key(Row.from_response(instruction="", candidate=""))  # loads the engine
     rows: list[Row] = []
     texts: list[str] = []
 

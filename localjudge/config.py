@@ -37,7 +37,7 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
     engine_args: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
-    def of(cls, **settings: Any) -> Self:
+    def from_settings(cls, **settings: Any) -> Self:
         """Validate settings given by name.
 
         Raises:
@@ -86,7 +86,7 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
 
     def replace(self, **settings: Any) -> Self:
         """Return a copy with other settings, validated again."""
-        return self.of(**{**dict(self), **settings})
+        return self.from_settings(**{**dict(self), **settings})
 
 
 def normalize_engine_args(options: Mapping[str, object]) -> dict[str, str]:

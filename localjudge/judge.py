@@ -77,7 +77,7 @@ class Judge:
             name = model.name if isinstance(model, Model) else model
             if found and found.adapter:
                 settings["adapter"] = str(found.adapter.path)
-            config = JudgeConfig.of(model=None if name is None else str(name), **settings)
+            config = JudgeConfig.from_settings(model=None if name is None else str(name), **settings)
         named = str(found.path) if found else config.model
         self._engine_options = engine_options(
             config.engine, config.engine_args, cluster, named, adapts=config.adapter is not None

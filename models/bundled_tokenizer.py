@@ -134,7 +134,7 @@ def build_vocabulary(generator: TextGenerator, rubric: Rubric, letters: int, see
 
 def rubric_sections(rubric: Rubric) -> list[str]:
     """Return the fixed texts of the rubric's template, longest first; each becomes one token."""
-    marked = rubric.text(Row.of(instruction="\0", candidate="\0", reference="\0"))
+    marked = rubric.text(Row.from_response(instruction="\0", candidate="\0", reference="\0"))
     sections = [
         re.sub(r"\s*\0[^#]*", "", section).rstrip()
         for section in re.split(r"^(?=#)", marked, flags=re.MULTILINE)

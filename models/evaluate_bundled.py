@@ -46,7 +46,7 @@ class JudgeUnderTest:
     def __call__(self, rows: Sequence[tuple[str, str, str]]) -> list[Judgement]:
         """Judge rows of (instruction, reference, candidate); return the judgements in order."""
         numbered = [
-            Row.of(instruction=instruction, candidate=candidate, reference=reference, id=str(n))
+            Row.from_response(instruction=instruction, candidate=candidate, reference=reference, id=str(n))
             for n, (instruction, reference, candidate) in enumerate(rows)
         ]
         outcomes = {outcome.id: outcome for outcome in self.judge.score(numbered)}

@@ -75,7 +75,9 @@ class ExampleEncoder:
         self.before, self.after = (
             tokenizer.encode(part, add_special_tokens=False) for part in str(prompt).split("\0")
         )
-        *_, after_candidate = rubric.text(Row.of(instruction="", candidate="\0", reference="")).split("\0")
+        *_, after_candidate = rubric.text(
+            Row.from_response(instruction="", candidate="\0", reference="")
+        ).split("\0")
         self.after_candidate = len(after_candidate)
         self.warmup_begin = len(self.before) + len(self.text_only.encode(_before_reference(rubric)).ids)
 
@@ -83,7 +85,7 @@ class ExampleEncoder:
         """Encode a row; for a warm-up row, encode only the reference, the candidate and the rationale."""
         row = scored.row
         text = self.rubric.text(
-            Row.of(instruction=row.instruction, candidate=row.candidate, reference=row.reference)
+            Row.from_response(instruction=row.instruction, candidate=row.candidate, reference=row.reference)
         )
         content = self.text_only.encode(text, add_special_tokens=False)
         begin = len(text) - self.after_candidate - len(row.candidate)
@@ -120,7 +122,7 @@ class ExampleEncoder:
 
 def _before_reference(rubric: Rubric) -> str:
     """Return the prompt of an empty row up to the section of the reference."""
-    before, *_ = rubric.text(Row.of(instruction="", candidate="", reference="\0")).split("\0")
+    before, *_ = rubric.text(Row.from_response(instruction="", candidate="", reference="\0")).split("\0")
     return before[: before.rindex("\n#") + 1]
 
 

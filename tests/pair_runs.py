@@ -59,8 +59,12 @@ def judged_pairs(file: Path, model: Path, folder: Path, pairing: Pairing | None 
     """Judge the pairs of a file, and return the run directory; by default the pairs of all its systems."""
     rubric = file.with_suffix(".toml")
     rubric.write_text(RUBRIC)
-    config = JudgeConfig.of(model=str(model), rubric=Rubric.load(str(rubric)), max_rationale_tokens=3)
-    source = RowSource.of_files([str(file)], used=config.rubric.fields, pairing=pairing or Pairing(forms=True))
+    config = JudgeConfig.from_settings(
+        model=str(model), rubric=Rubric.load(str(rubric)), max_rationale_tokens=3
+    )
+    source = RowSource.from_files(
+        [str(file)], used=config.rubric.fields, pairing=pairing or Pairing(forms=True)
+    )
     score_run(config, source, folder)
     return folder
 

@@ -201,13 +201,13 @@ def test_an_audit_is_the_same_from_the_same_seed_and_continues_what_is_there(
 def setting(**changes: object) -> PerturbationContext:
     settings = {
         "random": Random(0),
-        "other": Row.of(instruction="Other?", candidate="Another answer."),
+        "other": Row.from_response(instruction="Other?", candidate="Another answer."),
         "rubric": Rubric.load(),
     }
     return PerturbationContext(**{**settings, **changes})  # type: ignore[arg-type]
 
 
-ROW = Row.of(
+ROW = Row.from_response(
     instruction="Who climbed it?",
     candidate="It was climbed in 1953 by Tenzing. It is high. It is cold. Few dare.",
     reference="Tenzing did, in 1953.",
@@ -242,7 +242,7 @@ def test_each_perturbation_does_what_it_says() -> None:
 
 
 def test_a_name_is_put_in_where_there_is_no_number() -> None:
-    row = Row.of(instruction="Who?", candidate="It was climbed by Tenzing, as is known.")
+    row = Row.from_response(instruction="Who?", candidate="It was climbed by Tenzing, as is known.")
     wrong = MADE["wrong-fact"](row, setting()).candidate
     assert re.fullmatch(r"It was climbed by (?!Tenzing)[A-Z][a-z]+, as is known\.", wrong)
 
@@ -250,18 +250,18 @@ def test_a_name_is_put_in_where_there_is_no_number() -> None:
 @pytest.mark.parametrize(
     ("name", "row", "why"),
     [
-        ("reference", Row.of(instruction="A?", candidate="B."), "no reference"),
+        ("reference", Row.from_response(instruction="A?", candidate="B."), "no reference"),
         (
             "reference",
-            Row.of(instruction="A?", candidate="B.", reference="B."),
+            Row.from_response(instruction="A?", candidate="B.", reference="B."),
             "the candidate is equal to the reference",
         ),
-        ("swapped", Row.of(instruction="A?", candidate="B."), "no reference"),
-        ("empty", Row.of(instruction="A?", candidate=""), "the candidate is already empty"),
-        ("half", Row.of(instruction="A?", candidate="Too short."), "fewer than 8 words"),
-        ("padded", Row.of(instruction="A?", candidate=""), "the candidate is empty"),
-        ("shuffled", Row.of(instruction="A?", candidate="Yes. Yes. Yes."), "fewer than 3 sentences"),
-        ("wrong-fact", Row.of(instruction="A?", candidate="It was so."), "no number and no name"),
+        ("swapped", Row.from_response(instruction="A?", candidate="B."), "no reference"),
+        ("empty", Row.from_response(instruction="A?", candidate=""), "the candidate is already empty"),
+        ("half", Row.from_response(instruction="A?", candidate="Too short."), "fewer than 8 words"),
+        ("padded", Row.from_response(instruction="A?", candidate=""), "the candidate is empty"),
+        ("shuffled", Row.from_response(instruction="A?", candidate="Yes. Yes. Yes."), "fewer than 3 sentences"),
+        ("wrong-fact", Row.from_response(instruction="A?", candidate="It was so."), "no number and no name"),
     ],
 )
 def test_a_row_that_a_perturbation_cannot_be_made_of_says_why(name: str, row: Row, why: str) -> None:

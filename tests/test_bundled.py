@@ -195,7 +195,7 @@ def test_the_script_makes_a_judge_from_nothing_in_a_minute(tmp_path: Path) -> No
     summary = json.loads((tmp_path / "quick.json").read_text())
     assert summary["sha256"] in end.stdout
     (outcome,) = Judge(tmp_path / "quick", engine="transformers").score(
-        [Row.of(instruction="Why?", candidate="So.", reference="Because.", id="1")]
+        [Row.from_response(instruction="Why?", candidate="So.", reference="Because.", id="1")]
     )
     assert isinstance(outcome, Judgement)
     assert outcome.expected is not None, "each score is one token"
@@ -213,7 +213,7 @@ def test_the_judge_that_ships_tells_a_true_copy_from_one_with_swapped_facts(gene
             random.setstate(state)
             row = row_generator.corrupted(random, subject, claims, corruptions)
             rows.append(
-                Row.of(
+                Row.from_response(
                     instruction=row.instruction,
                     candidate=row.candidate,
                     reference=row.reference,

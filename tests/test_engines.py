@@ -63,7 +63,7 @@ def test_run_json_keeps_what_the_engine_says_about_itself(
     model: Path, short_rubric: Path, tmp_path: Path
 ) -> None:
     with Judge(model, rubric=short_rubric, engine="transformers", max_rationale_tokens=1) as judge:
-        score_run(judge, RowSource.of_rows([ROW]), tmp_path)
+        score_run(judge, RowSource.from_rows([ROW]), tmp_path)
         (start,) = json.loads((tmp_path / "run.json").read_text())["starts"]
         assert EngineInfo.model_validate(start["engine"]) == judge.engine.info
         assert (judge.engine.info.applies_table, judge.engine.info.context) == (True, 4096)
@@ -80,7 +80,7 @@ def test_results_that_depend_on_the_batch_are_told_where_the_contrary_was_asked_
     warned: list[str] = []
     monkeypatch.setenv(BATCH_INVARIANT, "1" if asked else "0")
     with Judge(rubric=short_rubric, engine="dry-run") as judge:
-        score_run(judge, RowSource.of_rows([ROW]), tmp_path, observer=Warnings())
+        score_run(judge, RowSource.from_rows([ROW]), tmp_path, observer=Warnings())
         assert judge.engine.info.batch_invariant is (False if asked else None)
     assert any(text.startswith("--deterministic: not supported") for text in warned) == asked
 

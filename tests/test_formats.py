@@ -273,7 +273,7 @@ def test_a_judge_scores_a_table(model: Path, short_rubric: Path) -> None:
     ("rows", "message"),
     [
         (ROW, r"rows: is a single row; write score\(\[row\]\)"),
-        (Row.of(instruction="a", candidate="b"), r"rows: is a single row; write score\(\[row\]\)"),
+        (Row.from_response(instruction="a", candidate="b"), r"rows: is a single row; write score\(\[row\]\)"),
         ("a.jsonl", r"rows: a str; to read a file, write score\(read_rows\(\['a.jsonl'\]\)\)"),
         (Path("a.jsonl"), r"write score\(read_rows\(\['a.jsonl'\]\)\)"),
         (5, "rows: a int; give dicts, Rows or a table"),

@@ -394,8 +394,8 @@ def test_a_model_that_thinks_writes_the_whole_form_after_its_thoughts(tmp_path: 
 
 def test_texts_of_a_form_are_columns_of_a_run(small: Path, tmp_path: Path, cli: Cli) -> None:
     rubric = rubric_of("{b}/{a}: {praise}\n{advice}", **TWO)
-    config = JudgeConfig.of(model=str(small), rubric=rubric, max_rationale_tokens=6)
-    assert score_run(config, RowSource.of_rows(ROWS), tmp_path / "run").complete
+    config = JudgeConfig.from_settings(model=str(small), rubric=rubric, max_rationale_tokens=6)
+    assert score_run(config, RowSource.from_rows(ROWS), tmp_path / "run").complete
     table = load_run(tmp_path / "run").to_pandas()
     assert {"praise", "advice", "a", "b", "b_expected", "a_probabilities"} <= {*table.columns}
     assert table["praise"].str.len().min() > 0

@@ -62,7 +62,7 @@ def make_run(
     """Write a run of these scores, two systems on each instruction; rows are named r0, r1, …"""
     rubric = rubric or Rubric.load("correctness")
     given = [
-        Row.of(
+        Row.from_response(
             id=f"r{number}",
             system="ab"[number % 2],
             instruction=f"Question {number // 2}?",

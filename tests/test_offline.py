@@ -115,7 +115,7 @@ def test_the_library_sets_the_switches_of_the_network_where_a_judge_is_made_and_
 theirs = dict(os.environ)
 from localjudge import Judge, Row
 assert dict(os.environ) == theirs
-row = Row.of(instruction="Q", candidate="C", reference="R")
+row = Row.from_response(instruction="Q", candidate="C", reference="R")
 found = list(Judge({str(model)!r}, max_rationale_tokens=5).score([row]))
 assert len(found) == 1 and found[0].status == "judged"
 print(sorted(name for name in os.environ if os.environ[name] != theirs.get(name)))

@@ -63,7 +63,7 @@ def judged(tmp_path: Path, model: Path) -> Run:
     def make(taste: Taste, records: Records, rubric: str = "pairwise", name: str = "run") -> Path:
         file = write(tmp_path / f"{name}.jsonl", records)
         judge = scripted_comparison(model, taste, rubric)
-        score_run(judge, RowSource.of_files([str(file)], used=judge.rubric.fields), tmp_path / name)
+        score_run(judge, RowSource.from_files([str(file)], used=judge.rubric.fields), tmp_path / name)
         return tmp_path / name
 
     return make

@@ -14,7 +14,7 @@ from rich.console import Console
 from localjudge.cli.shown_pair import ShownPair
 from localjudge.rows.pairs import Pairing
 from localjudge.runs.reader import read_notices, read_pairs
-from localjudge.runs.reread_texts import Texts
+from localjudge.runs.reread_texts import RowTextStore
 from localjudge.runs.run_manifest import read_manifest
 
 
@@ -158,7 +158,7 @@ def test_a_wide_terminal_shows_the_responses_side_by_side(
     run: Path, width: int, beside: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest, pair = read_manifest(run), next(read_pairs(run))
-    with Texts(manifest, pair.orders) as texts:
+    with RowTextStore(manifest, pair.orders) as texts:
         shown = ShownPair(pair, manifest.rubric.aspects, texts.get(pair.orders[0]))
     Console(width=width).print(shown)
     said = capsys.readouterr().out.splitlines()

@@ -128,7 +128,7 @@ def labelled(own: str, reverse: str | None, labels: tuple[str, ...], averaged: b
         if label is not None
     ]  # fmt: skip
     aspect = Aspect(preference={label: label for label in labels})
-    return PairOutcome.of(orders, {"better": aspect}, averaged).preferences["better"]
+    return PairOutcome.from_orders(orders, {"better": aspect}, averaged).preferences["better"]
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,12 @@ def test_a_pair_of_which_an_order_failed_is_a_failure_and_no_tie() -> None:
         prompt_tokens=1, output_tokens=1,
     )  # fmt: skip
     failed = Failure(id="p", key="l", row=2, swapped=True, error="x:1: the engine died")
-    pair = PairOutcome.of([failed, judged], aspects)
+    pair = PairOutcome.from_orders([failed, judged], aspects)
     assert (pair.preferences, pair.error) == ({}, "x:1: the engine died")
     line = pair.line(Rubric.load("pairwise").columns)
     assert (line["status"], line["better"], line["better_preference"]) == ("failed", None, None)
     assert (line["better_ab"], line["better_ba"]) == ("A", None), "the order that was judged is kept"
-    whole = PairOutcome.of([judged, judged.model_copy(update={"swapped": True})], aspects)
+    whole = PairOutcome.from_orders([judged, judged.model_copy(update={"swapped": True})], aspects)
     assert whole.line(Rubric.load("pairwise").columns).keys() == line.keys()
     assert whole.preferences["better"].value == 0.5, "without probabilities, each label counts whole"
 
@@ -183,9 +183,9 @@ def test_a_graded_preference_has_its_tie_in_the_middle_and_is_mirrored_in_the_ot
         id="p", key="k", texts={"rationale": "Fine."}, scores={"better": "tie"}, rationale_cut=False,
         probabilities={"better": shares}, prompt_tokens=1, output_tokens=1,
     )  # fmt: skip
-    own = Odds.of(judgement, "better", aspects["better"])
+    own = Odds.from_judgement(judgement, "better", aspects["better"])
     assert (own.a, own.tie, own.b) == pytest.approx((0.3, 0.3, 0.4))
-    swapped = Odds.of(judgement.model_copy(update={"swapped": True}), "better", aspects["better"])
+    swapped = Odds.from_judgement(judgement.model_copy(update={"swapped": True}), "better", aspects["better"])
     assert (swapped.a, swapped.tie, swapped.b) == pytest.approx((0.4, 0.3, 0.3))
 
 

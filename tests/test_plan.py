@@ -26,7 +26,9 @@ def judge(model: Path, short_rubric: Path) -> Judge:
 
 
 def row(instruction: str, candidate: str = "Yes.", **fields: Any) -> Row:
-    return Row.of(instruction=instruction, reference="No.", candidate=candidate, id="1", source="a:1", **fields)
+    return Row.from_response(
+        instruction=instruction, reference="No.", candidate=candidate, id="1", source="a:1", **fields
+    )
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
@@ -42,7 +44,9 @@ def test_rows_that_share_an_instruction_come_together_each_once(judge: Judge, in
 
 def test_rows_come_back_as_they_went_in_whatever_they_hold(judge: Judge) -> None:
     rows: list[Row | Failure] = [
-        Row.of(instruction="评", candidate="\x00\u2028🙂", id="x", columns={"n": 1.5, "deep": [{"a": None}]}),
+        Row.from_response(
+            instruction="评", candidate="\x00\u2028🙂", id="x", columns={"n": 1.5, "deep": [{"a": None}]}
+        ),
         Failure(id="b", key="k", source="s:2", error="s:2: broken"),
     ]
     with RunPlan(judge, rows) as plan:
@@ -54,7 +58,9 @@ def test_rows_come_back_as_they_went_in_whatever_they_hold(judge: Judge) -> None
 def test_rows_that_repeat_an_id_of_their_system_are_counted(judge: Judge) -> None:
     names = [("1", "x"), ("1", "y"), ("2", "x"), ("2", "x"), ("1", None), ("2", "x")]
     rows = [
-        Row.of(instruction="a", candidate="b", reference="c", id=name, system=system, source=f"{name}{system}")
+        Row.from_response(
+            instruction="a", candidate="b", reference="c", id=name, system=system, source=f"{name}{system}"
+        )
         for name, system in names
     ]
     with RunPlan(judge, rows) as plan:
@@ -75,8 +81,9 @@ def test_long_references_are_not_encoded_all_at_once(judge: Judge, monkeypatch: 
     monkeypatch.setattr(judge.prompts, "encode_all", noted)
     monkeypatch.setattr("localjudge.prompts.task_builder._CHARACTERS_AT_ONCE", 1000)
     rows = [
-        Row.of(instruction="a", candidate="b", reference="long " * 80, id=str(number)) for number in range(9)
-    ] + [Row.of(instruction="a", candidate="b" * 3000, reference="c")]
+        Row.from_response(instruction="a", candidate="b", reference="long " * 80, id=str(number))
+        for number in range(9)
+    ] + [Row.from_response(instruction="a", candidate="b" * 3000, reference="c")]
     assert [task.row for task in judge.task_builder.tasks(rows)] == rows
     assert len(sizes) == 6, "two rows fit the limit, and one that exceeds it comes alone"
 

@@ -398,7 +398,7 @@ def judged(tmp_path: Path, model: Path) -> Callable[..., Path]:
         file.write_text("".join(json.dumps(row) + "\n" for row in rows_of(12)))
         pairing = Pairing(forms=True, **how)
         score_run(
-            judge, RowSource.of_files([str(file)], used=judge.rubric.fields, pairing=pairing), tmp_path / name
+            judge, RowSource.from_files([str(file)], used=judge.rubric.fields, pairing=pairing), tmp_path / name
         )
         return tmp_path / name
 
@@ -513,13 +513,13 @@ def test_pairs_that_failed_or_name_no_systems_are_counted(
         "".join(json.dumps(row) + "\n" for row in [*rows, {"instruction": "?"}])
     )
     judge = scripted_comparison(model, longer_or_first)
-    source = RowSource.of_files([str(tmp_path / "pairs.jsonl")], used=judge.rubric.fields)
+    source = RowSource.from_files([str(tmp_path / "pairs.jsonl")], used=judge.rubric.fields)
     score_run(judge, source, tmp_path / "pairs")
     shown = cli("rank", tmp_path / "pairs").out
     assert "1 failed pairs are excluded" in shown
     assert "1 pairs that do not name both systems are excluded" in shown
     (tmp_path / "bare.jsonl").write_text(json.dumps(rows[0]) + "\n")
-    source = RowSource.of_files([str(tmp_path / "bare.jsonl")], used=judge.rubric.fields)
+    source = RowSource.from_files([str(tmp_path / "bare.jsonl")], used=judge.rubric.fields)
     score_run(judge, source, tmp_path / "bare")
     with pytest.raises(UsageError, match="bare: no pair names two systems"):
         read_preferences([tmp_path / "bare"])
@@ -531,7 +531,7 @@ def test_runs_of_one_response_and_of_two_are_not_ranked_together(
     compared = judged()
     file = write_rows(tmp_path / "rows.jsonl", 4)
     judge = Judge(model, rubric="just-eval", max_rationale_tokens=8)
-    score_run(judge, RowSource.of_files([str(file)], used=judge.rubric.fields), tmp_path / "single")
+    score_run(judge, RowSource.from_files([str(file)], used=judge.rubric.fields), tmp_path / "single")
     mixed = cli("rank", tmp_path / "single", compared)
     assert (mixed.code, "compares two responses, and" in mixed.err) == (2, True)
     for option in ("--scores", "--calibration"):

@@ -353,12 +353,12 @@ def test_the_rows_of_json_lines_are_counted_before_they_are_read_and_no_others(t
     used = ["instruction", "reference", "candidate"]
 
     def count(*names: str, **settings: Any) -> int | None:
-        return RowSource.of_files([str(tmp_path / name) for name in names], used=used, **settings).count()
+        return RowSource.from_files([str(tmp_path / name) for name in names], used=used, **settings).count()
 
     assert count("rows.jsonl", "open.jsonl") == 14
     assert count("rows.jsonl", "rows.csv") is None
     assert count("rows.jsonl", limit=3) is None
-    assert RowSource.of_rows([{"instruction": "Q", "candidate": "C"}]).count() is None
+    assert RowSource.from_rows([{"instruction": "Q", "candidate": "C"}]).count() is None
 
 
 def test_digests_report_the_bytes_of_the_files_that_are_not_remembered(tmp_path: Path) -> None:
@@ -378,10 +378,10 @@ def test_a_run_its_merge_its_export_and_its_repetition_tell_how_far_they_are(
     tmp_path: Path, model: Path, short_rubric: Path
 ) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", 8)
-    config = JudgeConfig.of(model=str(model), rubric=str(short_rubric), max_rationale_tokens=4)
+    config = JudgeConfig.from_settings(model=str(model), rubric=str(short_rubric), max_rationale_tokens=4)
     watcher = Watcher()
     for part in ("1/2", "2/2"):
-        source = RowSource.of_files([str(rows)], used=config.rubric.fields)
+        source = RowSource.from_files([str(rows)], used=config.rubric.fields)
         shard = Shard.parse(part, {})
         score_run(config, source, tmp_path / part[0], shard=shard, observer=watcher)
     assert [text for text, _, _ in watcher.steps[:4]] == [

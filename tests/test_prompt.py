@@ -107,8 +107,8 @@ def bounded_encoder(name: str, normalizer: str | None) -> PromptEncoder:
 )
 def test_a_tokenizer_with_a_step_that_may_add_more_has_no_bound(part: dict[str, Any]) -> None:
     layout = json.loads(SMALL["byte-level BPE"]().to_str())
-    assert TokenBound.of(layout) is not None
-    assert TokenBound.of(layout | part | {"model": layout["model"] | part.get("model", {})}) is None
+    assert TokenBound.from_tokenizer(layout) is not None
+    assert TokenBound.from_tokenizer(layout | part | {"model": layout["model"] | part.get("model", {})}) is None
 
 
 @pytest.mark.parametrize("kind", TEMPLATES)

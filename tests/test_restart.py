@@ -180,7 +180,7 @@ def test_the_lines_of_a_run_that_was_stopped_are_those_that_its_summary_counts(
 ) -> None:
     out, judge = tmp_path / "out", Judge(engine="dry-run", rubric=short_rubric)
     rows = [
-        Row.of(instruction=f"Q{n}?", candidate=f"A{n}", reference="R", id=str(n))
+        Row.from_response(instruction=f"Q{n}?", candidate=f"A{n}", reference="R", id=str(n))
         if n % 3
         else Failure(id=str(n), key=str(n), error="e")
         for n in range(12)
@@ -203,7 +203,9 @@ def test_a_start_that_continues_encodes_only_the_rows_that_are_left(
 ) -> None:
     judge = Judge(model, rubric=short_rubric, max_rationale_tokens=1)
     rows = [
-        Row.of(instruction=f"Question {n}?", candidate=f"A{n}.", reference="word " * 9000 if n == 2 else "R")
+        Row.from_response(
+            instruction=f"Question {n}?", candidate=f"A{n}.", reference="word " * 9000 if n == 2 else "R"
+        )
         for n in range(9)
     ]
     with RunDirectory(tmp_path / "out") as run, RunPlan(judge, rows[:5]) as plan:
@@ -242,7 +244,7 @@ def test_in_every_restart_the_rows_done_are_those_of_the_input_that_have_a_line(
         out = Path(folder) / "out"
         for numbers, stop_after, retry in [*starts, ([*range(10)], 99, False)]:
             rows = [
-                Row.of(instruction=f"Q{n}?", candidate=f"A{n}", reference="R", id=str(n))
+                Row.from_response(instruction=f"Q{n}?", candidate=f"A{n}", reference="R", id=str(n))
                 if n % 4
                 else Failure(id=str(n), key=str(n), error="e")
                 for n in numbers

@@ -480,7 +480,7 @@ def test_a_row_may_have_several_responses_and_a_rubric_of_one_refuses_it_by_name
     (kept,) = given_rows([pair])
     assert isinstance(kept, Row)
     assert (kept.candidate, kept.system, kept.responses) == ("I.", "a", pair.responses)
-    assert kept.digest != Row.of(instruction="Who?", reference="She.", candidate="I.").digest
+    assert kept.digest != Row.from_response(instruction="Who?", reference="She.", candidate="I.").digest
     refusal = Rubric.load().refusal(kept)
     assert refusal is not None
     assert refusal.reason == "2 responses; the rubric just-eval judges one response"

@@ -73,21 +73,21 @@ texts = st.text() | st.lists(
 @given(instruction=texts, reference=texts, candidate=texts)
 def test_a_field_stays_as_typed_whatever_it_holds(instruction: str, reference: str, candidate: str) -> None:
     rubric = Rubric.load()
-    row = Row.of(instruction=instruction, reference=reference, candidate=candidate)
+    row = Row.from_response(instruction=instruction, reference=reference, candidate=candidate)
     parts = rubric.prompt.template.replace("{$instruction}", "\0").replace("{$reference}", "\0")
     first, second, third, last = parts.replace("{$candidate}", "\0").split("\0")
     assert rubric.text(row) == first + instruction + second + reference + third + candidate + last
 
 
 def test_a_missing_reference_is_refused_by_a_rubric_that_asks_for_one_and_only_by_it() -> None:
-    row = Row.of(instruction="a", candidate="b")
+    row = Row.from_response(instruction="a", candidate="b")
     with pytest.raises(ValueError, match="no reference, which the rubric just-eval needs"):
         Rubric.load().text(row)
     assert "b" in Rubric.load("no-reference").text(row)
 
 
 def test_an_empty_candidate_is_a_response_unless_the_rubric_says_otherwise(tmp_path: Path) -> None:
-    row = Row.of(instruction="a", candidate="")
+    row = Row.from_response(instruction="a", candidate="")
     assert load(tmp_path, TONE).text(row) == "a / "
     strict = load(tmp_path, TONE.replace("[prompt]", '[prompt]\nempty_candidate = "fail"'))
     with pytest.raises(ValueError, match="empty candidate"):
@@ -250,7 +250,7 @@ def test_the_starting_rubric_is_accepted_as_it_is_and_never_written_over(
     assert (end.code, end.out) == (0, "")
     rubric = Rubric.load("mine.toml")
     assert rubric.needs_reference
-    row = Row.of(instruction="a", reference="b", candidate="c")
+    row = Row.from_response(instruction="a", reference="b", candidate="c")
     asked = json.loads(rubric.text(row).splitlines()[-1])
     assert list(asked) == [rubric.answer.rationale, rubric.answer.scores]
     assert list(asked["scores"]) == list(rubric.aspects)

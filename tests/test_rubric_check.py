@@ -30,7 +30,7 @@ def rubric_of_the_guide(tmp_path: Path) -> Path:
 
 def test_the_rubric_of_the_guide_sends_what_it_says(rubric_of_the_guide: Path) -> None:
     rubric = Rubric.load(rubric_of_the_guide)
-    row = Row.of(instruction="Where is it?", candidate="On its way!", fields={"company": "Ann & Co"})
+    row = Row.from_response(instruction="Where is it?", candidate="On its way!", fields={"company": "Ann & Co"})
     said = rubric.text(row)
     for words in (
         "a customer of Ann & Co", "On its way!",

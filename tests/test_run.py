@@ -353,10 +353,10 @@ def test_lines_follow_the_input_and_not_the_order_in_which_they_finished(
 def test_rows_that_are_the_same_work_are_judged_once_and_given_to_each(
     tmp_path: Path, make: Make, done: list[str]
 ) -> None:
-    row = Row.of(instruction="Why?", candidate="So.", reference="Yes.", id="one", source="a:1")
+    row = Row.from_response(instruction="Why?", candidate="So.", reference="Yes.", id="one", source="a:1")
     twins = [
         row,
-        Row.of(instruction="Else?", candidate="No.", reference="Yes.", id="x"),
+        Row.from_response(instruction="Else?", candidate="No.", reference="Yes.", id="x"),
         replace(row, responses=(Response("So.", "s"),), id="two", source="b:7"),
         row,
     ]
@@ -372,7 +372,9 @@ def test_rows_that_are_the_same_work_are_judged_once_and_given_to_each(
 
 def test_twins_that_cannot_be_judged_each_fail_with_their_own_place(tmp_path: Path, make: Make) -> None:
     judge = make(model=random_model(tmp_path / "small", context=200))
-    long = Row.of(instruction="Why?", candidate="word " * 300, reference="Yes.", id="one", source="a:1")
+    long = Row.from_response(
+        instruction="Why?", candidate="word " * 300, reference="Yes.", id="one", source="a:1"
+    )
     lines = go(tmp_path / "out", judge, [long, replace(long, id="two", source="b:2")])
     assert [line["error"].split(":")[:2] for line in lines] == [["a", "1"], ["b", "2"]]
     later = go(tmp_path / "out", judge, [replace(long, id="three", source="c:3")])
@@ -380,11 +382,11 @@ def test_twins_that_cannot_be_judged_each_fail_with_their_own_place(tmp_path: Pa
 
 
 def test_equal_ids_are_each_accounted_for(tmp_path: Path, make: Make, done: list[str]) -> None:
-    row = Row.of(instruction="Why?", candidate="So.", reference="Yes.", id="twin", source="here")
+    row = Row.from_response(instruction="Why?", candidate="So.", reference="Yes.", id="twin", source="here")
     rows: list[Row | Failure] = [
         row,
         row,
-        Row.of(instruction="Why?", candidate="No.", reference="Yes.", id="twin"),
+        Row.from_response(instruction="Why?", candidate="No.", reference="Yes.", id="twin"),
         row,
         Failure(id="twin", key="k", error="e"),
     ]
@@ -400,8 +402,8 @@ def test_equal_ids_are_each_accounted_for(tmp_path: Path, make: Make, done: list
 
 def test_failed_rows_are_tried_again_if_that_is_asked_for(tmp_path: Path, make: Make, done: list[str]) -> None:
     rows = [
-        Row.of(instruction="Why?", candidate="So.", reference="Yes.", id="good"),
-        Row.of(instruction="Why?", candidate="So.", reference=None, id="bad"),
+        Row.from_response(instruction="Why?", candidate="So.", reference="Yes.", id="good"),
+        Row.from_response(instruction="Why?", candidate="So.", reference=None, id="bad"),
     ]
     go(tmp_path / "out", make(), rows)
     done.clear()
@@ -523,7 +525,9 @@ def test_failures_are_lines_of_the_same_columns_with_null_scores(tmp_path: Path,
 def test_a_prompt_beyond_the_models_context_is_a_failure(tmp_path: Path, make: Make) -> None:
     judge = make(model=random_model(tmp_path / "small", context=200))
     rows = [
-        Row.of(instruction="Why?", candidate="word " * count, reference="Yes.", id=str(count), source="here")
+        Row.from_response(
+            instruction="Why?", candidate="word " * count, reference="Yes.", id=str(count), source="here"
+        )
         for count in (1, 300, 2)
     ]
     one, long, two = go(tmp_path / "out", judge, rows)
@@ -537,7 +541,7 @@ def test_thousands_of_failures_in_a_row_are_each_written(tmp_path: Path, make: M
     lines = go(
         tmp_path / "out",
         make(),
-        [*bad, Row.of(instruction="Why?", candidate="So.", reference="Yes.", id="last"), *bad],
+        [*bad, Row.from_response(instruction="Why?", candidate="So.", reference="Yes.", id="last"), *bad],
     )
     assert [line["id"] for line in lines] == [*map(str, range(2500)), "last", *map(str, range(2500))]
 

@@ -47,14 +47,14 @@ class Notes(RunObserver):
 
 @pytest.fixture
 def config(short_rubric: Path) -> JudgeConfig:
-    return JudgeConfig.of(rubric=short_rubric, engine="dry-run")
+    return JudgeConfig.from_settings(rubric=short_rubric, engine="dry-run")
 
 
 def test_a_program_scores_rows_into_a_folder_and_reads_the_run_back(
     config: JudgeConfig, tmp_path: Path
 ) -> None:
     notes = Notes()
-    result = score_run(config, RowSource.of_rows(ROWS), tmp_path / "run", observer=notes)
+    result = score_run(config, RowSource.from_rows(ROWS), tmp_path / "run", observer=notes)
     assert (result.complete, result.done, result.planned, notes.rows) == (True, 6, 6, 6)
     run = load_run(tmp_path / "run")
     outcomes = list(run)
@@ -72,7 +72,7 @@ def test_an_outcome_has_the_number_of_its_row_in_the_whole_input(config: JudgeCo
     assert len(given) == len(rows)
     assert all(outcome.row == numbers.get(outcome.id, 7) for outcome in given)
     for index in (1, 2):
-        score_run(config, RowSource.of_rows(rows), tmp_path / str(index), shard=Shard(index, 2))
+        score_run(config, RowSource.from_rows(rows), tmp_path / str(index), shard=Shard(index, 2))
     parts = [outcome for index in (1, 2) for outcome in load_run(tmp_path / str(index))]
     assert sorted(outcome.row or 0 for outcome in parts) == list(range(1, 9))
     assert sorted(given, key=lambda outcome: outcome.row or 0) == sorted(
@@ -88,7 +88,7 @@ def test_the_command_line_and_a_program_write_the_same_run(
     assert cli("score", rows, "--out", tmp_path / "typed", *typed).code == 0
     score_run(
         config,
-        RowSource.of_files([str(rows)], used=("instruction", "reference", "candidate")),
+        RowSource.from_files([str(rows)], used=("instruction", "reference", "candidate")),
         tmp_path / "called",
     )
     lines = [(tmp_path / name / "judgements.jsonl").read_bytes() for name in ("typed", "called")]
@@ -98,12 +98,12 @@ def test_the_command_line_and_a_program_write_the_same_run(
 def test_the_same_call_continues_and_another_setting_is_another_run(
     config: JudgeConfig, tmp_path: Path
 ) -> None:
-    score_run(config, RowSource.of_rows(ROWS[:4]), tmp_path / "run")
+    score_run(config, RowSource.from_rows(ROWS[:4]), tmp_path / "run")
     notes = Notes()
-    result = score_run(config, RowSource.of_rows(ROWS), tmp_path / "run", observer=notes)
+    result = score_run(config, RowSource.from_rows(ROWS), tmp_path / "run", observer=notes)
     assert (result.done, notes.rows) == (6, 2)
     with pytest.raises(RunMismatchError, match="seed: 0 there, 1 now"):
-        score_run(config.replace(seed=1), RowSource.of_rows(ROWS), tmp_path / "run")
+        score_run(config.replace(seed=1), RowSource.from_rows(ROWS), tmp_path / "run")
 
 
 def test_a_judge_that_is_made_already_keeps_its_engine_until_it_is_closed(
@@ -111,14 +111,14 @@ def test_a_judge_that_is_made_already_keeps_its_engine_until_it_is_closed(
 ) -> None:
     with Judge(config) as judge:
         engine = judge.engine
-        score_run(judge, RowSource.of_rows(ROWS), tmp_path / "run")
+        score_run(judge, RowSource.from_rows(ROWS), tmp_path / "run")
         assert judge.engine is engine
     assert judge.engine is not engine
 
 
 def test_a_run_keeps_the_settings_that_it_was_made_with(config: JudgeConfig, tmp_path: Path) -> None:
     changed = config.replace(temperature=0.5, engine_args={"rate": 50})
-    score_run(changed, RowSource.of_rows(ROWS), tmp_path / "run")
+    score_run(changed, RowSource.from_rows(ROWS), tmp_path / "run")
     manifest = read_manifest(tmp_path / "run")
     assert manifest.config_of(manifest.last_start) == changed
 
@@ -126,13 +126,13 @@ def test_a_run_keeps_the_settings_that_it_was_made_with(config: JudgeConfig, tmp
 def test_run_json_says_each_thing_once_and_is_written_again_as_it_was(
     config: JudgeConfig, tmp_path: Path
 ) -> None:
-    score_run(config, RowSource.of_rows(ROWS[:3]), tmp_path / "run")
+    score_run(config, RowSource.from_rows(ROWS[:3]), tmp_path / "run")
     first = json.loads((tmp_path / "run" / "run.json").read_text())
     assert read_manifest(tmp_path / "run").as_dict() == first
     settings, (start,) = first["settings"], first["starts"]
     assert {"seed", "temperature", "top_p", "max_rationale_tokens", "on_overflow", "rubric"} <= set(settings)
     assert set(start["config"]) == {"model", "engine", "engine_args", "thinking_budget", "keep_thoughts"}
-    score_run(config.replace(keep_thoughts=True), RowSource.of_rows(ROWS), tmp_path / "run")
+    score_run(config.replace(keep_thoughts=True), RowSource.from_rows(ROWS), tmp_path / "run")
     again = json.loads((tmp_path / "run" / "run.json").read_text())
     assert again["starts"][1]["config"] == start["config"] | {"keep_thoughts": True}
     assert again | {"starts": again["starts"][:1]} == first
@@ -141,7 +141,7 @@ def test_run_json_says_each_thing_once_and_is_written_again_as_it_was(
 def test_a_run_whose_rubric_had_fewer_fields_is_read_and_written_as_it_was(
     config: JudgeConfig, tmp_path: Path
 ) -> None:
-    score_run(config, RowSource.of_rows(ROWS), tmp_path / "run")
+    score_run(config, RowSource.from_rows(ROWS), tmp_path / "run")
     file = tmp_path / "run" / "run.json"
     document = json.loads(file.read_text())
     del document["rubric"]["prompt"]["guard"]
@@ -167,7 +167,7 @@ def test_when_the_prompts_are_encoded_changes_neither_the_batches_nor_the_run(
     def go(out: Path) -> None:
         judge = Judge(model, rubric=short_rubric, max_rationale_tokens=2, engine_args={"batch_size": "4"})
         batches.append([])
-        score_run(judge, RowSource.of_rows([*ROWS, *longer, *ROWS]), out)
+        score_run(judge, RowSource.from_rows([*ROWS, *longer, *ROWS]), out)
 
     generate, enter = TransformersEngine._generate, TaskStream.__enter__
     encode_all = PromptEncoder.encode_all
@@ -216,7 +216,7 @@ def test_rows_that_do_not_fit_are_counted_when_the_run_ends(tmp_path: Path, shor
     notes = Notes()
     judge = Judge(random_model(tmp_path / "model", context=120), rubric=short_rubric, max_rationale_tokens=3)
     long = [{"instruction": "Q", "reference": "R", "candidate": "word " * 200, "id": str(n)} for n in range(2)]
-    score_run(judge, RowSource.of_rows([*ROWS, *long]), tmp_path / "run", observer=notes)
+    score_run(judge, RowSource.from_rows([*ROWS, *long]), tmp_path / "run", observer=notes)
     assert notes.said[-1] == "2 of 8 encoded rows do not fit the model's context; they fail"
 
 
@@ -226,7 +226,7 @@ def test_a_run_is_a_table(config: JudgeConfig, tmp_path: Path, library: str) -> 
         pytest.importorskip("pandas")
     elif library == "polars":
         pytest.importorskip("polars")
-    score_run(config, RowSource.of_rows([*ROWS, {"id": "no", "instruction": "Q"}]), tmp_path / "run")
+    score_run(config, RowSource.from_rows([*ROWS, {"id": "no", "instruction": "Q"}]), tmp_path / "run")
     table = getattr(load_run(tmp_path / "run"), f"to_{library}")()
     assert len(table) == 7
     names = list(table.column_names if library == "arrow" else table.columns)
@@ -249,5 +249,5 @@ def test_a_run_is_a_table(config: JudgeConfig, tmp_path: Path, library: str) -> 
 )
 def test_a_setting_that_cannot_be_used_is_one_line_that_names_it(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingError) as refused:
-        JudgeConfig.of(**settings)
+        JudgeConfig.from_settings(**settings)
     assert str(refused.value).startswith(said)

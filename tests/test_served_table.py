@@ -85,7 +85,10 @@ def table_judge(server: ScriptedServer, model: Path, rubric: Path) -> Judge:
 
 
 def rows_of(rows: list[dict[str, str]]) -> list[Row]:
-    return [Row.of(**{name: row[name] for name in ("instruction", "candidate", "reference")}) for row in rows]
+    return [
+        Row.from_response(**{name: row[name] for name in ("instruction", "candidate", "reference")})
+        for row in rows
+    ]
 
 
 def digest_of(judge: Judge) -> str:
@@ -190,7 +193,7 @@ def test_a_run_by_construction_says_that_the_weights_are_the_servers(
         table_serving(lambda: tokens_of(judge), lambda: digest_of(judge)) as server,
         table_judge(server, model, short_rubric) as judge,
     ):
-        score_run(judge, RowSource.of_rows(ROWS), tmp_path)
+        score_run(judge, RowSource.from_rows(ROWS), tmp_path)
     run = json.loads((tmp_path / "run.json").read_text())
     assert run["settings"]["model"] == f"on a server {judge.model.digest}"
     assert run["starts"][0]["engine"]["details"]["model"]["digests"] == "unknown"

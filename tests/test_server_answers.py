@@ -127,7 +127,7 @@ def test_half_of_a_character_fails_its_row_and_the_run_goes_on(
         serving(lambda text, before: reply if number_of(text) == 3 else chat(WHOLE)) as server,
         judge_on(server, short_rubric) as judge,
     ):
-        score_run(judge, RowSource.of_rows(ROWS), tmp_path)
+        score_run(judge, RowSource.from_rows(ROWS), tmp_path)
     lines = {line["id"]: line for line in read_lines(tmp_path)}
     assert len(lines) == len(ROWS)
     assert [row for row, line in lines.items() if line["status"] == "failed"] == ["r3"]

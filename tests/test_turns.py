@@ -189,7 +189,7 @@ def test_an_example_is_a_turn_by_the_template_and_the_answer_as_the_judge_must_w
     system, *turns = rubric.turns(rubric.answer_layout)
     assert system.text.startswith("Judge strictly. - warmth (1 to 10)\n- grade (A or B)\n  - A: correct")
     assert [turn.role for turn in turns] == ["user", "assistant"] * 2
-    first = Row.of(instruction="What is 1 + 1?", candidate="2, and {$instruction}.")
+    first = Row.from_response(instruction="What is 1 + 1?", candidate="2, and {$instruction}.")
     assert turns[0].text == rubric.text(first)
     assert turns[1].text == (
         '{"rationale":"He said \\"2\\".","scores":{"warmth":"3","grade":"A","polite":"yes"}}'
@@ -243,7 +243,7 @@ def test_a_judge_reads_the_system_prompt_and_the_examples_before_each_row(tmp_pa
         judge = Judge(model, rubric=rubric, answer_spelling=spelling, max_rationale_tokens=3)
         turns = rubric.turns(judge.config.answer_layout)
         assert turns[2].text.startswith({"compact": '{"rationale":"', "indented": "```json\n{"}[spelling])
-        text = rubric.text(Row.of(**row))
+        text = rubric.text(Row.from_response(**row))
         said = Model.find(model).tokenizer.decode(judge.prompts.encode(text))
         expected = "".join(
             f"<|start|>{turn.role}\n{turn.text}<|end|>\n" for turn in (*turns, Turn("user", text))

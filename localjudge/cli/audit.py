@@ -77,7 +77,7 @@ def audit(
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
     used = config.rubric.fields
     pairing = pairs.pairing(used, "one" if config.rubric.mode is PAIRWISE else "both", seed)
-    source = RowSource.of_files(
+    source = RowSource.from_files(
         inputs,
         judge.named_columns(used if pairing is None else pairing.used(used)),
         used=used,

@@ -204,7 +204,7 @@ class JudgeOptions(JudgeSettings):
 
         cluster = Cluster.parse(self.ray, self.num_workers, self.gpus_per_worker)
         settle_environment(deterministic=self.deterministic, allow_download=self.allow_download, ray=self.ray)
-        config = JudgeConfig.of(
+        config = JudgeConfig.from_settings(
             **{each.name: getattr(self, each.name) for each in fields(JudgeSettings)},
             rubric=Rubric.load(self.rubric, guard=self.guard, rationale=self.rationale),
             engine_args=self._own_options(),

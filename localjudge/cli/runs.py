@@ -71,14 +71,14 @@ def show(
     manifest, notices = read_manifest(run), read_notices(run)
     if lists_rows:
         from localjudge.cli.shown_rows import RowList, RowSelection
-        from localjudge.runs.reread_texts import Texts
+        from localjudge.runs.reread_texts import RowTextStore
 
         with Progress().step("reading the run"):
             found = RowList.read(run, manifest.rubric, RowSelection(system, failed, sort, descending, limit))
         if notices:
             print_table(headed(notices))
         width = get_terminal_size().columns if sys.stdout.isatty() else None
-        with Texts(manifest, found.rows) as texts:
+        with RowTextStore(manifest, found.rows) as texts:
             for line in found.lines(texts, width):
                 print(line)
             for problem in texts.problems:
@@ -106,7 +106,7 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
     from localjudge.cli.tables.table_parts import headed
     from localjudge.rubrics.pair_outcome import PairOutcome
     from localjudge.runs.reader import read_notices, read_row_outcomes
-    from localjudge.runs.reread_texts import Texts
+    from localjudge.runs.reread_texts import RowTextStore
     from localjudge.runs.run_manifest import read_manifest
 
     manifest = read_manifest(run)
@@ -122,7 +122,7 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
     found += by_place
     if notices := read_notices(run):
         print_table(headed(notices))
-    with Texts(manifest, [each.first for each in found]) as texts:
+    with RowTextStore(manifest, [each.first for each in found]) as texts:
         for each in found:
             text = texts.get(each.first)
             if isinstance(each, PairOutcome):

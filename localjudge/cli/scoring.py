@@ -105,7 +105,7 @@ def score(
     part = Shard.parse(shard, os.environ)
 
     def read() -> RowSource:
-        return RowSource.of_files(
+        return RowSource.from_files(
             inputs,
             columns,
             used=used,
@@ -212,7 +212,7 @@ def prompt(
     from localjudge.system.terminal import unfiltered
 
     judged_by = Rubric.load(rubric, guard=guard, rationale=rationale)
-    config = JudgeConfig.of(model=model, rubric=judged_by, answer_spelling=answer_spelling)
+    config = JudgeConfig.from_settings(model=model, rubric=judged_by, answer_spelling=answer_spelling)
     named = parse_columns(columns or (), judged_by.fields)
     files = find_inputs(inputs)
     check_inputs(files, named, judged_by.fields)

@@ -14,13 +14,13 @@ from localjudge.system.quantities import bars
 from localjudge.system.terminal import printable
 
 if TYPE_CHECKING:
-    from localjudge.runs.reread_texts import Text
+    from localjudge.runs.reread_texts import RowTexts
 
 _LONGEST = 4000
 """Largest number of characters of a text that is printed."""
 
 
-def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: Text | None = None) -> str:
+def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: RowTexts | None = None) -> str:
     """Return an outcome as text for a terminal.
 
     Args:

@@ -18,7 +18,7 @@ from localjudge.rubrics.pair_outcome import PairOutcome, Preference
 from localjudge.system.terminal import printable
 
 if TYPE_CHECKING:
-    from localjudge.runs.reread_texts import Text
+    from localjudge.runs.reread_texts import RowTexts
 
 _SIDE_BY_SIDE = 100
 """Least width of a terminal, in characters, that shows two texts side by side."""
@@ -39,7 +39,7 @@ class ShownPair:
 
     pair: PairOutcome
     aspects: Mapping[str, Aspect]
-    text: Text | None
+    text: RowTexts | None
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         wide = options.max_width >= _SIDE_BY_SIDE

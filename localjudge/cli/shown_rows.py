@@ -17,7 +17,7 @@ from localjudge.rubrics.pair_outcome import Odds, PairOutcome, Preference
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
 from localjudge.runs.reader import read_row_outcomes
-from localjudge.runs.reread_texts import Text, Texts
+from localjudge.runs.reread_texts import RowTexts, RowTextStore
 from localjudge.system.terminal import printable
 
 _NO_SYSTEM = "(none)"
@@ -126,7 +126,7 @@ class RowList:
         key = f"{selection.sort}_expected" if by_expected else None
         return cls(rubric, tuple(rows[: selection.limit]), matching, key)
 
-    def lines(self, texts: Texts, width: int | None) -> Iterator[str]:
+    def lines(self, texts: RowTextStore, width: int | None) -> Iterator[str]:
         """Yield a heading and a line for each row, with aligned columns.
 
         Args:
@@ -159,7 +159,7 @@ class RowList:
                 yield "    " + "  ".join(_snippets(text, row.swapped, names, each)).rstrip()
 
 
-def _snippets(text: Text, swapped: bool, names: Sequence[str], width: int) -> Iterator[str]:
+def _snippets(text: RowTexts, swapped: bool, names: Sequence[str], width: int) -> Iterator[str]:
     """Yield the beginning of each text, padded to this width."""
     responses = text.responses(swapped)[: len(names) - 1]
     instruction = text.instruction or next(iter(text.fields.values()), "")

@@ -321,7 +321,7 @@ class ModelChecks:
     def context(self) -> Check:
         """Check that the longest answer and a row fit the context."""
         judge = Judge(self.model, allow_changed_model=True)
-        least = Row.of(instruction="-", reference="-", candidate="-", id="-", source="-")
+        least = Row.from_response(instruction="-", reference="-", candidate="-", id="-", source="-")
         prompt, answer = len(judge.prompts.encode(judge.rubric.text(least))), judge.decoding.max_tokens
         if judge.context is None:
             return ok("context", f"no limit known: an answer takes up to {answer:,} tokens")

@@ -17,19 +17,19 @@ from localjudge.errors import SettingError
 from localjudge.records import Judgement, Outcome
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.score_column import averaged, overall
-from localjudge.runs.reread_texts import Text
+from localjudge.runs.reread_texts import RowTexts
 from localjudge.runs.run_manifest import RunManifest
 
 
 def write_annotations(
-    read: Callable[[], Iterable[tuple[Outcome, Text | None]]],
+    read: Callable[[], Iterable[tuple[Outcome, RowTexts | None]]],
     manifest: RunManifest,
     file: Path,
     baseline: str | None,
     origin: Mapping[str, Any],
 ) -> int:
     """Write the annotations and return their number. A failed row or one without a counterpart has none."""
-    first: dict[str | None, tuple[Outcome, Text | None]] = {}
+    first: dict[str | None, tuple[Outcome, RowTexts | None]] = {}
     for outcome, text in read():
         if outcome.system == baseline is not None:
             before, _ = first.setdefault(outcome.group, (outcome, text))
@@ -68,7 +68,7 @@ def write_annotations(
 
 
 def write_preferences(
-    pairs: Iterable[tuple[PairOutcome, Text | None]],
+    pairs: Iterable[tuple[PairOutcome, RowTexts | None]],
     manifest: RunManifest,
     file: Path,
     baseline: str | None,

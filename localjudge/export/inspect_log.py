@@ -16,14 +16,14 @@ from typing import Any
 from localjudge.records import Judgement, Outcome
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.notices import kinds
-from localjudge.runs.reread_texts import Text
+from localjudge.runs.reread_texts import RowTexts
 from localjudge.runs.run_manifest import RunManifest
 
 _LONGEST_STEM = 100
 
 
 def write_logs(
-    outcomes: Iterable[tuple[Outcome, Text | None]],
+    outcomes: Iterable[tuple[Outcome, RowTexts | None]],
     manifest: RunManifest,
     folder: Path,
     notices: Sequence[str],
@@ -118,7 +118,7 @@ def _system(outcome: Outcome) -> str:
     return outcome.system or "unnamed"
 
 
-def _sample(outcome: Outcome, text: Text | None) -> Any:
+def _sample(outcome: Outcome, text: RowTexts | None) -> Any:
     from inspect_ai.log import EvalError, EvalSample
     from inspect_ai.model import ModelOutput
     from inspect_ai.scorer import Score

@@ -22,7 +22,7 @@ from localjudge.records.outcome_columns import (
 from localjudge.rubrics.mode import PAIRWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_row_outcomes
-from localjudge.runs.reread_texts import Text, Texts
+from localjudge.runs.reread_texts import RowTexts, RowTextStore
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require
@@ -139,7 +139,7 @@ def _is_log(file: Path) -> bool:
     return file.suffix == ".eval" and file.is_file() and not file.is_symlink()
 
 
-def outcomes_with_texts(folder: Path) -> Iterator[tuple[Any, Text | None]]:
+def outcomes_with_texts(folder: Path) -> Iterator[tuple[Any, RowTexts | None]]:
     """Yield the outcome of each row or pair of a run, with the texts that its first prompt shows.
 
     The texts of a row that could not be read are None.
@@ -153,8 +153,8 @@ def outcomes_with_texts(folder: Path) -> Iterator[tuple[Any, Text | None]]:
 
 
 @contextmanager
-def _texts(folder: Path) -> Iterator[Texts]:
-    with Texts(read_manifest(folder), read_outcomes(folder)) as texts:
+def _texts(folder: Path) -> Iterator[RowTextStore]:
+    with RowTextStore(read_manifest(folder), read_outcomes(folder)) as texts:
         if texts.problems:
             raise UsageError(
                 f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}; restore the inputs"
@@ -162,7 +162,7 @@ def _texts(folder: Path) -> Iterator[Texts]:
         yield texts
 
 
-def _text(folder: Path, texts: Texts, outcome: Outcome) -> Text | None:
+def _text(folder: Path, texts: RowTextStore, outcome: Outcome) -> RowTexts | None:
     text = texts.get(outcome)
     if text is None and outcome.digest:
         raise UsageError(f"{folder}: {outcome.source} has changed since it was judged; restore the input")

@@ -68,7 +68,7 @@ class PromptEncoder:
             raise ModelError("the tokenizer has no form that the tokenizers library can read")
         layout: str = backend.to_str()
         parsed = json.loads(layout)
-        self._bound = TokenBound.of(parsed)
+        self._bound = TokenBound.from_tokenizer(parsed)
         self.has_template = bool(tokenizer.chat_template)
         rendered = render_turns(tokenizer, turns, thinking=thinking)
         self.system = rendered.system

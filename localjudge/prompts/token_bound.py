@@ -41,7 +41,7 @@ class TokenBound:
     beyond: int
 
     @classmethod
-    def of(cls, layout: dict[str, Any]) -> Self | None:
+    def from_tokenizer(cls, layout: dict[str, Any]) -> Self | None:
         """Return the bound of a tokenizer without post-processing, from its JSON; None if there is none."""
         model = layout["model"]
         vocabulary = model["vocab"]

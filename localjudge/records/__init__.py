@@ -32,7 +32,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One response to an instruction, or two to compare. `Row.of` makes a row of a single response.
+    """One response to an instruction, or two to compare. `Row.from_response` makes a row of a single response.
 
     `swapped` is True if the two responses stand in the reverse of their order in the input. `fields` has the
     texts of further columns that the rubric's template uses, by their names in the template. `source` is the
@@ -53,7 +53,9 @@ class Row:
     reads_reference: bool = True
 
     @classmethod
-    def of(cls, *, instruction: str, candidate: str, system: str | None = None, **others: Any) -> Self:
+    def from_response(
+        cls, *, instruction: str, candidate: str, system: str | None = None, **others: Any
+    ) -> Self:
         """Return a row of a single response.
 
         Args:

@@ -26,7 +26,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import deciding
 from localjudge.runs.journal import journal_lines
 from localjudge.runs.reader import JUDGEMENTS, read_outcomes
-from localjudge.runs.reread_texts import Text, Texts
+from localjudge.runs.reread_texts import RowTexts, RowTextStore
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.line_store import LineStore
 
@@ -93,7 +93,7 @@ class ListedRows(ABC):
         self.manifests = [read_manifest(folder) for folder in folders]
         self.rubric = common_rubric(folders, self.manifests)
         self._systems = SystemNames(run_names(folders), [manifest.judge for manifest in self.manifests])
-        self._texts: list[Texts] = []
+        self._texts: list[RowTextStore] = []
         self._files: list[IO[bytes]] = []
         self.problems: list[str] = []
         self.ids: list[str] = []
@@ -103,7 +103,7 @@ class ListedRows(ABC):
         self._places: list[tuple[int, ...]] = []
         with ExitStack() as stack:
             for folder, manifest in zip(self.folders, self.manifests, strict=True):
-                texts = Texts(manifest, self._with_texts(folder), moved)
+                texts = RowTextStore(manifest, self._with_texts(folder), moved)
                 self._texts.append(stack.enter_context(texts))
                 self._files.append(stack.enter_context((folder / JUDGEMENTS).open("rb")))
                 self.problems += [f"{folder}: {problem}" for problem in texts.problems]
@@ -138,7 +138,7 @@ class ListedRows(ABC):
     def _outcome(self, run: int, place: int) -> Outcome:
         return from_bytes(self._lines[run][place], self.manifests[run].rubric.columns)
 
-    def _add(self, run: int, places: tuple[int, ...], outcome: Outcome) -> Text | None:
+    def _add(self, run: int, places: tuple[int, ...], outcome: Outcome) -> RowTexts | None:
         """Add a row, and return its texts if they were found.
 
         Args:
@@ -186,7 +186,7 @@ class Judgements(ListedRows):
 
     kind = PageKind("judgement_view.js", {"one": "judgement", "many": "judgements", "result": "Score"})
 
-    def __iter__(self) -> Iterator[tuple[Outcome, Text | None]]:
+    def __iter__(self) -> Iterator[tuple[Outcome, RowTexts | None]]:
         """Yield each outcome with the texts of its row, in the order of the columns."""
         for run, place in zip(self._runs, self._places, strict=True):
             outcome = self._outcome(run, *place)
@@ -258,7 +258,7 @@ class Judgements(ListedRows):
         )
 
 
-def _values(outcome: Outcome, text: Text | None) -> list[Any]:
+def _values(outcome: Outcome, text: RowTexts | None) -> list[Any]:
     """Return what the page shows of a judgement; `FIELDS` in `judgement_view.js` names the values."""
     judged = outcome if isinstance(outcome, Judgement) else None
     own = judged and {

@@ -94,7 +94,7 @@ class ListedPairs(ListedRows):
         """Yield the pairs as the page reads them, in the order of the columns."""
         for place, run, instruction in zip(self._places, self._runs, self.columns.group.tolist(), strict=True):
             orders = [self._outcome(run, line) for line in place]
-            pair = PairOutcome.of(orders, self.rubric.aspects)
+            pair = PairOutcome.from_orders(orders, self.rubric.aspects)
             text = self._texts[run].get(pair.orders[0])
             responses = None if text is None else text.responses(pair.orders[0].swapped)
             values = [responses, pair.error, [self._order(each) for each in pair.orders]]

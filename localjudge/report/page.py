@@ -22,7 +22,7 @@ from string import Template
 from typing import Any, Protocol
 
 from localjudge.errors import UsageError
-from localjudge.runs.reread_texts import Text
+from localjudge.runs.reread_texts import RowTexts
 from localjudge.system.durable import replacing
 from localjudge.system.steps import Report, no_progress, with_progress
 
@@ -60,7 +60,7 @@ class PageRow:
     """
 
     instruction: int
-    text: Text | None
+    text: RowTexts | None
     values: Sequence[Any]
     characters: int
 
@@ -158,7 +158,7 @@ class _Chunks:
             if size >= CHUNK:
                 yield self._close(instructions, rows)
                 instructions, rows, size = [], [], 0
-            known: Text | None = None
+            known: RowTexts | None = None
             for row in together:
                 known = known or row.text
                 rows.append(row.values)

@@ -112,7 +112,7 @@ class Answer:
     scores: dict[str, Value]
 
     @classmethod
-    def of(cls, written: Iterable[tuple[AnswerField, Any]]) -> Self:
+    def from_written(cls, written: Iterable[tuple[AnswerField, Any]]) -> Self:
         """Return the values of an answer from what is written in each field.
 
         Raises:

@@ -42,7 +42,9 @@ class AnswerKeys(RubricPart):
         """
         if self.form is not None:
             try:
-                return FormLayout.of(self.form, {name: aspect.values for name, aspect in aspects.items()})
+                return FormLayout.from_form(
+                    self.form, {name: aspect.values for name, aspect in aspects.items()}
+                )
             except ValueError as error:
                 raise ValueError(f"answer.form: {error}") from None
         place, key, key_of = self.rationale_place, self.rationale, self.keys_of(aspects)

@@ -38,12 +38,12 @@ _LONGEST_CLOSING = 40
 
 @dataclass(frozen=True, slots=True)
 class FormLayout(AnswerLayout):
-    """The fields of an answer with the literal text before and after each. `FormLayout.of` reads a form."""
+    """The fields of an answer with the literal text before and after each; `from_form` reads a form."""
 
     sequence: tuple[str | AnswerField, ...]
 
     @classmethod
-    def of(cls, form: str, aspects: Mapping[str, Mapping[str, Value]]) -> Self:
+    def from_form(cls, form: str, aspects: Mapping[str, Mapping[str, Value]]) -> Self:
         """Return the layout of a form.
 
         Args:
@@ -118,7 +118,7 @@ class FormLayout(AnswerLayout):
         )
 
     def parse(self, text: str) -> Answer:
-        return Answer.of(self._read(text))
+        return Answer.from_written(self._read(text))
 
     def _read(self, text: str) -> Iterator[tuple[AnswerField, str]]:
         rest = _after(text, self.opening)

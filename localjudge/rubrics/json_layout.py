@@ -54,7 +54,7 @@ class JsonLayout(AnswerLayout):
         Raises:
             ValueError: it is not an answer of this layout, with the reason.
         """
-        return Answer.of(_values(self.keys, document))
+        return Answer.from_written(_values(self.keys, document))
 
 
 def _written(keys: ObjectLayout, spelling: AnswerSpelling, level: int) -> Iterator[str | AnswerField]:

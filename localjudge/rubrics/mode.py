@@ -105,7 +105,7 @@ class Mode(ABC, Generic[T]):
         Args:
             aspects: the aspects of the rubric.
             prompts: the number of prompts of each row.
-            averaged: as for `PairOutcome.of`.
+            averaged: as for `PairOutcome.from_orders`.
         """
 
     @abstractmethod
@@ -165,7 +165,7 @@ class _Pairwise(Mode[PairOutcome]):
         return "is not a preference; the template shows two responses" if aspect.preference is None else None
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[PairOutcome]:
-        return Join(prompts, lambda parts: PairOutcome.of(parts, aspects, averaged))
+        return Join(prompts, lambda parts: PairOutcome.from_orders(parts, aspects, averaged))
 
     def line(self, outcome: PairOutcome, columns: AnswerColumns) -> dict[str, Any]:
         return outcome.line(columns)

@@ -37,7 +37,7 @@ class Odds:
     b: float
 
     @classmethod
-    def of(cls, judgement: Judgement, name: str, aspect: Aspect) -> Self:
+    def from_judgement(cls, judgement: Judgement, name: str, aspect: Aspect) -> Self:
         """Return the odds of one order; without probabilities, the judgement's label has all of them."""
         numbers = aspect.numbers
         assert numbers is not None  # a preference has an order
@@ -128,7 +128,9 @@ class PairOutcome:
     preferences: Mapping[str, Preference]
 
     @classmethod
-    def of(cls, orders: Iterable[Outcome], aspects: Mapping[str, Aspect], averaged: bool = False) -> Self:
+    def from_orders(
+        cls, orders: Iterable[Outcome], aspects: Mapping[str, Aspect], averaged: bool = False
+    ) -> Self:
         """Join the outcomes of a pair's orders.
 
         Args:
@@ -204,7 +206,7 @@ class PairOutcome:
 
 
 def _preference(orders: list[Judgement], name: str, aspect: Aspect, averaged: bool) -> Preference:
-    odds = [Odds.of(each, name, aspect) for each in orders]
+    odds = [Odds.from_judgement(each, name, aspect) for each in orders]
     mean = Odds.mean(odds)
     numbers = aspect.numbers
     assert numbers is not None  # a preference has an order

@@ -55,7 +55,7 @@ class CostEstimate:
     basis: str
 
     @classmethod
-    def of(
+    def from_run(
         cls,
         judge: Judge,
         plan: RunPlan,

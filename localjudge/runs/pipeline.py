@@ -80,7 +80,7 @@ class RowSource:
         return self.rows.missing if isinstance(self.rows, PairedRows) else {}
 
     @classmethod
-    def of_files(
+    def from_files(
         cls,
         names: Sequence[str],
         columns: Columns | None = None,
@@ -114,13 +114,13 @@ class RowSource:
         return cls(rows, files, columns, max_row_bytes, pairing, empty, found, count)
 
     @classmethod
-    def of_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS, pairing: Pairing | None = None) -> Self:
+    def from_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS, pairing: Pairing | None = None) -> Self:
         """Return a source of dicts, `Row`s, a pandas, Polars or Arrow table, or a `datasets.Dataset`.
 
         Args:
             rows: the rows.
             used: the fields that the rubric's template uses.
-            pairing: as for `of_files`.
+            pairing: as for `from_files`.
 
         Raises:
             UsageError: the argument is a single row, or not a collection of rows.
@@ -189,13 +189,13 @@ def score_run(
         RunLockedError: another process writes to the folder.
         EngineError: the engine failed; finished lines are kept, and the same call continues the run.
     """
-    told, folder = observer or RunObserver(), Path(folder)
+    observer, folder = observer or RunObserver(), Path(folder)
     for name in source.empty:
-        told.warn(f"{name}: holds no rows")
-    with RunDirectory(folder, told.say) as run, ExitStack() as stack:
+        observer.warn(f"{name}: holds no rows")
+    with RunDirectory(folder, observer.say) as run, ExitStack() as stack:
         if isinstance(judge, JudgeConfig):
             run.refuse_other_settings(judge, shard)
-        with told.step("preparing the model", "bytes") as read:
+        with observer.step("preparing the model", "bytes") as read:
             if isinstance(judge, JudgeConfig):
                 made = Judge(
                     judge,
@@ -206,16 +206,16 @@ def score_run(
                 )
                 judge = stack.enter_context(made)
             judge.model.read_files(read)
-        _introduce(judge, source, folder, told)
+        _introduce(judge, source, folder, observer)
         run.refuse_another(judge, shard)
-        with told.step("reading rows") as read:
+        with observer.step("reading rows") as read:
             plan = stack.enter_context(RunPlan(judge, source.rows, folder, shard, read, source.count()))
             if source.pairing is not None:
                 orders = source.pairing.orders
-                told.say(f"{counted(plan.rows, 'row')} ({pairs_in_words(plan.rows // orders, orders)})")
-            _warn_of(plan, source, told)
+                observer.say(f"{counted(plan.rows, 'row')} ({pairs_in_words(plan.rows // orders, orders)})")
+            _warn_of(plan, source, observer)
             judge.configure_engine(plan.longest(), folder / ENGINE_LOG)
-        with told.step("loading the engine"):
+        with observer.step("loading the engine"):
             done = run.begin(
                 judge,
                 plan,
@@ -226,24 +226,24 @@ def score_run(
                 source.pairing,
                 source.missing,
             )
-        told.say(judge.engine.info.headline)
+        observer.say(judge.engine.info.headline)
         if judge.engine.info.batch_invariant is False:
-            told.warn("--deterministic: not supported by this engine or hardware")
+            observer.warn("--deterministic: not supported by this engine or hardware")
         if run.set_aside:
             aside = folder / SET_ASIDE
-            told.warn(
+            observer.warn(
                 f"{run.set_aside} earlier lines are of no row of this input; {aside} keeps them", always=True
             )
         if run.new_weights:
             changed = f"means now use the weights and the best labels of this rubric: {run.new_weights}"
-            told.warn(f"{folder}: {changed}", always=True)
+            observer.warn(f"{folder}: {changed}", always=True)
         if done:
             are = "is" if done == 1 else "are"
-            told.say(f"continuing: {counted(done, 'row')} {are} done already, {plan.rows - done} are to do")
+            observer.say(f"continuing: {counted(done, 'row')} {are} done already, {plan.rows - done} are to do")
         tasks = run.tasks
         what = "fail" if judge.config.on_overflow == "fail" else "lose the end of their candidate"
         if tasks.first_too_long is not None:
-            told.warn(
+            observer.warn(
                 f"{tasks.first_too_long}: does not fit the model's context; such rows {what}, and are counted "
                 "at the end"
             )
@@ -252,19 +252,19 @@ def score_run(
 
         def add(outcomes: list[Outcome], rows: int) -> None:
             speed.add(outcomes)
-            told.add(outcomes, rows)
+            observer.add(outcomes, rows)
 
         engine = judge.engine
-        told.watch(lambda: getattr(engine, "answer_tokens", 0))
-        with told.counting(plan.rows - done), asked:
-            summary = run.score(add, stopping.asked if stopping else lambda: False, told.step)
+        observer.watch(lambda: getattr(engine, "answer_tokens", 0))
+        with observer.counting(plan.rows - done), asked:
+            summary = run.score(add, stopping.asked if stopping else lambda: False, observer.step)
         if run.complete:
-            with told.step("encoding the rows that are done") as report:
+            with observer.step("encoding the rows that are done") as report:
                 tasks.finish(report)  # only a dry run has any
             if compared := speed.compared(judge, tasks):
-                told.say(compared)
+                observer.say(compared)
         if tasks.too_long:
-            told.warn(
+            observer.warn(
                 f"{tasks.too_long} of {tasks.encoded} encoded rows do not fit the model's context; they {what}"
             )
         statistics = dict(judge.engine.statistics())
@@ -272,41 +272,41 @@ def score_run(
         cost = None
         if is_dry_run:
             rate, gpu = statistics.get("rate"), statistics.get("gpu")
-            cost = CostEstimate.of(judge, plan, tasks, summary, folder, rate, gpu)
+            cost = CostEstimate.from_run(judge, plan, tasks, summary, folder, rate, gpu)
         result = (run.complete, run.done, plan.rows)
     return RunResult(folder, summary, *result, read_notices(folder), statistics, cost)
 
 
-def _introduce(judge: Judge, source: RowSource, folder: Path, told: RunObserver) -> None:
+def _introduce(judge: Judge, source: RowSource, folder: Path, observer: RunObserver) -> None:
     by = judge.rubric.name + ", guarded" * judge.rubric.prompt.guard
     inputs = f"{len(source.inputs)} input(s)" if source.inputs else "rows of a program"
     if taken := [f"{name}={'|'.join(found)}" for name, found in source.found.items() if [name] != list(found)]:
         inputs += f", {' '.join(taken)}"
-    told.say(f"model {judge.model.name} · rubric {by} · {inputs} → {folder}")
+    observer.say(f"model {judge.model.name} · rubric {by} · {inputs} → {folder}")
     if CONVERSATION in source.found and CONVERSATION not in judge.rubric.fields:
-        told.warn(
+        observer.warn(
             f"the rubric {judge.rubric.name} has no {{${CONVERSATION}}}: the judge reads only the last turn of "
             "a conversation, and the last turn of the user before it as the instruction"
         )
     if judge.notice:
-        told.warn(judge.notice)
+        observer.warn(judge.notice)
     if judge.model_changes:
-        told.warn(f"the model is not what was verified: {in_words(judge.model_changes)}")
+        observer.warn(f"the model is not what was verified: {in_words(judge.model_changes)}")
 
 
-def _warn_of(plan: RunPlan, source: RowSource, told: RunObserver) -> None:
+def _warn_of(plan: RunPlan, source: RowSource, observer: RunObserver) -> None:
     if not plan.input_rows:
         raise UsageError(f"{', '.join(source.inputs) or 'rows'}: holds no rows")
     if not plan.rows:
         others = f"{counted(plan.input_rows, 'row')} of the input are in the others; merge needs this run, too"
-        told.warn(f"shard {plan.shard} has no rows: a shard has whole instructions, and the {others}")
+        observer.warn(f"shard {plan.shard} has no rows: a shard has whole instructions, and the {others}")
     if source.missing:
         systems = ", ".join(f"{name} to {count}" for name, count in source.missing.items())
-        told.warn(
+        observer.warn(
             f"responses are missing, so that some pairs could not be formed: {systems} of the instructions"
         )
     if plan.repeated_ids:
-        told.warn(_repetition(plan))
+        observer.warn(_repetition(plan))
 
 
 def _repetition(plan: RunPlan) -> str:

@@ -22,7 +22,7 @@ from localjudge.system.line_store import LineStore
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class RowTexts:
     """The texts of one row; `fields` has those of further columns that the rubric uses.
 
     `candidate` is the response that the judge reads first, and `opponent` the other one of a pair.
@@ -50,7 +50,7 @@ class HasDigest(Protocol):
     def digest(self) -> str | None: ...
 
 
-class Texts(AbstractContextManager["Texts"]):
+class RowTextStore(AbstractContextManager["RowTextStore"]):
     """The texts of a run's rows, in a scratch file; memory grows by a few numbers for each row.
 
     Args:
@@ -82,10 +82,10 @@ class Texts(AbstractContextManager["Texts"]):
     def __exit__(self, *exception: object) -> None:
         self._stored.__exit__(*exception)
 
-    def get(self, outcome: HasDigest) -> Text | None:
+    def get(self, outcome: HasDigest) -> RowTexts | None:
         """Return the texts of an outcome's row; None if they were not found."""
         place = None if outcome.digest is None else self._places.get(outcome.digest)
-        return None if place is None else Text(*json.loads(self._stored[place]))
+        return None if place is None else RowTexts(*json.loads(self._stored[place]))
 
 
 def rows_found(

@@ -251,7 +251,7 @@ class RunManifest(_ManifestPart):
         if start.config is None:
             return None
         shared = self.settings.model_dump(include=set(SHARED))
-        return JudgeConfig.of(**{**shared, **start.config}, rubric=self.rubric)
+        return JudgeConfig.from_settings(**{**shared, **start.config}, rubric=self.rubric)
 
 
 def read_manifest(folder: Path) -> RunManifest:

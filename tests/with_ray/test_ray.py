@@ -335,7 +335,7 @@ def described_version() -> str:
 
 def test_prompts_that_come_while_others_are_answered_are_answered_too(judge_on: JudgeOn, nodes: Any) -> None:
     judge = judge_on(Cluster(nodes.address, workers=(2, 2)))
-    tokens = [judge.task_builder.task(Row.of(**row(n))).tokens for n in range(3)]
+    tokens = [judge.task_builder.task(Row.from_response(**row(n))).tokens for n in range(3)]
 
     def arriving() -> Iterator[Prompt | None]:
         for n in range(3):
@@ -349,7 +349,7 @@ def test_prompts_that_come_while_others_are_answered_are_answered_too(judge_on: 
 def test_an_endpoint_judges_on_the_workers_of_a_cluster(judge_on: JudgeOn, nodes: Any) -> None:
     judge, alone = judge_on(Cluster(nodes.address, workers=(2, 2))), judge_on(None)
     with JudgeService(judge) as service, ThreadPoolExecutor(2) as clients:
-        parts = [[Row.of(**each) for each in rows(24)[place::2]] for place in range(2)]
+        parts = [[Row.from_response(**each) for each in rows(24)[place::2]] for place in range(2)]
         found = clients.map(lambda part: [future.result() for future in service.submit(part)], parts)
         served = [outcome for part in found for outcome in part]
     own = {"row", "source"}  # numbers of the service

@@ -44,7 +44,7 @@ class AuditedScores:
     place: Integers = field(default_factory=lambda: np.empty((2, 0), dtype=np.int32))
 
     @classmethod
-    def of_row(cls, row: Judgement, columns: Sequence[ScoreColumn], measured: Collection[str]) -> Self:
+    def from_row(cls, row: Judgement, columns: Sequence[ScoreColumn], measured: Collection[str]) -> Self:
         """Return the scores of a row.
 
         Args:
@@ -64,7 +64,7 @@ class AuditedScores:
         )
 
     @classmethod
-    def of_pair(cls, pair: PairOutcome, columns: Sequence[ScoreColumn]) -> Self:
+    def from_pair(cls, pair: PairOutcome, columns: Sequence[ScoreColumn]) -> Self:
         """Return the preferences of a pair that was judged in both orders."""
         preferences = [pair.preferences[column.aspect] for column in columns]
         return cls(
@@ -116,7 +116,7 @@ class AuditedRuns:
             )
             for name, pair in found:
                 if isinstance(pair, PairOutcome) and pair.error is None:
-                    scores[name][sampled_row(pair.orders[0])] = AuditedScores.of_pair(pair, columns)
+                    scores[name][sampled_row(pair.orders[0])] = AuditedScores.from_pair(pair, columns)
         else:
             rows = [(name, row) for name, row in found if isinstance(row, Judgement)]
             measured = {
@@ -124,7 +124,7 @@ class AuditedRuns:
             }
             of = "expected" if measured else "integer"
             for name, row in rows:
-                scores[name][sampled_row(row)] = AuditedScores.of_row(row, columns, measured)
+                scores[name][sampled_row(row)] = AuditedScores.from_row(row, columns, measured)
         errors: dict[str, list[str]] = defaultdict(list)
         for name, each in found:
             if not isinstance(each, Judgement) and each.error is not None:
