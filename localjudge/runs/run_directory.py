@@ -20,13 +20,12 @@ from types import TracebackType
 from typing import Any, Self
 
 from localjudge.config import JudgeConfig
-from localjudge.errors import RunBrokenError, RunMismatchError
+from localjudge.errors import RunBrokenError
 from localjudge.judge import Judge
 from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Outcome, settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes, to_json
 from localjudge.rows.columns import Columns
-from localjudge.rows.inputs import EXAMPLES, STDIN
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.earlier_lines import EarlierLines
@@ -34,16 +33,12 @@ from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY, row_outcomes
 from localjudge.runs.run_manifest import (
-    FORMAT,
     MANIFEST,
-    ModelFilesRead,
     RunManifest,
-    StartRecord,
     as_json,
-    changes,
-    read_manifest,
 )
 from localjudge.runs.run_plan import RunPlan
+from localjudge.runs.run_start import manifest_of, recorded_run
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
@@ -102,7 +97,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         Raises:
             RunMismatchError: the folder holds another run, or something else.
         """
-        self._compare(judge.describe(judge.known_settings) | {"shard": shard.recorded})
+        recorded_run(self.folder, judge.describe(judge.known_settings) | {"shard": shard.recorded})
 
     def refuse_other_settings(self, config: JudgeConfig, shard: Shard = WHOLE) -> None:
         """Check that the folder is empty or holds a run with these settings, before a judge is made.
@@ -111,7 +106,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             RunMismatchError: the folder holds another run, or something else.
         """
         described = {"settings": config.run_identity, "rubric": {"name": config.rubric.name}}
-        self._compare({**described, "shard": shard.recorded})
+        recorded_run(self.folder, {**described, "shard": shard.recorded})
 
     def begin(
         self,
@@ -144,7 +139,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """
         self._judge, self._plan = judge, plan
         shard = {"shard": plan.shard.recorded}
-        before = self._compare(judge.describe(judge.known_settings) | shard)
+        before = recorded_run(self.folder, judge.describe(judge.known_settings) | shard)
         lines = None
         if before is not None:
             # The engine's settings are those of the earlier starts, or the comparison below refuses this start.
@@ -153,31 +148,23 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         measures_all = judge.config.engine == "dry-run"
         self.tasks = plan.encode() if lines is None or measures_all else plan.encode(lines.has)
         described = judge.describe(judge.settings) | shard  # loads the engine, while the prompts are encoded
-        before = self._compare(described)
+        before = recorded_run(self.folder, described)
         if lines is None:
             lines = self._find_lines(settings_digest(judge.settings), retry_failed)
-        remembered = judge.model.digests.remembered
-        now = StartRecord.now(
-            [_absolute(name) for name in inputs],
-            columns or {},
-            engine=judge.engine.info,
+        self._manifest = manifest_of(
+            before,
+            described,
+            judge,
+            inputs,
+            columns,
             max_row_bytes=max_row_bytes,
             **({} if pairing is None else {"pairing": pairing, "missing": dict(missing or {})}),
             input_rows=plan.input_rows,
             input_digest=plan.input_digest,
             rows=plan.rows,
-            config=judge.config.per_start_settings,
-            model_files=ModelFilesRead(
-                read=sorted(judge.model.files.keys() - remembered), remembered=sorted(remembered)
-            ),
         )
-        if before is None:
-            self._manifest = RunManifest.model_validate({"format": FORMAT, **described, "starts": [now]})
-        else:
-            # What decides no judgement, such as a weight, is that of the last start.
+        if before is not None:
             self.new_weights = judge.rubric.new_weights(before.rubric)
-            rubric = {"rubric": RunManifest.model_validate({**before.as_dict(), **described}).rubric}
-            self._manifest = before.model_copy(update={**rubric, "starts": [*before.starts, now]})
         self.write_json(MANIFEST, self._manifest.as_dict())
         # A run without a summary counts as incomplete.
         for name in filter(None, (SUMMARY, judge.rubric.mode.row_file)):
@@ -325,22 +312,6 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         """Return the key of the row at this place of the plan."""
         return self._plan.key(place, self._settings)
 
-    def _compare(self, described: Mapping[str, Any]) -> RunManifest | None:
-        """Return the manifest of the folder after comparing it with these settings; None for a new run."""
-        if not (self.folder / MANIFEST).exists():
-            if (self.folder / JUDGEMENTS).exists():
-                raise RunMismatchError(
-                    f"--out {self.folder}: has {JUDGEMENTS} but no {MANIFEST}; choose another folder"
-                )
-            return None
-        manifest = read_manifest(self.folder)
-        if found := changes(manifest, described):
-            raise RunMismatchError(
-                f"--out {self.folder}: holds another run; it differs in {'; '.join(found)}. "
-                "Choose another folder, or give the settings of that run"
-            )
-        return manifest
-
     def _remove_if_in_vain(self) -> None:
         """Remove the files that this start made for a new run, if the run is not complete and has no line."""
         if self._fresh and not self.complete and not self.done:
@@ -350,7 +321,3 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
     def _write_summary(self, summary: Summary) -> None:
         counted = summary.as_dict(self._manifest, complete=self.complete, planned=self._plan.rows)
         self.write_json(SUMMARY, {**counted, "engine": dict(self._judge.engine.statistics())})
-
-
-def _absolute(name: str) -> str:
-    return name if name in (STDIN, EXAMPLES) else str(Path(name).resolve())

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from localjudge.errors import RunMismatchError
 from localjudge.judge import Judge
 from localjudge.records import Outcome
 from localjudge.records.outcome_columns import to_bytes
@@ -16,15 +15,11 @@ from localjudge.runs.journal import Journal, read_journal
 from localjudge.runs.ownership import Ownership
 from localjudge.runs.reader import JUDGEMENTS, SUMMARY
 from localjudge.runs.run_manifest import (
-    FORMAT,
     MANIFEST,
-    ModelFilesRead,
     RunManifest,
-    StartRecord,
     as_json,
-    changes,
-    read_manifest,
 )
+from localjudge.runs.run_start import manifest_of, recorded_run
 from localjudge.runs.summary import Summary
 
 
@@ -92,29 +87,8 @@ class KeptJudgements(AbstractContextManager["KeptJudgements"]):
 
     def _begun(self) -> RunManifest:
         """Return the manifest with this start."""
-        judge, folder = self._judge, self._folder
-        described = judge.describe() | {"shard": None}
-        remembered = judge.model.digests.remembered
-        now = StartRecord.now(
-            [],
-            {},
-            engine=judge.engine.info,
-            config=judge.config.per_start_settings,
-            **({} if (pairing := Pairing.usual(judge.rubric.fields)) is None else {"pairing": pairing}),
-            model_files=ModelFilesRead(
-                read=sorted(judge.model.files.keys() - remembered), remembered=sorted(remembered)
-            ),
-        )
-        if not (folder / MANIFEST).exists():
-            if (folder / JUDGEMENTS).exists():
-                raise RunMismatchError(
-                    f"--out {folder}: has {JUDGEMENTS} but no {MANIFEST}; choose another folder"
-                )
-            return RunManifest.model_validate({"format": FORMAT, **described, "starts": [now]})
-        before = read_manifest(folder)
-        if found := changes(before, described):
-            raise RunMismatchError(
-                f"--out {folder}: holds another run; it differs in {'; '.join(found)}. "
-                "Choose another folder, or give the settings of that run"
-            )
-        return before.model_copy(update={"starts": [*before.starts, now]})
+        described = self._judge.describe() | {"shard": None}
+        pairing = Pairing.usual(self._judge.rubric.fields)
+        before = recorded_run(self._folder, described)
+        others: dict[str, Any] = {} if pairing is None else {"pairing": pairing}
+        return manifest_of(before, described, self._judge, **others)
