@@ -192,11 +192,11 @@ def test_a_file_with_messages_lacks_no_column_that_they_have(tmp_path: Path) -> 
     file.write_text(json.dumps({"messages": TURNS}))
     files = find_inputs([str(file)])
     for used in (ANSWER, CONVERSATION, ("instruction", "candidate")):
-        assert check_inputs(files, {}, used) == []
+        assert check_inputs(files, {}, used).empty == []
     with pytest.raises(UsageError, match="no reference; its columns are messages; name them with"):
         check_inputs(files, {}, ("instruction", "reference", "candidate"))
     file.write_text(json.dumps({"chat": TURNS}))
-    assert check_inputs(files, {"messages": "chat"}, ANSWER) == []
+    assert check_inputs(files, {"messages": "chat"}, ANSWER).empty == []
     with pytest.raises(UsageError, match=r"no column 'talk' for the messages.*; its columns are chat"):
         check_inputs(files, {"messages": "talk"}, ANSWER)
     with pytest.raises(UsageError, match="no candidate"):

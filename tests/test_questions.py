@@ -77,7 +77,7 @@ def rows_of(files: list[str], used: tuple[str, ...] = USED) -> list[Row]:
 
 def test_an_answer_is_judged_with_the_question_that_it_names(tmp_path: Path) -> None:
     files = arena_hard(tmp_path)
-    assert check_inputs(files, {}, USED) == []
+    assert check_inputs(files, {}, USED).empty == []
     for order in (files, files[::-1]):
         rows = sorted(rows_of(order), key=lambda row: row.source)
         assert [(row.system, row.id, row.instruction, row.candidate) for row in rows] == [
@@ -132,7 +132,7 @@ def test_an_answer_to_an_unknown_question_fails_by_itself(tmp_path: Path) -> Non
     files = arena_hard(tmp_path, "m")
     lines = Path(files[1]).read_text().splitlines()
     Path(files[1]).write_text("\n".join(lines[:2]))
-    assert check_inputs(files, {}, USED) == []
+    assert check_inputs(files, {}, USED).empty == []
     *known, unknown = read_rows(files, used=USED)
     assert len(known) == 2
     assert isinstance(unknown, Failure)

@@ -346,7 +346,7 @@ def test_all_columns_that_a_file_lacks_are_named_at_once(
 ) -> None:
     file = tmp_path / name
     file.write_bytes(KINDS[name]())
-    assert check_inputs([str(file)], {}, ("instruction", "reference", "candidate")) == []
+    assert check_inputs([str(file)], {}, ("instruction", "reference", "candidate")).empty == []
     with pytest.raises(UsageError) as refused:
         check_inputs([str(file)], parse_columns(columns), ("instruction", "reference", "candidate"))
     assert str(refused.value).startswith(f"{file}: {message}")
@@ -371,7 +371,9 @@ def test_a_reference_is_a_column_that_only_some_rubrics_need(tmp_path: Path) -> 
 def test_rows_of_one_file_may_differ(tmp_path: Path, first: Any) -> None:
     file = tmp_path / "a.jsonl"
     file.write_bytes(lines(*[first] * 99, ROW))
-    assert check_inputs([str(file)], {"system": FILENAME}, ("instruction", "reference", "candidate")) == []
+    assert (
+        check_inputs([str(file)], {"system": FILENAME}, ("instruction", "reference", "candidate")).empty == []
+    )
     file.write_bytes(lines(*[{"instruction": "a"}] * 100, ROW))
     with pytest.raises(UsageError, match="no reference, no candidate"):
         check_inputs([str(file)], {}, ("instruction", "reference", "candidate"))
@@ -381,7 +383,7 @@ def test_a_file_without_a_readable_record_is_not_refused_for_its_columns(tmp_pat
     (tmp_path / "a.jsonl").write_bytes(b"{\n{\n")
     (tmp_path / "a.csv").write_bytes(b"instruction,candidate,candidate\na,b,c\n")
     for name in ("a.jsonl", "a.csv"):
-        assert check_inputs([str(tmp_path / name)], {}, ("instruction", "reference", "candidate")) == []
+        assert check_inputs([str(tmp_path / name)], {}, ("instruction", "reference", "candidate")).empty == []
 
 
 @pytest.mark.parametrize("empty", [b"", b"\n\n"])
@@ -392,7 +394,7 @@ def test_files_without_rows_are_named_and_refused_where_there_is_no_other(tmp_pa
     with pytest.raises(UsageError, match=r"a\.jsonl, .*b\.csv, .*c\.jsonl: holds no rows"):
         check_inputs(names, {}, ("instruction", "reference", "candidate"))
     Path(names[2]).write_bytes(lines(ROW))
-    assert check_inputs(names, {}, ("instruction", "reference", "candidate")) == names[:2]
+    assert check_inputs(names, {}, ("instruction", "reference", "candidate")).empty == names[:2]
 
 
 def test_standard_input_and_pipes_are_not_read_by_the_check(
@@ -401,7 +403,8 @@ def test_standard_input_and_pipes_are_not_read_by_the_check(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines(ROW))))
     os.mkfifo(tmp_path / "pipe.jsonl")
     assert (
-        check_inputs(["-", str(tmp_path / "pipe.jsonl")], {}, ("instruction", "reference", "candidate")) == []
+        check_inputs(["-", str(tmp_path / "pipe.jsonl")], {}, ("instruction", "reference", "candidate")).empty
+        == []
     )
     assert len(list(read_rows(["-"]))) == 1
 

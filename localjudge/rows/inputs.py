@@ -11,12 +11,13 @@ import glob
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from localjudge.errors import RowError, UsageError
+from localjudge.errors import UsageError
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import (
     USED_FIELDS,
@@ -76,7 +77,20 @@ def find_inputs(names: Sequence[str]) -> list[str]:
     return found
 
 
-def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class CheckedInputs:
+    """What the first records of the inputs show.
+
+    Attributes:
+        empty: the files without rows, if another file may have some.
+        columns: the columns that the first record of each file has for each field, in the order of the files.
+    """
+
+    empty: list[str]
+    columns: dict[str, list[str]]
+
+
+def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) -> CheckedInputs:
     """Read the beginning of each file, so that a wrong column is found before a model is loaded.
 
     Rows of one file may differ: a field is missing if none of the first hundred records has a column for it,
@@ -87,9 +101,6 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
         files: the result of `find_inputs`.
         columns: the column of each field whose column has a custom name.
         used: the fields that the rubric's template uses.
-
-    Returns:
-        The files without rows, if another file may have some.
 
     Raises:
         UsageError: a file lacks columns (the message names all of them) or the questions that its answers name,
@@ -102,7 +113,8 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
         for field in fields
         if field in (*responses_of(used), *used) or field in columns
     }
-    empty = []
+    empty: list[str] = []
+    found: dict[str, dict[str, None]] = {}
     questions = _questions(files, columns, used)
     files = [name for name in files if name not in questions.files]
     if questions.files and not files:
@@ -117,6 +129,9 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
             except RecordError as error:
                 problem = problem or f"{name}:{number}: {error}"
                 continue
+            if records == 1 and isinstance(record, Mapping):
+                for field, column in _columns_of(record, columns, used):
+                    found.setdefault(field, {})[column] = None
             known |= dict.fromkeys(record if isinstance(record, Mapping) else ())
             missing = [field for field, names in wanted.items() if not _has(known, names)]
             if not missing:
@@ -129,7 +144,16 @@ def check_inputs(files: Iterable[str], columns: Columns, used: Sequence[str]) ->
             raise UsageError(_lacks(name, missing, list(known), columns, used))
     if files and len(empty) == len(files):
         raise UsageError(f"{', '.join(empty)}: holds no rows; give a file with at least one")
-    return empty
+    return CheckedInputs(empty, {field: list(taken) for field, taken in found.items()})
+
+
+def _columns_of(record: Mapping[str, Any], columns: Columns, used: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the fields that a record has, each with its column; none if it is not a row."""
+    with suppress(RecordError):
+        told = with_conversation(record, lambda field: names_of(field, columns, used), used)
+        taken = columns_taken(told, columns, used)
+        yield from ((CONVERSATION, column) for column in record if column not in told)
+        yield from taken.items()
 
 
 def _names_in_messages(field: str, columns: Columns, used: Sequence[str]) -> tuple[str, ...]:
@@ -144,31 +168,6 @@ def _has(known: Iterable[str], names: Iterable[str]) -> bool:
     """Return whether one of these columns is there, or the object that holds it."""
     there = {FILENAME, *known}
     return any(name in there or name.partition(".")[0] in there for name in names)
-
-
-def columns_found(files: Iterable[str], columns: Columns, used: Sequence[str]) -> dict[str, list[str]]:
-    """Return the columns that the first records of these files have for each field, in the order of the files.
-
-    Args:
-        files: the result of `find_inputs`; standard input and pipes are left out.
-        columns: the column of each field whose column has a custom name.
-        used: the fields that the rubric's template uses.
-    """
-    found: dict[str, dict[str, None]] = {}
-    names = list(filter(can_be_read_twice, files))
-    questions = _questions(names, columns, used)
-    for name in (each for each in names if each not in questions.files):
-        for _, given in islice(read_records(name), 1):
-            with suppress(RecordError):
-                record = questions.joined(given)
-                if isinstance(record, RowError):
-                    continue
-                told = with_conversation(record, lambda field: names_of(field, columns, used), used)
-                for column in record.keys() - told.keys():
-                    found.setdefault(CONVERSATION, {})[column] = None
-                for field, column in columns_taken(told, columns, used).items():
-                    found.setdefault(field, {})[column] = None
-    return {field: list(taken) for field, taken in found.items()}
 
 
 def _lacks(

@@ -22,7 +22,7 @@ from localjudge.models.model_manifest import in_words
 from localjudge.records import Failure, Outcome, Row
 from localjudge.rows.columns import USED_FIELDS, Columns
 from localjudge.rows.conversation import CONVERSATION
-from localjudge.rows.inputs import check_inputs, columns_found, count_lines_of, find_inputs, given_rows
+from localjudge.rows.inputs import check_inputs, count_lines_of, find_inputs, given_rows
 from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.cost import CostEstimate
@@ -107,11 +107,10 @@ class RowSource:
         columns, pairing = columns or {}, pairing or Pairing.usual(used)
         files = find_inputs(names)
         needed = used if pairing is None else pairing.used(used)
-        empty = check_inputs(files, columns, needed)
+        checked = check_inputs(files, columns, needed)
         rows = paired_rows(files, columns, max_row_bytes, used, pairing, limit)
-        found = columns_found(files, columns, needed)
         count = partial(count_lines_of, files) if pairing is None and limit is None else lambda: None
-        return cls(rows, files, columns, max_row_bytes, pairing, empty, found, count)
+        return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked.columns, count)
 
     @classmethod
     def from_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS, pairing: Pairing | None = None) -> Self:
