@@ -120,7 +120,7 @@ def test_a_lock_that_names_no_owner_is_taken_over_after_a_lease_by_one_of_two_st
     tmp_path: Path, cut: str, age: int
 ) -> None:
     lock, said = tmp_path / LOCK, list[str]()
-    with Ownership(tmp_path, said.append, 3.0):
+    with Ownership(tmp_path, said.append, 1.5):
         whole = lock.read_bytes()
     sizes = {"empty": 0, "40 bytes": 40, "60 bytes": 60}
     lock.write_bytes(bytes(len(whole)) if cut == "zeroed" else whole[: sizes[cut]])
@@ -130,8 +130,8 @@ def test_a_lock_that_names_no_owner_is_taken_over_after_a_lease_by_one_of_two_st
 
     def start() -> None:
         try:
-            with Ownership(tmp_path, said.append, 3.0) as owner:
-                time.sleep(6)
+            with Ownership(tmp_path, said.append, 1.5) as owner:
+                time.sleep(3)
                 owner.check()
                 owners.append(1)
         except RunLockedError as error:
