@@ -345,6 +345,8 @@ def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
     names = {"rubric": manifest.rubric.name, "model": manifest.model.name}
     recorded, one = manifest.settings.as_dict(), described.get("model", {}).get("adapter")
     settings = dict(described["settings"])
+    for name in SHARED - {"thinking_budget"}:  # one with its default may be left out, on both sides
+        settings.setdefault(name, None)
     if "model" in settings:  # settings that are known without the model do not say whether there is an adapter
         settings.setdefault("adapter", None)
     for name, now in settings.items():
