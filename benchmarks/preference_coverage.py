@@ -24,7 +24,7 @@ import results_table
 from scipy.special import expit
 from scipy.stats import norm
 
-from localjudge.analysis.matching.scores import Integers
+from localjudge.analysis import Integers
 from localjudge.analysis.pairs.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
 from localjudge.analysis.pairs.preferences import (
     PositionEffect,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from localjudge.analysis import Floats
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
 from localjudge.analysis.matching.human_labels import LabelArray
-from localjudge.analysis.matching.scores import Floats
 
 REPEATS = 60
 

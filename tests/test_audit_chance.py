@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.random import Generator
 
+from localjudge.analysis import Floats
 from localjudge.analysis.audit import _AuditReader, _tested
 from localjudge.analysis.audit.audited_scores import AuditedRuns, AuditedScores
 from localjudge.analysis.audit.perturbations import PAIR_PERTURBATIONS, PERTURBATIONS, Perturbation
-from localjudge.analysis.matching.scores import Floats
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 

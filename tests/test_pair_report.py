@@ -128,7 +128,7 @@ def test_pairs_without_systems_have_no_table_of_systems_and_a_failed_pair_has_it
     cli: Cli, nameless: Path, tmp_path: Path
 ) -> None:
     end = cli("report", nameless, "--out", tmp_path / "report.html")
-    assert (end.code, "1 pair failed; the tables exclude failed pairs." in end.err) == (0, True)
+    assert (end.code, "1 pair failed; the tables and charts exclude failed pairs." in end.err) == (0, True)
     about = head(tmp_path / "report.html")
     assert (about["table"], about["matrix"]) == (None, None)
     columns = [column["name"] for column in about["position"]["tables"][0]["columns"]]

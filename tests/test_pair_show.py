@@ -158,8 +158,8 @@ def test_a_wide_terminal_shows_the_responses_side_by_side(
     run: Path, width: int, beside: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest, pair = read_manifest(run), next(read_pairs(run))
-    with RowTextStore(manifest, pair.orders) as texts:
-        shown = ShownPair(pair, manifest.rubric.aspects, texts.get(pair.orders[0]))
+    with RowTextStore(manifest, [each.digest for each in pair.orders]) as texts:
+        shown = ShownPair(pair, manifest.rubric.aspects, texts.get(pair.orders[0].digest))
     Console(width=width).print(shown)
     said = capsys.readouterr().out.splitlines()
     assert any("word x" in line and "word y" in line for line in said) is beside

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from localjudge.analysis import Floats
 from localjudge.analysis.agreement.within_instructions import LabelledResponses, WithinComparison
 from localjudge.analysis.matching.human_labels import LabelArray
-from localjudge.analysis.matching.scores import Floats, Scores
+from localjudge.analysis.matching.scores import Scores
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
 

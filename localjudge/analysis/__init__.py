@@ -6,3 +6,12 @@ All intervals resample instructions, not rows, because rows with the same instru
 A statistic that cannot be computed, because scores are constant, rows too few or labels missing, is undefined:
 None, and never a number. The statistics come from SciPy and scikit-learn, which are imported when used.
 """
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[np.integer[Any]]
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]

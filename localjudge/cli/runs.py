@@ -78,7 +78,7 @@ def show(
         if notices:
             print_table(headed(notices))
         width = get_terminal_size().columns if sys.stdout.isatty() else None
-        with RowTextStore(manifest, found.rows) as texts:
+        with RowTextStore(manifest, [row.digest for row in found.rows]) as texts:
             for line in found.lines(texts, width):
                 print(line)
             for problem in texts.problems:
@@ -122,9 +122,9 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
     found += by_place
     if notices := read_notices(run):
         print_table(headed(notices))
-    with RowTextStore(manifest, [each.first for each in found]) as texts:
+    with RowTextStore(manifest, [each.first.digest for each in found]) as texts:
         for each in found:
-            text = texts.get(each.first)
+            text = texts.get(each.first.digest)
             if isinstance(each, PairOutcome):
                 print_table(ShownPair(each, manifest.rubric.aspects, text))
             else:

@@ -141,7 +141,7 @@ class RowList:
         ids = min(widest, max(len(text) for text in ("id", *(row.id for row in self.rows))))
         systems = min(widest, max(len(text) for text in (system, *(row.system for row in self.rows))))
         heading = f"{'id':<{ids}}  {system:<{systems}}  {key}{columns}"
-        found = [texts.get(row) for row in self.rows]
+        found = [texts.get(row.digest) for row in self.rows]
         names = (*self.rubric.mode.responses, "instruction") if any(found) else ()
         share = _SNIPPET if width is None else (width - len(heading)) // max(1, len(names)) - 2
         fits = share >= _SHORTEST

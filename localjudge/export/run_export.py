@@ -154,7 +154,7 @@ def outcomes_with_texts(folder: Path) -> Iterator[tuple[Any, RowTexts | None]]:
 
 @contextmanager
 def _texts(folder: Path) -> Iterator[RowTextStore]:
-    with RowTextStore(read_manifest(folder), read_outcomes(folder)) as texts:
+    with RowTextStore(read_manifest(folder), (each.digest for each in read_outcomes(folder))) as texts:
         if texts.problems:
             raise UsageError(
                 f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}; restore the inputs"
@@ -163,7 +163,7 @@ def _texts(folder: Path) -> Iterator[RowTextStore]:
 
 
 def _text(folder: Path, texts: RowTextStore, outcome: Outcome) -> RowTexts | None:
-    text = texts.get(outcome)
+    text = texts.get(outcome.digest)
     if text is None and outcome.digest:
         raise UsageError(f"{folder}: {outcome.source} has changed since it was judged; restore the input")
     return text

@@ -202,6 +202,16 @@ class _Outcome(BaseModel):
         return (self.system,)
 
     @property
+    def response_digests(self) -> tuple[str | None, ...]:
+        """The digest of the instruction and the response."""
+        return (self.response_digest,)
+
+    @property
+    def of_prompts(self) -> tuple[Self, ...]:
+        """The outcome of each prompt of the row: only this."""
+        return (self,)
+
+    @property
     def identity(self) -> dict[str, Any]:
         """The fields that identify the row, as `Row.identity` has them."""
         return {

@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.analysis.matching.scores import Floats
+from localjudge.analysis import Floats
+from localjudge.analysis.matching.scores import NO_VALUE
 from localjudge.analysis.statistics import UNDEFINED, Estimate
-from localjudge.report.judgements import NO_SCORE, Judgements
+from localjudge.report.judgements import Judgements
 from localjudge.report.shown_values import decides, mean_is_share, value_colours, value_texts
 from localjudge.rubrics.score_column import ScoreColumn, deciding
 
@@ -106,7 +107,7 @@ def distribution(judgements: Judgements, name: str) -> Spec:
     )
     values = []
     for index, label in enumerate(judgements.series):
-        scores = columns.scores[place, (columns.series == index) & (columns.scores[place] != NO_SCORE)]
+        scores = columns.scores[place, (columns.series == index) & (columns.scores[place] != NO_VALUE)]
         for score, count in zip(*np.unique(scores, return_counts=True), strict=True):
             values.append(
                 {

@@ -8,32 +8,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.matching.scores import common_rubric, run_names
-from localjudge.analysis.matching.system_names import UNNAMED, SystemNames
+from localjudge.analysis.matching.run_rows import RowValues, common_rubric, read_rows
+from localjudge.analysis.matching.scores import NO_VALUE, ScoreValues, refuse_pairs
+from localjudge.analysis.matching.system_names import UNNAMED
+from localjudge.errors import UsageError
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import RATIONALE, from_bytes, rationale_of
 from localjudge.report.page import PageKind, PageRow
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import deciding
-from localjudge.runs.journal import journal_lines
-from localjudge.runs.reader import JUDGEMENTS, read_outcomes
+from localjudge.runs.reader import JUDGEMENTS
 from localjudge.runs.reread_texts import RowTexts, RowTextStore
-from localjudge.runs.run_manifest import read_manifest
+from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.line_store import LineStore
 
-FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
-"""The bits of a judgement's flags."""
-NO_SCORE = -1
-"""The place of the score of a row that failed."""
 _TYPED = {
     "i2": ("Int16Array", "<i2"), "i4": ("Int32Array", "<i4"), "u1": ("Uint8Array", "u1"),
     "f8": ("Float32Array", "<f4"),
@@ -50,7 +47,7 @@ class Columns:
     Attributes:
         series: int16 (N,), an index into the series.
         group: int32 (N,), the number of the instruction; rows with equal instruction and reference share it.
-        scores: int16 (A, N), the place of the score among the values of its aspect; `NO_SCORE` if the row
+        scores: int16 (A, N), the place of the score among the values of its aspect; `NO_VALUE` if the row
             failed.
         expected: float64 (A, N), the expected score; NaN if it is unknown, or the aspect has no order.
         confidence: float64 (A, N), the probability of the score; NaN if it is unknown.
@@ -73,42 +70,59 @@ class Columns:
 class ListedRows(ABC):
     """The rows of a page: what is judged in runs with the same aspects and scale.
 
+    The rows stand by instruction, and the instructions in the order of their first row.
+
     Args:
         folders: the run directories.
         moved: the input files, if they were moved after the runs.
 
     Attributes:
+        kind: the kind of the page.
+        folders: the run directories.
         manifests: the content of each `run.json`.
         rubric: the rubric of the first run.
-        ids: the ids of the rows, in the order of the columns.
+        rows: the rows.
+        ids: their ids.
+        lengths: int32 (N, R), characters of the R responses of each row; -1 if its texts were not found.
         snippets: the beginning of each instruction, or the id of its first row if the text was not found.
+        series: the systems.
+        notes: remarks on their names.
         problems: the reasons why texts are missing.
 
     Raises:
-        UsageError: a folder is not a run of this kind, or the runs differ in their aspects or scale.
+        UsageError: a folder is not a run of this kind, the runs differ in their aspects or scale, or a run was
+            written while it was read.
     """
+
+    kind: ClassVar[PageKind]
+    series: list[str]
 
     def __init__(self, folders: Sequence[Path], moved: Sequence[str] = ()) -> None:
         self.folders = list(folders)
         self.manifests = [read_manifest(folder) for folder in folders]
         self.rubric = common_rubric(folders, self.manifests)
-        self._systems = SystemNames(run_names(folders), [manifest.judge for manifest in self.manifests])
-        self._texts: list[RowTextStore] = []
-        self._files: list[IO[bytes]] = []
-        self.problems: list[str] = []
-        self.ids: list[str] = []
-        self.snippets: list[str] = []
-        self._groups: dict[str, int] = {}
-        self._runs, self._group = array("h"), array("i")
-        self._places: list[tuple[int, ...]] = []
+        values = self._row_values(self.manifests)
         with ExitStack() as stack:
-            for folder, manifest in zip(self.folders, self.manifests, strict=True):
-                texts = RowTextStore(manifest, self._with_texts(folder), moved)
-                self._texts.append(stack.enter_context(texts))
-                self._files.append(stack.enter_context((folder / JUDGEMENTS).open("rb")))
-                self.problems += [f"{folder}: {problem}" for problem in texts.problems]
-            self._lines = [LineStore(file) for file in self._files]
-            self._read()
+            files = [folder / JUDGEMENTS for folder in folders]
+            self._lines = [stack.enter_context(LineStore.of_file(file)) for file in files]
+            rows = read_rows(folders, self.manifests, values)
+            for file, lines in zip(files, self._lines, strict=True):
+                if not lines.is_in(file):
+                    raise UsageError(f"{file}: was written again while it was read; repeat the command")
+            _, self.notes = rows.names.names()
+            order = np.argsort(rows.group, kind="stable")
+            self.rows = rows.take(order)
+            self._texts = [
+                stack.enter_context(RowTextStore(manifest, self._digests(run), moved))
+                for run, manifest in enumerate(self.manifests)
+            ]
+            self.problems = [
+                f"{folder}: {problem}"
+                for folder, texts in zip(folders, self._texts, strict=True)
+                for problem in texts.problems
+            ]
+            self.lengths, self.snippets = self._measured()
+            self._fill(values, order)
             self._open = stack.pop_all()
 
     def __enter__(self) -> Self:
@@ -118,54 +132,62 @@ class ListedRows(ABC):
         self._open.close()
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.rows)
+
+    @property
+    def ids(self) -> list[str]:
+        return self.rows.ids
+
+    @property
+    def names_systems(self) -> bool:
+        """Whether the page compares systems."""
+        return True
+
+    @property
+    def found(self) -> int:
+        """Number of rows whose texts were found in the inputs."""
+        return int((self.lengths[:, 0] >= 0).sum())
 
     @abstractmethod
-    def _with_texts(self, folder: Path) -> Iterable[Outcome]:
-        """Return the outcomes of a run whose texts the page shows."""
+    def _row_values(self, manifests: Sequence[RunManifest]) -> RowValues[Any]:
+        """Return what collects the values of the rows.
 
-    @abstractmethod
-    def _read(self) -> None:
-        """Read all runs into columns."""
-
-    def _outcomes(self) -> Iterator[tuple[int, int, Outcome]]:
-        """Yield each outcome with the numbers of its run and its line."""
-        for run, (file, manifest) in enumerate(zip(self._files, self.manifests, strict=True)):
-            for place, (piece, outcome) in enumerate(journal_lines(file, manifest.rubric.columns)):
-                self._lines[run].add(len(piece))
-                yield run, place, outcome
-
-    def _outcome(self, run: int, place: int) -> Outcome:
-        return from_bytes(self._lines[run][place], self.manifests[run].rubric.columns)
-
-    def _add(self, run: int, places: tuple[int, ...], outcome: Outcome) -> RowTexts | None:
-        """Add a row, and return its texts if they were found.
-
-        Args:
-            run: the number of its run.
-            places: the numbers of its lines.
-            outcome: the outcome in the first of them.
+        Raises:
+            UsageError: a run is of another kind.
         """
-        text = self._texts[run].get(outcome)
-        same = outcome.group or f"{self.folders[run]}\0{outcome.source}"
-        if same not in self._groups:
-            self._groups[same] = len(self._groups)
-            beginning = text and (text.instruction or next(iter(text.fields.values()), ""))
-            self.snippets.append(beginning[:SNIPPET] if beginning else outcome.id)
-        self._runs.append(run)
-        self._places.append(places)
-        self.ids.append(outcome.id)
-        self._group.append(self._groups[same])
-        return text
 
-    def _sorted(self) -> NDArray[np.int64]:
-        """Sort the rows by instruction, and return their order."""
-        order = np.argsort(np.asarray(self._group, np.int32), kind="stable")
-        self._runs = array("h", np.asarray(self._runs, np.int16)[order].tobytes())
-        self._group = array("i", np.asarray(self._group, np.int32)[order].tobytes())
-        self._places = [self._places[place] for place in order.tolist()]
-        self.ids = [self.ids[place] for place in order.tolist()]
-        return order
+    @abstractmethod
+    def _fill(self, values: Any, order: NDArray[np.intp]) -> None:
+        """Make the columns of the values, which are in the order of the lines."""
+
+    def _digests(self, run: int) -> list[str | None]:
+        return [self.rows.shown[row][0] for row in np.flatnonzero(self.rows.run == run).tolist()]
+
+    def text(self, row: int) -> RowTexts | None:
+        """Return the texts of a row, by its number; None if they were not found."""
+        run = int(self.rows.run[row])
+        return self._texts[run].get(self.rows.shown[row][0])
+
+    def responses(self, row: int, text: RowTexts | None) -> tuple[str | None, ...]:
+        """Return the responses of a row in the input's order; None for those that were not found."""
+        count = len(self.rubric.mode.responses)
+        return (None,) * count if text is None else text.responses(self.rows.shown[row][1])[:count]
+
+    def outcomes(self, row: int) -> list[Outcome]:
+        """Return the outcomes of a row's prompts, by its number."""
+        run = int(self.rows.run[row])
+        columns = self.manifests[run].rubric.columns
+        return [from_bytes(self._lines[run][line], columns) for line in self.rows.lines[row]]
+
+    def _measured(self) -> tuple[NDArray[np.int32], list[str]]:
+        lengths, snippets = array("i"), dict[int, str]()
+        for row, group in enumerate(self.rows.group.tolist()):
+            text = self.text(row)
+            lengths.extend(-1 if each is None else len(each) for each in self.responses(row, text))
+            beginning = text and (text.instruction or next(iter(text.fields.values()), ""))
+            snippets.setdefault(group, beginning[:SNIPPET] if beginning else self.ids[row])
+        shape = -1, len(self.rubric.mode.responses)
+        return np.asarray(lengths, np.int32).reshape(shape), list(snippets.values())
 
 
 def typed(values: NDArray[Any]) -> tuple[str, bytes]:
@@ -178,83 +200,47 @@ class Judgements(ListedRows):
     """The judgements of runs with the same aspects and scale.
 
     Attributes:
-        series: the systems, in the order of their names.
-        names: the name of each system by the number of its run and its name there, as in `SystemNames`.
-        notes: remarks on these names.
         columns: the numbers.
     """
 
     kind = PageKind("judgement_view.js", {"one": "judgement", "many": "judgements", "result": "Score"})
 
-    def __iter__(self) -> Iterator[tuple[Outcome, RowTexts | None]]:
-        """Yield each outcome with the texts of its row, in the order of the columns."""
-        for run, place in zip(self._runs, self._places, strict=True):
-            outcome = self._outcome(run, *place)
-            yield outcome, self._texts[run].get(outcome)
-
     def page_rows(self) -> Iterator[PageRow]:
         """Yield the judgements as the page reads them, in the order of the columns."""
-        for instruction, (outcome, text) in zip(self.columns.group.tolist(), self, strict=True):
+        for row, group in enumerate(self.rows.group.tolist()):
+            (outcome,), text = self.outcomes(row), self.text(row)
             rationale = outcome.rationale if isinstance(outcome, Judgement) else ""
             size = len(rationale) + len(text.candidate if text else "")
-            yield PageRow(instruction, text, _values(outcome, text), size)
+            yield PageRow(group, text, _values(outcome, text), size)
 
     def arrays(self) -> Mapping[str, tuple[str, bytes]]:
         """Return the columns as the page's typed arrays; NaN means unknown."""
         found = {field.name: getattr(self.columns, field.name) for field in fields(self.columns)}
         return {name: typed(np.round(values, 3)) for name, values in found.items()}
 
-    @property
-    def found(self) -> int:
-        """Number of judgements whose row was found in the inputs."""
-        return int((self.columns.length >= 0).sum())
+    def _row_values(self, manifests: Sequence[RunManifest]) -> ScoreValues:
+        refuse_pairs(self.folders, manifests)
+        return ScoreValues(self.rubric)
 
-    def _with_texts(self, folder: Path) -> Iterable[Outcome]:
-        return read_outcomes(folder)
-
-    def _read(self) -> None:
-        aspects = self.rubric.aspects
-        places_of = {
-            name: {value: place for place, value in enumerate(aspect.values.values())}
-            for name, aspect in aspects.items()
-        }
-        systems: list[tuple[int, str | None]] = []
-        scores, expected, confidence = array("h"), array("d"), array("d")
-        length, flags = array("i"), array("B")
-        unknown = [np.nan] * len(aspects)
-        for run, place, outcome in self._outcomes():
-            text = self._add(run, (place,), outcome)
-            self._systems.add_outcome(run, outcome)
-            systems.append((run, outcome.system))
-            length.append(len(text.candidate) if text else -1)
-            if not isinstance(outcome, Judgement):
-                flags.append(FAILED)
-                scores.extend([NO_SCORE] * len(aspects))
-                expected.extend(unknown)
-                confidence.extend(unknown)
-                continue
-            flags.append(RATIONALE_CUT * outcome.rationale_cut + CANDIDATE_CUT * (outcome.candidate_cut > 0))
-            for name, place_of in places_of.items():
-                chosen, shares = place_of[outcome.scores[name]], outcome.probabilities.get(name)
-                scores.append(chosen)
-                expected.append(outcome.expected.get(name, np.nan))
-                confidence.append(np.nan if shares is None else shares[chosen])
-        order = self._sorted()
-        self.names, self.notes = self._systems.names()
-        self.series = sorted(set(self.names.values()), key=lambda name: (name == UNNAMED, name))
-        place_of_series = {name: place for place, name in enumerate(self.series)}
-        wide = (-1, len(aspects))
-        scores_of = np.asarray(scores, np.int16).reshape(wide)[order].T
-        expected_of = np.asarray(expected).reshape(wide)[order].T
+    def _fill(self, values: ScoreValues, order: NDArray[np.intp]) -> None:
+        systems = [name for (name,) in self.rows.system_names([UNNAMED])]
+        self.series = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
+        series = {name: place for place, name in enumerate(self.series)}
+        places = {column.name: place for place, column in enumerate(values.columns)}
+        expected = np.full((len(self.rubric.aspects), len(order)), np.nan)
+        for aspect, name in enumerate(self.rubric.aspects):
+            if name in places:
+                expected[aspect] = values.expected[order, places[name]]
+        chosen = values.chosen[order].T
         self.columns = Columns(
-            series=np.asarray([place_of_series[self.names[each]] for each in systems], np.int16)[order],
-            group=np.asarray(self._group, np.int32),
-            scores=scores_of,
-            expected=expected_of,
-            confidence=np.asarray(confidence).reshape(wide)[order].T,
-            overall=_overall(self.rubric, scores_of, expected_of),
-            length=np.asarray(length, np.int32)[order],
-            flags=np.asarray(flags, np.uint8)[order],
+            series=np.asarray([series[name] for name in systems], np.int16),
+            group=self.rows.group.astype(np.int32),
+            scores=chosen,
+            expected=expected,
+            confidence=values.confidence[order].T,
+            overall=_overall(self.rubric, chosen, expected),
+            length=self.lengths[:, 0],
+            flags=self.rows.flags,
         )
 
 
@@ -299,4 +285,4 @@ def _overall(rubric: Rubric, scores: NDArray[np.int16], expected: NDArray[np.flo
         numbers, means = np.array([*column.numbers.values()]), expected[place]
         total += column.weight * np.where(np.isnan(means), numbers[scores[place]], means)
         weights += column.weight
-    return np.where((scores[0] == NO_SCORE) | (weights == 0), np.nan, total / (weights or 1))
+    return np.where((scores[0] == NO_VALUE) | (weights == 0), np.nan, total / (weights or 1))

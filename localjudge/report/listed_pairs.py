@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis.matching.run_rows import FAILED
+from localjudge.analysis.matching.scores import NO_VALUE
+from localjudge.analysis.pairs import PairValues
 from localjudge.records import Judgement, Outcome
-from localjudge.report.judgements import (
-    CANDIDATE_CUT,
-    FAILED,
-    NO_SCORE,
-    RATIONALE_CUT,
-    ListedRows,
-    rounded_shares,
-    typed,
-)
+from localjudge.report.judgements import ListedRows, rounded_shares, typed
 from localjudge.report.page import PageKind, PageRow
 from localjudge.rubrics.pair_outcome import PairOutcome
-from localjudge.runs.reader import read_pairs
+from localjudge.runs.reader import refuse_single
+from localjudge.runs.run_manifest import RunManifest
 
 ORDERS_DIFFER = 8
-"""The bit of a pair's flags, besides those of a judgement: in some aspect the orders say different things."""
-WINNERS = ("a", "tie", "b", "undecided")
-"""The possible verdicts; a pair's score is a place among them."""
+"""The bit of a pair's flags, besides those of all rows: in some aspect the orders say different things."""
 NO_WINNER = ("tie", "undecided")
 """Those of them without a winner."""
 UNNAMED = ("first response", "second response")
@@ -42,7 +34,7 @@ class PairColumns:
     Attributes:
         series: int16 (2, N), the systems of both responses, as indices into the names.
         group: int32 (N,), the number of the instruction.
-        winners: int16 (A, N), the place of the winner in `WINNERS`; `NO_SCORE` if the pair failed.
+        winners: int16 (A, N), the place of the winner in `WINNERS`; `NO_VALUE` if the pair failed.
         preference: float64 (A, N), the preference for the first response; NaN if the pair failed.
         shown_first: float64 (A, N), the mean over the orders of the probability that the response shown first
             is better; NaN if the pair failed.
@@ -70,38 +62,30 @@ class ListedPairs(ListedRows):
     """The pairs of runs with the same aspects. A pair without a line for every order is not listed.
 
     Attributes:
-        names: the systems, sorted.
-        notes: remarks on their names.
+        series: the systems, sorted.
         columns: the numbers.
     """
 
     kind = PageKind("pair_view.js", {"one": "pair", "many": "pairs", "result": "Winner"})
 
     @property
-    def compares_systems(self) -> bool:
+    def names_systems(self) -> bool:
         """Whether a judged pair has responses of two different systems."""
         first, second = self.columns.series
         judged = (self.columns.flags & FAILED) == 0
-        unnamed = [place for place, name in enumerate(self.names) if name in UNNAMED]
+        unnamed = [place for place, name in enumerate(self.series) if name in UNNAMED]
         return bool((judged & (first != second) & ~np.isin(first, unnamed) & ~np.isin(second, unnamed)).any())
-
-    @property
-    def found(self) -> int:
-        """Number of pairs whose texts were found in the inputs."""
-        return int((self.columns.length[0] >= 0).sum())
 
     def page_rows(self) -> Iterator[PageRow]:
         """Yield the pairs as the page reads them, in the order of the columns."""
-        for place, run, instruction in zip(self._places, self._runs, self.columns.group.tolist(), strict=True):
-            orders = [self._outcome(run, line) for line in place]
-            pair = PairOutcome.from_orders(orders, self.rubric.aspects)
-            text = self._texts[run].get(pair.orders[0])
-            responses = None if text is None else text.responses(pair.orders[0].swapped)
-            values = [responses, pair.error, [self._order(each) for each in pair.orders]]
-            size = sum(len(order.rationale) for order in orders if isinstance(order, Judgement))
-            size += sum(len(response or "") for response in responses or ())
-            first = pair.orders[0]
-            yield PageRow(instruction, text, [*values, first.source, first.columns], size)
+        for row, group in enumerate(self.rows.group.tolist()):
+            pair = PairOutcome.from_orders(self.outcomes(row), self.rubric.aspects)
+            text, first = self.text(row), pair.first
+            responses = self.responses(row, text)
+            values = [text and responses, pair.error, [self._order(each) for each in pair.orders]]
+            size = sum(len(order.rationale) for order in pair.orders if isinstance(order, Judgement))
+            size += sum(len(response or "") for response in responses)
+            yield PageRow(group, text, [*values, first.source, first.columns], size)
 
     def _order(self, outcome: Outcome) -> dict[str, Any]:
         """Return what the page shows of one order."""
@@ -134,69 +118,30 @@ class ListedPairs(ListedRows):
         found |= {name: getattr(columns, name) for name in same}
         return {name: typed(values) for name, values in found.items()}
 
-    def _with_texts(self, folder: Path) -> Iterable[Outcome]:
-        return (pair.orders[0] for pair in read_pairs(folder))
+    def _row_values(self, manifests: Sequence[RunManifest]) -> PairValues:
+        for folder, manifest in zip(self.folders, manifests, strict=True):
+            refuse_single(folder, manifest.rubric)
+        return PairValues(self.rubric.aspects)
 
-    def _read(self) -> None:
-        aspects = self.rubric.aspects
-        compared: list[tuple[int, tuple[str | None, str | None]]] = []
-        flags, length, numbers = array("B"), array("i"), array("d")
-        joins = [manifest.join() for manifest in self.manifests]
-        lines: dict[tuple[int, int | None], int] = {}
-        for run, place, outcome in self._outcomes():
-            lines[run, outcome.row] = place
-            if (pair := joins[run].add(outcome)) is None:
-                continue
-            first = pair.orders[0]
-            text = self._add(run, tuple(lines.pop((run, order.row)) for order in pair.orders), first)
-            responses = text.responses(first.swapped) if text else (None, None)
-            length.extend(-1 if each is None else len(each) for each in responses)
-            self._systems.add_pair(run, pair)
-            compared.append((run, pair.systems))
-            flags.append(_flags(pair))
-            for name in aspects:
-                numbers.extend(_numbers(pair, name))
-        named, self.notes = self._systems.names()
-        shown = [
-            named.get((run, system)) or unnamed
-            for run, pair in compared
-            for system, unnamed in zip(pair, UNNAMED, strict=True)
-        ]
-        self.names = sorted(set(shown))
-        rank = {name: place for place, name in enumerate(self.names)}
-        order = self._sorted()
-        winners, preference, shown_first, agree, same_response = np.moveaxis(
-            np.asarray(numbers).reshape(-1, len(aspects), 5)[order], -1, 0
-        )
+    def _fill(self, values: PairValues, order: NDArray[np.intp]) -> None:
+        named = self.rows.system_names(UNNAMED)
+        self.series = sorted({name for names in named for name in names})
+        rank = {name: place for place, name in enumerate(self.series)}
+        verdicts = [values.verdicts(name).take(order) for name in self.rubric.aspects]
+        preference = np.array([each.preference[:, 0] for each in verdicts])
+        first, second = np.moveaxis(np.array([each.shown_first for each in verdicts]), -1, 0)
+        agree = np.array([each.agree for each in verdicts])
+        winners = np.array([each.winner for each in verdicts])
+        weights = [each.weight for each in self.rubric.aspects.values()]
         self.columns = PairColumns(
-            series=np.array([rank[name] for name in shown], np.int16).reshape(-1, 2)[order].T,
-            group=np.asarray(self._group, np.int32),
-            winners=winners.T.astype(np.int16),
-            preference=preference.T,
-            shown_first=shown_first.T,
-            agree=agree.T,
-            same_response=same_response.T,
-            overall=np.average(preference, axis=1, weights=[each.weight for each in aspects.values()]),
-            length=np.asarray(length, np.int32).reshape(-1, 2)[order].T,
-            flags=np.asarray(flags, np.uint8)[order],
+            series=np.array([[rank[name] for name in names] for names in named], np.int16).reshape(-1, 2).T,
+            group=self.rows.group.astype(np.int32),
+            winners=np.nan_to_num(winners, nan=NO_VALUE).astype(np.int16),
+            preference=preference,
+            shown_first=np.where(np.isnan(second), first, (first + second) / 2),
+            agree=agree,
+            same_response=np.array([each.same_response for each in verdicts]),
+            overall=np.average(preference, axis=0, weights=weights),
+            length=self.lengths.T,
+            flags=self.rows.flags + (ORDERS_DIFFER * (agree == 0).any(axis=0)).astype(np.uint8),
         )
-
-
-def _flags(pair: PairOutcome) -> int:
-    judged = [order for order in pair.orders if isinstance(order, Judgement)]
-    return (
-        FAILED * (pair.error is not None)
-        + RATIONALE_CUT * any(order.rationale_cut for order in judged)
-        + CANDIDATE_CUT * any(order.candidate_cut > 0 for order in judged)
-        + ORDERS_DIFFER * any(each.agree is False for each in pair.preferences.values())
-    )
-
-
-def _numbers(pair: PairOutcome, aspect: str) -> tuple[float, ...]:
-    """Return the numbers of a pair: the first five arrays [A, N] of `PairColumns`."""
-    known = pair.preferences.get(aspect)
-    if known is None:
-        return NO_SCORE, np.nan, np.nan, np.nan, np.nan
-    shown_first = sum(known.shown_first) / len(known.shown_first)
-    agree, same = (np.nan if each is None else float(each) for each in (known.agree, known.same_response))
-    return WINNERS.index(known.winner or "undecided"), known.value, shown_first, agree, same

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from localjudge.analysis.agreement import Agreement
-from localjudge.analysis.matching.scores import Scores, run_names
+from localjudge.analysis.matching.run_rows import FAILED, run_names
+from localjudge.analysis.matching.scores import Scores
 from localjudge.analysis.ranking import Ranking
 from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts, confidence_charts
-from localjudge.report.judgements import FAILED, Judgements
+from localjudge.report.judgements import Judgements, ListedRows
 from localjudge.report.report_tables import agreement_tables, audit_tables, systems_table
 from localjudge.report.shown_values import decides, kind, legend, mean_is_share, value_colours, value_texts
 from localjudge.rubrics.rubric import Rubric
@@ -32,8 +33,9 @@ _LENGTH = "Each point is a judgement (a sample if there are many); the line is t
 def by_series(scores: Scores, judgements: Judgements) -> Scores:
     """Return the scores with the report's series as systems."""
     runs = [judgements.folders.index(folder) for folder in scores.folders]
+    names, _ = judgements.rows.names.names()
     known = [
-        judgements.names[runs[run], identity.systems[0]]
+        names[runs[run], identity.systems[0]]
         for run, identity in zip(scores.run.tolist(), scores.identities, strict=True)
     ]
     there = set(known)
@@ -66,10 +68,7 @@ def head(
     rubric = judgements.rubric
     means = {system.name: system.means for ranking in rankings for system in ranking.systems}
     return {
-        "title": title or ", ".join(run_names(judgements.folders)),
-        "about": _about(judgements),
-        "notices": _notices(judgements, rankings),
-        "foot": foot(judgements.manifests),
+        **common_head(judgements, title, _notices(judgements, rankings)),
         "aspects": [
             {
                 "name": name,
@@ -81,11 +80,6 @@ def head(
             for name, aspect in rubric.aspects.items()
         ],
         "decides": decides(rubric),
-        "rationale": any(manifest.rubric.columns.texts for manifest in judgements.manifests),
-        "series": [
-            {"label": label, "colour": charts.series_colour(index)}
-            for index, label in enumerate(judgements.series)
-        ],
         "table": systems_table(judgements, rankings),
         "leads": {
             "systems": _systems_lead(rubric, rankings),
@@ -101,14 +95,40 @@ def head(
     }
 
 
-def _about(judgements: Judgements) -> str:
-    return (
-        f"{counted(len(judgements), 'judgement')} of {counted(len(judgements.series), 'system')} "
-        f"on {counted(len(judgements.snippets), 'instruction')} · {origin(judgements.manifests)}"
-    )
+def common_head(listed: ListedRows, title: str | None, notices: Iterable[str] = ()) -> dict[str, Any]:
+    """Return what the pages of all kinds show besides their rows.
+
+    Args:
+        listed: the rows of the report.
+        title: the title of the report; None for the names of the runs.
+        notices: further notices, after those of the runs.
+    """
+    names, words = run_names(listed.folders), listed.kind.words
+    of_runs = together(names, [_notices_and_signs(folder) for folder in listed.folders])
+    said = list(dict.fromkeys([*of_runs, *listed.notes, *notices]))
+    if missing := len(listed) - listed.found:
+        reasons = f" ({'; '.join(listed.problems)})" if listed.problems else ""
+        said.append(f"{counted(missing, words['one'])} without text: the input row was not found{reasons}.")
+    if failed := int((listed.rows.flags & FAILED > 0).sum()):
+        item = listed.rubric.mode.item
+        said.append(f"{counted(failed, item)} failed; the tables and charts exclude failed {item}s.")
+    of = f" of {counted(len(listed.series), 'system')}" if listed.names_systems else ""
+    on = f"{counted(len(listed), words['one'])}{of} on {counted(len(listed.snippets), 'instruction')}"
+    return {
+        "title": title or ", ".join(names),
+        "about": f"{on} · {_origin(listed.manifests)}",
+        "notices": said,
+        "foot": f"Made by localjudge {__version__} on {time.strftime('%Y-%m-%d')}. "
+        f"Prompt {', '.join({each.prompt_sha256[:12] for each in listed.manifests})}. "
+        "This file fetches nothing and sends nothing.",
+        "rationale": any(manifest.rubric.columns.texts for manifest in listed.manifests),
+        "series": [
+            {"label": label, "colour": charts.series_colour(index)} for index, label in enumerate(listed.series)
+        ],
+    }
 
 
-def origin(manifests: Sequence[RunManifest]) -> str:
+def _origin(manifests: Sequence[RunManifest]) -> str:
     """Return who judged, by which rubric, and when."""
     models = dict.fromkeys(manifest.model.judge for manifest in manifests)
     rubrics = dict.fromkeys(manifest.rubric.name for manifest in manifests)
@@ -118,31 +138,15 @@ def origin(manifests: Sequence[RunManifest]) -> str:
     return f"judged by {', '.join(models)} · rubric {', '.join(rubrics)} · {when}"
 
 
-def foot(manifests: Sequence[RunManifest]) -> str:
-    """Return the last line of the page."""
-    return (
-        f"Made by localjudge {__version__} on {time.strftime('%Y-%m-%d')}. "
-        f"Prompt {', '.join({each.prompt_sha256[:12] for each in manifests})}. "
-        "This file fetches nothing and sends nothing."
-    )
-
-
-def _notices(judgements: Judgements, rankings: Sequence[Ranking]) -> list[str]:
-    folders = judgements.folders
-    of_runs = together(run_names(folders), [notices_and_signs(folder) for folder in folders])
-    calibrated = (notice for ranking in rankings if ranking.of == "calibrated" for notice in ranking.notices)
-    notices = list(dict.fromkeys([*of_runs, *judgements.notes, *calibrated]))
+def _notices(judgements: Judgements, rankings: Sequence[Ranking]) -> Iterator[str]:
+    for ranking in rankings:
+        if ranking.of == "calibrated":
+            yield from ranking.notices
     if empty := _empty_responses(judgements):
-        notices.append(empty)
-    if missing := len(judgements) - judgements.found:
-        reasons = f" ({'; '.join(judgements.problems)})" if judgements.problems else ""
-        notices.append(f"{counted(missing, 'judgement')} without text: the input row was not found{reasons}.")
-    if failed := int((judgements.columns.flags & FAILED).sum()):
-        notices.append(f"{counted(failed, 'row')} failed; the means and charts exclude failed rows.")
-    return notices
+        yield empty
 
 
-def notices_and_signs(folder: Path) -> tuple[str, ...]:
+def _notices_and_signs(folder: Path) -> tuple[str, ...]:
     """Return the notices of a run, and the warning signs in its outcomes."""
     return *read_notices(folder), *read_summary(folder).signs.lines
 

@@ -19,7 +19,7 @@ from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from string import Template
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from localjudge.errors import UsageError
 from localjudge.runs.reread_texts import RowTexts
@@ -74,9 +74,11 @@ class PageContent(Protocol):
         snippets: the beginning of each instruction.
     """
 
-    kind: PageKind
-    ids: list[str]
+    kind: ClassVar[PageKind]
     snippets: list[str]
+
+    @property
+    def ids(self) -> list[str]: ...
 
     def arrays(self) -> Mapping[str, tuple[str, bytes]]:
         """Return the columns of numbers: the name of the page's typed array, and its bytes, little-endian."""

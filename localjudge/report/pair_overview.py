@@ -9,20 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.matching.scores import run_names
+from localjudge.analysis.matching.run_rows import FAILED
+from localjudge.analysis.pairs import WINNERS
 from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement, PairComparison
 from localjudge.analysis.pairs.preference_notes import cycles_in_words
 from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.analysis.ranking.system_order import differences_in_words
 from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts
-from localjudge.report.judgements import FAILED
-from localjudge.report.listed_pairs import NO_WINNER, UNNAMED, WINNERS, ListedPairs
-from localjudge.report.overview import figure, foot, notices_and_signs, origin
+from localjudge.report.listed_pairs import NO_WINNER, UNNAMED, ListedPairs
+from localjudge.report.overview import common_head, figure
 from localjudge.report.report_tables import annotator_leads, audit_tables, estimate_value, table
 from localjudge.report.shown_values import ORDERED_COLOURS, share_colour
-from localjudge.runs.notices import together
-from localjudge.system.quantities import counted
 
 
 def pairs_head(
@@ -44,13 +42,8 @@ def pairs_head(
     Raises:
         UsageError: the audit file cannot be read, or is not the output of an audit.
     """
-    of = f" of {counted(len(pairs.names), 'system')}" if ranking else ""
     return {
-        "title": title or ", ".join(run_names(pairs.folders)),
-        "about": f"{counted(len(pairs), 'pair')}{of} on {counted(len(pairs.snippets), 'instruction')} · "
-        f"{origin(pairs.manifests)}",
-        "notices": _notices(pairs),
-        "foot": foot(pairs.manifests),
+        **common_head(pairs, title),
         "aspects": [
             {
                 "name": name,
@@ -65,10 +58,6 @@ def pairs_head(
                 "labels": list(aspect.values.values()),
             }
             for name, aspect in pairs.rubric.aspects.items()
-        ],
-        "rationale": any(manifest.rubric.columns.texts for manifest in pairs.manifests),
-        "series": [
-            {"label": name, "colour": charts.series_colour(index)} for index, name in enumerate(pairs.names)
         ],
         "table": ranking and _systems(pairs, ranking),
         "leads": {"systems": _SYSTEMS, "length": _LENGTH},
@@ -102,21 +91,10 @@ _LENGTH = (
 )
 
 
-def _notices(pairs: ListedPairs) -> list[str]:
-    notices = list(together(run_names(pairs.folders), [notices_and_signs(folder) for folder in pairs.folders]))
-    notices += pairs.notes
-    if missing := len(pairs) - pairs.found:
-        reasons = f" ({'; '.join(pairs.problems)})" if pairs.problems else ""
-        notices.append(f"{counted(missing, 'pair')} without text: the input row was not found{reasons}.")
-    if failed := int((pairs.columns.flags & FAILED > 0).sum()):
-        notices.append(f"{counted(failed, 'pair')} failed; the tables exclude failed pairs.")
-    return notices
-
-
 def _systems(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
     """Return the table of the systems, in the order of the deciding aspect."""
     decides = ranking.aspects[ranking.by]
-    index_of = {name: index for index, name in enumerate(pairs.names)}
+    index_of = {name: index for index, name in enumerate(pairs.series)}
     several = len(ranking.aspects) > 1
     rates = {
         aspect: {system.name: system.win_rate for system in order.systems}
@@ -167,7 +145,7 @@ def _matrix(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
 
 def _against(pairs: ListedPairs, caption: str | None, order: PreferenceOrder, folded: bool) -> dict[str, Any]:
     """Return the table of the win rates of each system against each other one."""
-    place = {name: index for index, name in enumerate(pairs.names)}
+    place = {name: index for index, name in enumerate(pairs.series)}
     names = [system.name for system in order.systems]
     cells: dict[tuple[str, str], dict[str, Any]] = {}
     for each in order.pairs:
@@ -195,7 +173,7 @@ def _position(pairs: ListedPairs, ranking: PreferenceRanking | None) -> dict[str
     found, judged = pairs.columns, (pairs.columns.flags & FAILED) == 0
     if not judged.any():
         return None
-    unnamed = set(pairs.names) <= set(UNNAMED)
+    unnamed = set(pairs.series) <= set(UNNAMED)
     shown = [one for one in NO_WINNER if (found.winners[:, judged] == WINNERS.index(one)).any()]
     rows = []
     for place, aspect in enumerate(pairs.rubric.aspects):
@@ -235,7 +213,7 @@ def _length_chart(pairs: ListedPairs) -> charts.Spec:
         (first + 1) / (second + 1),
         np.where(_measured(pairs), columns.overall, np.nan),
         lambda row: {
-            "pair": " vs ".join(pairs.names[index] for index in columns.series[:, row]),
+            "pair": " vs ".join(pairs.series[index] for index in columns.series[:, row]),
             "a": int(first[row]),
             "b": int(second[row]),
         },

@@ -12,12 +12,13 @@ from localjudge.analysis.agreement import Agreement
 from localjudge.analysis.agreement.alternative_annotator import NO_TEST, AnnotatorTest
 from localjudge.analysis.agreement.within_instructions import NOT_WITHIN, WITHIN_NOTE
 from localjudge.analysis.audit.findings import Audit
+from localjudge.analysis.matching.run_rows import FAILED
 from localjudge.analysis.ranking import Ranking, comparison_lines
 from localjudge.analysis.ranking.system_order import differences_in_words
 from localjudge.analysis.statistics import Estimate
 from localjudge.errors import UsageError
 from localjudge.records.outcome_columns import OVERALL
-from localjudge.report.judgements import FAILED, Judgements
+from localjudge.report.judgements import Judgements
 from localjudge.report.shown_values import mean_is_share, scale_text
 from localjudge.rubrics.rubric import Rubric
 

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from localjudge.analysis.matching.scores import read_scores, run_names
+from localjudge.analysis.matching.run_rows import run_names
+from localjudge.analysis.matching.scores import read_scores
 from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
 from localjudge.report.judgements import Judgements
@@ -123,7 +124,7 @@ def _write_pairs(
             pairs = stack.enter_context(ListedPairs(runs, inputs))
         with step("comparing the systems"):
             ranking = None
-            if pairs.compares_systems:
+            if pairs.names_systems:
                 first = next(iter(pairs.rubric.aspects))
                 ranking = rank_pairs(read_preferences(runs, inputs), first, resamples, seed)
             ours, agreements = parse_mapping(mapping, [*pairs.rubric.aspects]), []

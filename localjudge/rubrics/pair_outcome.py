@@ -152,6 +152,11 @@ class PairOutcome:
         return self.orders[0]
 
     @property
+    def of_prompts(self) -> tuple[Outcome, ...]:
+        """The outcome of each prompt of the pair, which is one of its orders."""
+        return self.orders
+
+    @property
     def id(self) -> str:
         return self.first.id
 

@@ -115,7 +115,7 @@ class RecordedRun(_Lines):
         Raises:
             UsageError: the rubric of the run does not compare responses.
         """
-        _refuse_single(self.folder, self.rubric)
+        refuse_single(self.folder, self.rubric)
         return RecordedPairs(self.folder, self.rubric)
 
     def _lines(self) -> Iterator[dict[str, Any]]:
@@ -160,7 +160,7 @@ def read_pairs(folder: Path) -> Iterator[PairOutcome]:
         UsageError: the rubric of the run does not compare responses.
     """
     manifest = read_manifest(folder)
-    _refuse_single(folder, manifest.rubric)
+    refuse_single(folder, manifest.rubric)
     return row_outcomes(folder, manifest)
 
 
@@ -175,10 +175,19 @@ def read_row_outcomes(folder: Path) -> Iterator[RowOutcome]:
 
 def row_outcomes(folder: Path, manifest: RunManifest) -> Iterator[Any]:
     """Yield the outcomes of a run with this manifest, as `read_row_outcomes` does."""
-    return manifest.join().all(own_outcomes(folder, manifest))
+    return (outcome for _, outcome in numbered_row_outcomes(folder, manifest))
 
 
-def _refuse_single(folder: Path, rubric: Rubric) -> None:
+def numbered_row_outcomes(folder: Path, manifest: RunManifest) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Yield the outcomes of a run with this manifest, each after the numbers of its lines, from 0."""
+    join, lines = manifest.join(), dict[int | None, int]()
+    for line, prompt in enumerate(own_outcomes(folder, manifest)):
+        lines[prompt.row] = line
+        if (outcome := join.add(prompt)) is not None:
+            yield tuple(lines.pop(each.row) for each in outcome.of_prompts), outcome
+
+
+def refuse_single(folder: Path, rubric: Rubric) -> None:
     if rubric.mode is not PAIRWISE:
         raise UsageError(f"{folder}: its rubric {rubric.name} {rubric.mode.judges}, so it has no pairs")
 

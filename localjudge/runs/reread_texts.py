@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
 
 from localjudge.errors import UsageError
 from localjudge.records import Row
@@ -43,28 +42,20 @@ class RowTexts:
         return (self.opponent or "", self.candidate) if swapped else (self.candidate, self.opponent)
 
 
-class HasDigest(Protocol):
-    """An outcome, or what is known of one: the digest of its row's texts; None if the row was not readable."""
-
-    @property
-    def digest(self) -> str | None: ...
-
-
 class RowTextStore(AbstractContextManager["RowTextStore"]):
     """The texts of a run's rows, in a scratch file; memory grows by a few numbers for each row.
 
     Args:
         manifest: the manifest of the run.
-        outcomes: the outcomes whose texts are needed.
+        digests: the digests of the rows whose texts are needed; None for a row that was not readable.
         moved: the files to read, if the inputs were moved or renamed after the run.
 
     Attributes:
         problems: a message for each input that could not be read.
     """
 
-    def __init__(self, manifest: RunManifest, outcomes: Iterable[HasDigest], moved: Iterable[str] = ()) -> None:
-        # A damaged line ends it before a file is open.
-        wanted = {outcome.digest for outcome in outcomes} - {None}
+    def __init__(self, manifest: RunManifest, digests: Iterable[str | None], moved: Iterable[str] = ()) -> None:
+        wanted = set(digests) - {None}  # a damaged line ends it before a file is open
         self._stored = LineStore.scratch()
         self._places: dict[str, int] = {}
         self.problems: list[str] = []
@@ -82,9 +73,9 @@ class RowTextStore(AbstractContextManager["RowTextStore"]):
     def __exit__(self, *exception: object) -> None:
         self._stored.__exit__(*exception)
 
-    def get(self, outcome: HasDigest) -> RowTexts | None:
-        """Return the texts of an outcome's row; None if they were not found."""
-        place = None if outcome.digest is None else self._places.get(outcome.digest)
+    def get(self, digest: str | None) -> RowTexts | None:
+        """Return the texts of the row with this digest; None if they were not found."""
+        place = None if digest is None else self._places.get(digest)
         return None if place is None else RowTexts(*json.loads(self._stored[place]))
 
 

@@ -28,6 +28,22 @@ class LineStore(AbstractContextManager["LineStore"]):
         """Return an empty store in an unnamed temporary file, in this folder or the system's default one."""
         return cls(tempfile.TemporaryFile(dir=folder))
 
+    @classmethod
+    def of_file(cls, path: Path) -> Self:
+        """Return the lines of a file.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        store = cls(path.open("rb"))
+        for line in store._file:
+            store.add(len(line))
+        return store
+
+    def is_in(self, path: Path) -> bool:
+        """Return whether this path is still the file of this store."""
+        return path.exists() and os.path.samestat(os.fstat(self._file.fileno()), path.stat())
+
     def __exit__(self, *exception: object) -> None:
         self._file.close()
 

@@ -23,8 +23,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.matching.human_labels import Labels
-from localjudge.analysis.matching.scores import Floats, Integers, ScoreKind, Scores
+from localjudge.analysis.matching.scores import ScoreKind, Scores
 from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.resampling import RESAMPLES, averages, studentise
 from localjudge.errors import UsageError

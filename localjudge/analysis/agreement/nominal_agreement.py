@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
 from localjudge.analysis.agreement.comparison import with_interval
 from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.measured_texts import Measures
-from localjudge.analysis.matching.scores import Floats, Integers, Scores
+from localjudge.analysis.matching.scores import Scores
 from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.analysis.statistics.agreement_statistics import nominal_alpha
 from localjudge.analysis.statistics.jackknife import exact_share

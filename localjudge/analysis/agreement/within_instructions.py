@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.agreement.comparison import correlation, with_interval
 from localjudge.analysis.matching.human_labels import LabelArray
-from localjudge.analysis.matching.scores import Floats, Integers, Scores
+from localjudge.analysis.matching.scores import Scores
 from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.analysis.statistics.resampling import mean_estimate
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis import Floats
 from localjudge.analysis.audit.audit_run import RUNS, Sample
 from localjudge.analysis.audit.audited_scores import AuditedRuns, Bools, Changes
 from localjudge.analysis.audit.findings import NOISE, AspectReading, Audit, AuditCheck
@@ -20,7 +21,6 @@ from localjudge.analysis.audit.perturbations import (
     Perturbation,
     perturbations_of,
 )
-from localjudge.analysis.matching.scores import Floats
 from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.jackknife import Shares
 from localjudge.analysis.statistics.resampling import averages, studentise

@@ -12,9 +12,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.audit.audit_run import RUNS, sampled_row
 from localjudge.analysis.audit.perturbations import ORIGINAL, UNPERTURBED
-from localjudge.analysis.matching.scores import Floats, Integers
 from localjudge.records import Judgement
 from localjudge.rubrics.mode import PAIRWISE, RowOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.agreement.comparison import correlation
 from localjudge.analysis.juries.jury_aspect import (
     FEWEST_JURORS,
@@ -23,7 +24,8 @@ from localjudge.analysis.juries.jury_aspect import (
 from localjudge.analysis.juries.jury_errors import JuryErrors, jury_errors
 from localjudge.analysis.matching.human_labels import LabelArray, Labels
 from localjudge.analysis.matching.rows import align_runs, with_digests
-from localjudge.analysis.matching.scores import Floats, Integers, Scores, read_scores, run_names
+from localjudge.analysis.matching.run_rows import run_names
+from localjudge.analysis.matching.scores import Scores, read_scores
 from localjudge.analysis.statistics.agreement_statistics import alpha
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, bootstrap_weights
 from localjudge.errors import UsageError

@@ -11,7 +11,8 @@ from typing import Any
 
 from localjudge.analysis.matching.imported_scores import write_run
 from localjudge.analysis.matching.rows import align_runs, identities
-from localjudge.analysis.matching.scores import common_rubric, refuse_pairs, run_names
+from localjudge.analysis.matching.run_rows import common_rubric, run_names
+from localjudge.analysis.matching.scores import refuse_pairs
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.answer import Value, shown

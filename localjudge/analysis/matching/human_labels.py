@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.matching.label_values import LabelColumn
 from localjudge.analysis.matching.measured_texts import judged_rows
 from localjudge.analysis.matching.rows import JudgedRows, identity_of
-from localjudge.analysis.matching.scores import Floats, Integers, Scores
+from localjudge.analysis.matching.scores import Scores
 from localjudge.errors import RowError, UsageError
 from localjudge.records.outcome_columns import MODEL
 from localjudge.rows.inputs import STDIN, find_inputs, read_records

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.matching.scores import Floats, Scores
+from localjudge.analysis import Floats
+from localjudge.analysis.matching.scores import Scores
 from localjudge.records import Row
 from localjudge.rows.inputs import find_inputs
 from localjudge.runs.reread_texts import rows_found

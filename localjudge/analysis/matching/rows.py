@@ -56,11 +56,9 @@ class Identity:
     @classmethod
     def from_outcome(cls, outcome: Outcome | PairOutcome) -> Self:
         """Return the identity of an outcome: of a row, or of a pair with its responses in the input's order."""
-        if isinstance(outcome, PairOutcome):
-            source, systems, digests = outcome.orders[0].source, outcome.systems, outcome.response_digests
-            return cls(source, outcome.id, systems, digests)
-        texts = {} if outcome.group is None else {_GROUP: hash(outcome.group)}
-        return cls(outcome.source, outcome.id, (outcome.system,), (outcome.response_digest,), texts)
+        is_pair = isinstance(outcome, PairOutcome)
+        texts = {} if is_pair or outcome.first.group is None else {_GROUP: hash(outcome.first.group)}
+        return cls(outcome.first.source, outcome.id, outcome.systems, outcome.response_digests, texts)
 
     def reversed(self) -> Self:
         """Return the identity of the two responses in the other order."""

@@ -11,22 +11,21 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.matching.rows import Identity
-from localjudge.analysis.matching.system_names import UNNAMED, SystemNames
+from localjudge.analysis.matching.run_rows import common_rubric, first_seen, read_rows
+from localjudge.analysis.matching.system_names import UNNAMED
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.mode import POINTWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn, is_share
-from localjudge.runs.notices import together
-from localjudge.runs.reader import count_lines, read_notices, read_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
-from localjudge.system.steps import Report, no_progress, with_progress
+from localjudge.system.steps import Report, no_progress
 
-Integers = NDArray[np.integer[Any]]
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
+NO_VALUE = -1
+"""The place of the value of a row that failed."""
 ScoreKind = Literal["integer", "expected"]
 """Kind of score: the judge's integer, or the mean of the scale weighted by the judge's probabilities."""
 
@@ -153,6 +152,59 @@ class Scores:
         )
 
 
+class ScoreValues:
+    """The values of n rows of one response for A aspects and C score columns; NaN or `NO_VALUE` is unknown.
+
+    Args:
+        rubric: the rubric of the rows.
+    """
+
+    def __init__(self, rubric: Rubric) -> None:
+        self.columns = rubric.score_columns
+        self._values = {name: [*aspect.values.values()] for name, aspect in rubric.aspects.items()}
+        self._chosen, self._confidence, self._expected = array("h"), array("d"), array("d")
+
+    def add(self, outcome: Outcome) -> None:
+        if isinstance(outcome, Failure):
+            self._chosen.extend([NO_VALUE] * len(self._values))
+            self._confidence.extend([np.nan] * len(self._values))
+            self._expected.extend([np.nan] * len(self.columns))
+            return
+        for name, values in self._values.items():
+            chosen, shares = values.index(outcome.scores[name]), outcome.probabilities.get(name)
+            self._chosen.append(chosen)
+            self._confidence.append(np.nan if shares is None else shares[chosen])
+        for column in self.columns:
+            expected = column.expected(outcome)
+            self._expected.append(np.nan if expected is None else expected)
+
+    @property
+    def chosen(self) -> NDArray[np.int16]:
+        """The place of each value among those of its aspect, [n, A]."""
+        return np.asarray(self._chosen, np.int16).reshape(-1, len(self._values))
+
+    @property
+    def confidence(self) -> Floats:
+        """The probability of each value, [n, A]."""
+        return np.asarray(self._confidence).reshape(-1, len(self._values))
+
+    @property
+    def expected(self) -> Floats:
+        """The expected value of each score column, [n, C]."""
+        return np.asarray(self._expected).reshape(-1, len(self.columns))
+
+    @property
+    def numbers(self) -> Integers:
+        """The number of each score column; of a row without a value, any number, [n, C]."""
+        aspects = [*self._values]
+        return np.column_stack(
+            [
+                np.array([*column.numbers.values()], np.int32)[self.chosen[:, aspects.index(column.aspect)]]
+                for column in self.columns
+            ]
+        )
+
+
 def read_scores(folders: Sequence[Path], by_run: bool = True, report: Report = no_progress) -> Scores:
     """Return the scores of these runs in one `Scores`.
 
@@ -167,35 +219,37 @@ def read_scores(folders: Sequence[Path], by_run: bool = True, report: Report = n
     """
     manifests = [read_manifest(folder) for folder in folders]
     refuse_pairs(folders, manifests)
-    rubric = common_rubric(folders, manifests)
-    names = run_names(folders)
-    systems = SystemNames(names, [manifest.judge for manifest in manifests]) if by_run else None
-    reading = _Reading(rubric.score_columns, systems)
-    outcomes = ((run, outcome) for run, folder in enumerate(folders) for outcome in read_outcomes(folder))
-    for run, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
-        reading.add(outcome, run)
-    if not reading.ids:
+    values = ScoreValues(common_rubric(folders, manifests))
+    rows = read_rows(folders, manifests, values, report)
+    judged = rows.judged
+    if not len(judged):
         raise UsageError(f"{', '.join(map(str, folders))}: no row was judged")
-    found = together(names, [read_notices(folder) for folder in folders])
-    scores = reading.scores(folders, manifests, rubric)
-    return replace(scores, notices=(*found, *scores.notices))
-
-
-def common_rubric(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> Rubric:
-    """Return the rubric of the first run.
-
-    Raises:
-        UsageError: another run has other aspects or another scale.
-    """
-    rubrics = [manifest.rubric for manifest in manifests]
-    first = rubrics[0]
-    for folder, rubric in zip(folders, rubrics, strict=True):
-        if rubric.score_columns != first.score_columns:
-            raise UsageError(
-                f"{folder}: judged on {_described(rubric)}, but {folders[0]} on {_described(first)}; "
-                "give runs with the same aspects and scale"
-            )
-    return first
+    named = rows.system_names([UNNAMED]) if by_run else [each.systems for each in rows.identities]
+    systems = [named[row][0] or UNNAMED for row in judged.tolist()]
+    order = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
+    place = {name: number for number, name in enumerate(order)}
+    failed, rows = len(rows) - len(judged), rows.take(judged)
+    integer, expected = values.numbers[judged], values.expected[judged]
+    measured = np.logical_and.reduce(np.isfinite(expected), axis=0)
+    return Scores(
+        columns=values.columns,
+        folders=rows.folders,
+        manifests=rows.manifests,
+        ids=rows.ids,
+        digests=[digest for digest, _ in rows.shown],
+        run=rows.run,
+        systems=tuple(order),
+        system=np.array([place[name] for name in systems], dtype=np.int32),
+        group=first_seen(rows.group),
+        integer=integer,
+        expected=np.where(measured, expected, integer) if measured.any() else None,
+        unmeasured=frozenset(
+            column.name for column, known in zip(values.columns, measured.tolist(), strict=True) if not known
+        ),
+        failed=failed,
+        notices=(*rows.notices, *(rows.names.names()[1] if by_run else ())),
+        identities=rows.identities,
+    )
 
 
 def refuse_pairs(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> None:
@@ -225,80 +279,3 @@ def check_one_judge(folders: Sequence[Path], manifests: Sequence[RunManifest]) -
                 f"{folder}: judged with another {' and another '.join(different)} than {folders[0]}; rank runs "
                 "of one judge, or combine the judges first with localjudge jury"
             )
-
-
-def run_names(folders: Sequence[Path]) -> list[str]:
-    """Return names for the runs: the shortest path endings that differ."""
-    paths = [folder.resolve() for folder in folders]
-    for length in range(1, max(len(path.parts) for path in paths) + 1):
-        names = ["/".join(path.parts[-length:]) for path in paths]
-        if len(set(names)) == len(names):
-            return names
-    raise UsageError(f"{', '.join(map(str, folders))}: the same run twice")
-
-
-class _Reading:
-    """Collects outcomes as plain arrays."""
-
-    def __init__(self, columns: tuple[ScoreColumn, ...], systems: SystemNames | None) -> None:
-        self._columns, self._systems = columns, systems
-        self.ids: list[str] = []
-        self._identities: list[Identity] = []
-        self._digests: list[str | None] = []
-        self._runs, self._groups = array("i"), array("i")
-        self._numbers: dict[str | None, int] = {}
-        self._integer, self._expected = array("i"), array("d")
-        self._failed = 0
-
-    def add(self, outcome: Outcome, run: int) -> None:
-        if self._systems is not None:
-            self._systems.add_outcome(run, outcome)
-        if isinstance(outcome, Failure):
-            self._failed += 1
-            return
-        self.ids.append(outcome.id)
-        self._digests.append(outcome.digest)
-        self._runs.append(run)
-        self._identities.append(Identity.from_outcome(outcome))
-        self._groups.append(self._numbers.setdefault(outcome.group, len(self._numbers)))
-        self._integer.extend(column.number(outcome) for column in self._columns)
-        for column in self._columns:
-            expected = column.expected(outcome)
-            self._expected.append(np.nan if expected is None else expected)
-
-    def scores(self, folders: Sequence[Path], manifests: Sequence[RunManifest], rubric: Rubric) -> Scores:
-        shape = (len(self.ids), len(self._columns))
-        names, notes = self._systems.names() if self._systems else ({}, ())
-        written = [each.systems[0] for each in self._identities]
-        named = [
-            names.get((run, system)) or system or UNNAMED
-            for run, system in zip(self._runs, written, strict=True)
-        ]
-        order = sorted(set(named), key=lambda name: (name == UNNAMED, name))
-        place = {name: number for number, name in enumerate(order)}
-        integer = np.array(self._integer, dtype=np.int32).reshape(shape)
-        expected = np.array(self._expected, dtype=np.float64).reshape(shape)
-        measured = np.logical_and.reduce(np.isfinite(expected), axis=0)
-        return Scores(
-            columns=self._columns,
-            folders=tuple(folders),
-            manifests=tuple(manifests),
-            ids=self.ids,
-            digests=self._digests,
-            run=np.array(self._runs, dtype=np.int32),
-            systems=tuple(order),
-            system=np.array([place[name] for name in named], dtype=np.int32),
-            group=np.array(self._groups, dtype=np.int32),
-            integer=integer,
-            expected=np.where(measured, expected, integer) if measured.any() else None,
-            unmeasured=frozenset(
-                column.name for column, known in zip(self._columns, measured.tolist(), strict=True) if not known
-            ),
-            failed=self._failed,
-            notices=notes,
-            identities=self._identities,
-        )
-
-
-def _described(rubric: Rubric) -> str:
-    return ", ".join(f"{name} ({aspect})" for name, aspect in rubric.aspects.items())

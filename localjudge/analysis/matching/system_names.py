@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from localjudge.records import Outcome
-from localjudge.rubrics.pair_outcome import PairOutcome
+from localjudge.rubrics.mode import RowOutcome
 
 UNNAMED = "(none)"
 """Name of the system for rows without one."""
@@ -36,17 +35,13 @@ class SystemNames:
         if len(self._runs) > 1 and group is not None:
             of_run.setdefault(group, set()).add(digest)
 
-    def add_outcome(self, run: int, outcome: Outcome) -> None:
-        """Add the response of an outcome: the number of its run, and the outcome."""
-        # Lines of earlier versions have the digest of all texts alone.
-        self.add(run, outcome.system, outcome.group, outcome.response_digest or outcome.digest)
-
-    def add_pair(self, run: int, pair: PairOutcome) -> None:
-        """Add both responses of a pair: the number of its run, and the pair."""
-        shown = pair.orders[0]
-        for system, digest in zip(pair.systems, pair.response_digests, strict=True):
-            if system is not None:
-                self.add(run, system, shown.group, digest or shown.digest)
+    def add_outcome(self, run: int, outcome: RowOutcome) -> None:
+        """Add the responses of a row: the number of its run, and its outcome."""
+        first = outcome.first
+        for system, digest in zip(outcome.systems, outcome.response_digests, strict=True):
+            if system is not None or len(outcome.systems) == 1:
+                # Lines of earlier versions have the digest of all texts alone.
+                self.add(run, system, first.group, digest or first.digest)
 
     def names(self) -> tuple[dict[tuple[int, str | None], str], tuple[str, ...]]:
         """Return the name of each system by the number of its run and its name there, and remarks."""

@@ -9,27 +9,29 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from localjudge.analysis.matching.rows import Identity
-from localjudge.analysis.matching.scores import Floats, Integers, common_rubric, run_names
-from localjudge.analysis.matching.system_names import SystemNames
+from localjudge.analysis import Floats
+from localjudge.analysis import Integers as Integers
+from localjudge.analysis.matching.run_rows import RunRows, common_rubric, first_seen, read_rows
 from localjudge.errors import UsageError
 from localjudge.records import Row
 from localjudge.rows.inputs import find_inputs
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.pair_outcome import PairOutcome
-from localjudge.runs.notices import together
-from localjudge.runs.reader import read_notices, read_pairs
+from localjudge.rubrics.pair_outcome import PairOutcome, Preference
+from localjudge.runs.reader import refuse_single
 from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 
+WINNERS = ("a", "tie", "b", "undecided")
+"""The possible verdicts on a pair."""
 RESULTS: Mapping[str, float] = {"a": 1.0, "tie": 0.5, "b": 0.0}
 """The number of each result of a pair: 1 if the input's first response is better, 1/2 for a tie."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairVerdicts:
-    """The judge's verdicts on n pairs in one aspect.
+    """The judge's verdicts on n pairs in one aspect. All values of a pair that failed are NaN.
 
     Attributes:
         preference: the probability that the first response is better, a tie counting half: of both orders
@@ -39,57 +41,94 @@ class PairVerdicts:
         averaged: the most probable result of both orders averaged, a number of `RESULTS`, [n].
         shown_first: the probability that the response shown first is better, in the input's order and in the
             reverse, [n, 2]; NaN for an order that was not judged.
-        agree: 1 if both orders name the same response, 0 if they name different ones, [n]; else NaN.
+        same_response: 1 if both orders name the same response, 0 if they name different ones, [n]; NaN if an
+            order says a tie or was not judged.
+        agree: 1 if both orders say the same, a tie or a response, 0 if not, [n]; NaN for one order.
+        winner: the place of the pair's verdict in `WINNERS`, [n].
     """
 
     preference: Floats
     result: Floats
     averaged: Floats
     shown_first: Floats
+    same_response: Floats
     agree: Floats
+    winner: Floats
+
+    def take(self, chosen: NDArray[np.intp]) -> PairVerdicts:
+        """Return only the verdicts on the pairs with these numbers, in this order."""
+        return PairVerdicts(*(getattr(self, each.name)[chosen] for each in fields(self)))
+
+
+class PairValues:
+    """The values of pairs, judged or failed.
+
+    Attributes:
+        columns: the other columns of each pair's row.
+    """
+
+    def __init__(self, aspects: Mapping[str, Aspect]) -> None:
+        self._aspects = aspects
+        self._values = {name: array("d") for name in aspects}
+        self.columns: list[Mapping[str, Any]] = []
+
+    def add(self, pair: PairOutcome) -> None:
+        self.columns.append(pair.first.columns)
+        reverse = [order.swapped for order in pair.orders]
+        for name, aspect in self._aspects.items():
+            known = pair.preferences.get(name)
+            self._values[name].extend([np.nan] * 12 if known is None else _values(known, aspect, reverse))
+
+    def verdicts(self, aspect: str) -> PairVerdicts:
+        """Return the verdicts on all pairs in an aspect."""
+        values = np.array(self._values[aspect]).reshape(-1, 12)
+        preference, result, shown_first, others = np.split(values, [3, 6, 8], axis=1)
+        averaged, same_response, agree, winner = others.T
+        return PairVerdicts(preference, result, averaged, shown_first, same_response, agree, winner)
+
+
+def _values(known: Preference, aspect: Aspect, reverse: Sequence[bool]) -> Iterator[float]:
+    """Yield the twelve values of a pair in one aspect; `reverse` tells which orders are the reverse."""
+    unknown = [np.nan] * (2 - len(reverse))
+    averaged = RESULTS[known.mean.winner]
+    yield from (known.value, *(each.preference for each in known.odds), *unknown)
+    yield averaged if known.winner is None or not aspect.has_tie else RESULTS[known.winner]
+    yield from (
+        (1 - place if turned else 1 + place) / 2 for turned, place in zip(reverse, known.places, strict=True)
+    )
+    yield from unknown
+    by_order = dict(zip(reverse, known.shown_first, strict=True))
+    yield from (by_order.get(turned, np.nan) for turned in (False, True))
+    yield averaged
+    yield from (np.nan if each is None else float(each) for each in (known.same_response, known.agree))
+    yield WINNERS.index(known.winner or "undecided")
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedPairs:
+class JudgedPairs(RunRows):
     """The n judged pairs of one or more runs. No value is NaN, unless it is said here.
 
     Attributes:
-        folders: the run directories.
-        manifests: their manifests.
-        run: the index of each pair's run, [n].
-        names: the systems of all runs.
-        ids: the id of each pair.
-        systems: the systems of its first and its second response, as its run calls them.
-        group: the number of its instruction, from 0, [n].
-        columns: the other columns of its row.
+        columns: the other columns of the row of each pair.
         aspects: the verdicts in each aspect.
         lengths: the characters of both responses, [n, 2]; NaN if its texts were not found.
-        shown: for each pair, the digest of the row that has one of its orders, and whether that order is the
-            reverse of the input's.
-        identities: what identifies each pair.
         failed: number of pairs that could not be judged.
-        notices: the notices of the runs.
     """
 
-    folders: tuple[Path, ...]
-    manifests: tuple[RunManifest, ...]
-    run: Integers
-    names: SystemNames
-    ids: Sequence[str]
-    systems: Sequence[tuple[str | None, str | None]]
-    group: Integers
     columns: Sequence[Mapping[str, Any]]
     aspects: Mapping[str, PairVerdicts]
     lengths: Floats
-    shown: Sequence[tuple[str | None, bool]]
-    identities: Sequence[Identity]
     failed: int
-    notices: tuple[str, ...]
 
     @property
     def folder(self) -> Path:
         """The directory of the first run."""
         return self.folders[0]
+
+    @property
+    def systems(self) -> list[tuple[str | None, ...]]:
+        """The systems of the first and the second response of each pair, as its run calls them."""
+        return [each.systems for each in self.identities]
 
     @property
     def manifest(self) -> RunManifest:
@@ -128,83 +167,23 @@ def read_judged_pairs(folders: Sequence[Path], inputs: Sequence[str] = ()) -> Ju
     """
     find_inputs(inputs)
     manifests = [read_manifest(folder) for folder in folders]
+    for folder, manifest in zip(folders, manifests, strict=True):
+        refuse_single(folder, manifest.rubric)
     aspects = common_rubric(folders, manifests).aspects
-    names = SystemNames(run_names(folders), [manifest.judge for manifest in manifests])
-    reading = _Reading(aspects)
-    for run, folder in enumerate(folders):
-        for pair in read_pairs(folder):
-            names.add_pair(run, pair)
-            reading.add(run, pair)
-    if not reading.ids:
+    values = PairValues(aspects)
+    rows = read_rows(folders, manifests, values)
+    judged = rows.judged
+    if not len(judged):
         raise UsageError(f"{', '.join(map(str, folders))}: no pair was judged")
+    kept = rows.take(judged)
+    own = {each.name: getattr(kept, each.name) for each in fields(kept)} | {"group": first_seen(kept.group)}
     found = JudgedPairs(
-        folders=tuple(folders),
-        manifests=tuple(manifests),
-        run=np.array(reading.runs, dtype=np.int32),
-        names=names,
-        ids=reading.ids,
-        systems=reading.systems,
-        group=np.array(reading.groups, dtype=np.int32),
-        columns=reading.columns,
-        aspects={name: reading.verdicts(name) for name in aspects},
-        lengths=np.full((len(reading.ids), 2), np.nan),
-        shown=reading.shown,
-        identities=reading.identities,
-        failed=reading.failed,
-        notices=tuple(together(run_names(folders), [read_notices(folder) for folder in folders])),
+        **own,
+        columns=[values.columns[row] for row in judged.tolist()],
+        aspects={name: values.verdicts(name).take(judged) for name in aspects},
+        lengths=np.full((len(judged), 2), np.nan),
+        failed=len(rows) - len(judged),
     )
     for place, row in found.rows_again(inputs):
         found.lengths[place] = [len(text) for text in row.texts]
     return found
-
-
-class _Reading:
-    """Collects pairs as columns."""
-
-    def __init__(self, aspects: Mapping[str, Aspect]) -> None:
-        self._aspects = aspects
-        self._numbers: dict[str | None, int] = {}
-        self._values = {name: [array("d") for _ in fields(PairVerdicts)] for name in aspects}
-        self.shown: list[tuple[str | None, bool]] = []
-        self.identities: list[Identity] = []
-        self.ids: list[str] = []
-        self.systems: list[tuple[str | None, str | None]] = []
-        self.runs, self.groups = array("i"), array("i")
-        self.columns: list[Mapping[str, Any]] = []
-        self.failed = 0
-
-    def add(self, run: int, pair: PairOutcome) -> None:
-        if pair.error is not None:
-            self.failed += 1
-            return
-        shown = pair.orders[0]
-        self.runs.append(run)
-        self.ids.append(pair.id)
-        self.systems.append(pair.systems)
-        self.groups.append(self._numbers.setdefault(shown.group, len(self._numbers)))
-        self.columns.append(shown.columns)
-        self.shown.append((shown.digest, shown.swapped))
-        self.identities.append(Identity.from_outcome(pair))
-        reverse = [order.swapped for order in pair.orders]
-        unknown = [np.nan] * (2 - len(reverse))
-        for name, aspect in self._aspects.items():
-            joined = pair.preferences[name]
-            preference, result, averaged, shown_first, agree = self._values[name]
-            preference.extend([joined.value, *(each.preference for each in joined.odds), *unknown])
-            averaged.append(RESULTS[joined.mean.winner])
-            winner = joined.winner if aspect.has_tie else None
-            result.append(averaged[-1] if winner is None else RESULTS[winner])
-            result.extend(
-                (1 - place if turned else 1 + place) / 2
-                for turned, place in zip(reverse, joined.places, strict=True)
-            )
-            result.extend(unknown)
-            by_order = dict(zip(reverse, joined.shown_first, strict=True))
-            shown_first.extend(by_order.get(turned, np.nan) for turned in (False, True))
-            agree.append(np.nan if joined.same_response is None else joined.same_response)
-
-    def verdicts(self, aspect: str) -> PairVerdicts:
-        preference, result, averaged, shown_first, agree = map(np.array, self._values[aspect])
-        return PairVerdicts(
-            preference.reshape(-1, 3), result.reshape(-1, 3), averaged, shown_first.reshape(-1, 2), agree
-        )

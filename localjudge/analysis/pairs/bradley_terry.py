@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localjudge.analysis.matching.scores import Flags, Floats, Integers
+from localjudge.analysis import Flags, Floats, Integers
 from localjudge.analysis.pairs.preferences import Preferences
 from localjudge.analysis.statistics.jackknife import LEAST_INFORMATION, JackknifeEstimates, Shares
 

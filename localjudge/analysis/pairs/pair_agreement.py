@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
 from localjudge.analysis.agreement.comparison import with_interval
 from localjudge.analysis.matching.human_labels import LabelArray, Labels
-from localjudge.analysis.matching.scores import Floats, Integers
 from localjudge.analysis.pairs import RESULTS, JudgedPairs, PairVerdicts
 from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.analysis.statistics.agreement_statistics import nominal_alpha
@@ -171,7 +171,7 @@ class _Comparing:
             credit = 1 - np.abs(self.verdicts.result[rows] - human[:, None])
             averaged = 1 - np.abs(self.verdicts.averaged[rows] - human)
             gain = self._mean(averaged - credit[:, 1:].mean(axis=1), group, -1.0, symmetric=True)
-            agree = self.verdicts.agree[rows]
+            agree = self.verdicts.same_response[rows]
             decided = np.isfinite(agree)
             consistency = exact_share(agree[decided] == 1, group[decided])
         return LabelledPairs(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.analysis.matching.scores import Flags, Integers
+from localjudge.analysis import Flags, Integers
 from localjudge.analysis.pairs.bradley_terry import Strengths, fit_at_equal_length, fit_strengths
 from localjudge.analysis.pairs.preference_notes import notes_on_intervals, preference_notes
 from localjudge.analysis.pairs.preferences import (

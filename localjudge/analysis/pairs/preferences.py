@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.matching.scores import Floats, Integers, check_one_judge
+from localjudge.analysis import Floats, Integers
+from localjudge.analysis.matching.scores import check_one_judge
 from localjudge.analysis.pairs import read_judged_pairs
 from localjudge.analysis.statistics import Estimate
 from localjudge.analysis.statistics.jackknife import Shares, exact_share
@@ -131,7 +132,7 @@ def read_preferences(folders: Sequence[Path], inputs: Sequence[str] = ()) -> Run
             group=np.unique(pairs.group[named], return_inverse=True)[1].astype(np.int32),
             preference=verdicts.preference[named, 0],
             shown_first=verdicts.shown_first[named],
-            agree=verdicts.agree[named],
+            agree=verdicts.same_response[named],
             length_difference=lengths[:, 0] - lengths[:, 1] if np.isfinite(lengths).any() else None,
         )
         for name, verdicts in pairs.aspects.items()

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.measured_texts import Measures
-from localjudge.analysis.matching.scores import Floats, Integers, ScoreKind, Scores, check_one_judge
+from localjudge.analysis.matching.scores import ScoreKind, Scores, check_one_judge
 from localjudge.analysis.ranking.ranked_column import Pair, RankedColumn
 from localjudge.analysis.ranking.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, differences_in_words
 from localjudge.analysis.statistics import UNDEFINED_SIGN, Estimate

@@ -19,8 +19,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.matching.measured_texts import Measures
-from localjudge.analysis.matching.scores import Floats, Integers, Scores
+from localjudge.analysis.matching.scores import Scores
 from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.resampling import Contributions, studentise
 

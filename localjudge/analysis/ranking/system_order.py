@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis.matching.scores import Floats, Integers
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS
 
 SIGNIFICANCE_LEVEL = 0.05

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.matching.human_labels import LabelArray
-from localjudge.analysis.matching.scores import Floats, Integers
 from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.jackknife import PARTS, agreement_estimate
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from localjudge.analysis.matching.scores import Flags, Floats, Integers
+from localjudge.analysis import Flags, Floats, Integers
 from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS, RESAMPLES, Studentised, averages
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from localjudge.analysis.matching.scores import Floats, Integers
+from localjudge.analysis import Floats, Integers
 from localjudge.analysis.statistics import Estimate
 
 RESAMPLES = 1000

@@ -1,0 +1,211 @@
+"""The rows of runs, read once for the statistics and the report: what each row is, and who wrote it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localjudge.analysis import Integers
+from localjudge.analysis.matching.rows import Identity
+from localjudge.analysis.matching.system_names import SystemNames
+from localjudge.errors import UsageError
+from localjudge.records import Judgement
+from localjudge.rubrics.mode import RowOutcome
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.notices import together
+from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
+from localjudge.runs.run_manifest import RunManifest
+from localjudge.system.steps import Report, no_progress, with_progress
+
+FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
+"""The bits of the flags of a row."""
+T = TypeVar("T", bound=RowOutcome, contravariant=True)
+
+
+class RowValues(Protocol[T]):
+    """Collects the numbers of rows as columns."""
+
+    def add(self, outcome: T) -> None:
+        """Add the numbers of a row; those of a row that failed are unknown."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RunRows:
+    """The n rows of one or more runs, judged or failed, in the order of their lines.
+
+    Attributes:
+        folders: the run directories.
+        manifests: their manifests.
+        names: the systems of all runs.
+        run: the index of each row's run, [n].
+        lines: the lines of its prompts, from 0.
+        ids: its id.
+        identities: what identifies it.
+        group: the number of its instruction, from 0, in the order of the first row of each, [n]. Equal
+            instructions (with equal references) share a number across systems and runs.
+        shown: the digest of the texts of its first prompt, and whether that prompt shows the responses of a
+            pair in the reverse of the input's order.
+        flags: a sum of `FAILED` and the other bits, [n].
+    """
+
+    folders: tuple[Path, ...]
+    manifests: tuple[RunManifest, ...]
+    names: SystemNames
+    run: Integers
+    lines: list[tuple[int, ...]]
+    ids: list[str]
+    identities: list[Identity]
+    group: Integers
+    shown: list[tuple[str | None, bool]]
+    flags: NDArray[np.uint8]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def judged(self) -> NDArray[np.intp]:
+        """The numbers of the rows that did not fail."""
+        return np.flatnonzero(self.flags & FAILED == 0)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """The notices of the runs."""
+        return tuple(together(run_names(self.folders), [read_notices(folder) for folder in self.folders]))
+
+    def system_names(self, unnamed: Sequence[str]) -> list[tuple[str, ...]]:
+        """Return the names of the systems of each row in tables of all runs.
+
+        Args:
+            unnamed: the name for a system that is not known, for each response of a row.
+        """
+        found, _ = self.names.names()
+        return [
+            tuple(
+                found.get((run, system)) or without
+                for system, without in zip(identity.systems, unnamed, strict=True)
+            )
+            for run, identity in zip(self.run.tolist(), self.identities, strict=True)
+        ]
+
+    def take(self, chosen: NDArray[np.intp]) -> RunRows:
+        """Return only the rows with these numbers, in this order. Instructions keep their numbers."""
+        places = chosen.tolist()
+        return replace(
+            self,
+            run=self.run[chosen],
+            lines=[self.lines[place] for place in places],
+            ids=[self.ids[place] for place in places],
+            identities=[self.identities[place] for place in places],
+            group=self.group[chosen],
+            shown=[self.shown[place] for place in places],
+            flags=self.flags[chosen],
+        )
+
+
+def read_rows(
+    folders: Sequence[Path],
+    manifests: Sequence[RunManifest],
+    values: RowValues[Any],
+    report: Report = no_progress,
+) -> RunRows:
+    """Return the rows of runs of one mode.
+
+    Args:
+        folders: the run directories.
+        manifests: their manifests.
+        values: receives the outcome of each row.
+        report: receives the number of rows that were read, and the number of all lines.
+
+    Raises:
+        RunMismatchError: a line does not belong to its run.
+        UsageError: a run is given twice.
+    """
+    names = SystemNames(run_names(folders), [manifest.judge for manifest in manifests])
+    numbers: dict[str, int] = {}
+    runs, groups, flags = array("i"), array("i"), array("B")
+    lines: list[tuple[int, ...]] = []
+    identities: list[Identity] = []
+    ids: list[str] = []
+    shown: list[tuple[str | None, bool]] = []
+    outcomes = (
+        (run, *each)
+        for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True))
+        for each in numbered_row_outcomes(folder, manifest)
+    )
+    for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
+        first = outcome.first
+        names.add_outcome(run, outcome)
+        values.add(outcome)
+        runs.append(run)
+        lines.append(places)
+        ids.append(outcome.id)
+        identities.append(Identity.from_outcome(outcome))
+        groups.append(numbers.setdefault(first.group or f"{run}\0{first.source}", len(numbers)))
+        shown.append((first.digest, first.swapped))
+        flags.append(_flags(outcome))
+    return RunRows(
+        folders=tuple(folders),
+        manifests=tuple(manifests),
+        names=names,
+        run=np.array(runs, dtype=np.int32),
+        lines=lines,
+        ids=ids,
+        identities=identities,
+        group=np.array(groups, dtype=np.int32),
+        shown=shown,
+        flags=np.array(flags, dtype=np.uint8),
+    )
+
+
+def _flags(outcome: RowOutcome) -> int:
+    judged = [each for each in outcome.of_prompts if isinstance(each, Judgement)]
+    return (
+        FAILED * (outcome.error is not None)
+        + RATIONALE_CUT * any(each.rationale_cut for each in judged)
+        + CANDIDATE_CUT * any(each.candidate_cut > 0 for each in judged)
+    )
+
+
+def first_seen(group: Integers) -> Integers:
+    """Return the numbers of groups without gaps, in the order of their first rows, [n]."""
+    _, first, places = np.unique(group, return_index=True, return_inverse=True)
+    numbers: Integers = np.argsort(np.argsort(first))[places].astype(np.int32)
+    return numbers
+
+
+def common_rubric(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> Rubric:
+    """Return the rubric of the first run.
+
+    Raises:
+        UsageError: another run has other aspects or another scale.
+    """
+    rubrics = [manifest.rubric for manifest in manifests]
+    first = rubrics[0]
+    for folder, rubric in zip(folders, rubrics, strict=True):
+        if rubric.score_columns != first.score_columns:
+            raise UsageError(
+                f"{folder}: judged on {_described(rubric)}, but {folders[0]} on {_described(first)}; "
+                "give runs with the same aspects and scale"
+            )
+    return first
+
+
+def _described(rubric: Rubric) -> str:
+    return ", ".join(f"{name} ({aspect})" for name, aspect in rubric.aspects.items())
+
+
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """Return names for the runs: the shortest path endings that differ."""
+    paths = [folder.resolve() for folder in folders]
+    for length in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join(path.parts[-length:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    raise UsageError(f"{', '.join(map(str, folders))}: the same run twice")
