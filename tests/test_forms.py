@@ -296,8 +296,8 @@ def test_a_value_holds_the_space_before_it_if_that_keeps_the_values_apart() -> N
         ("{rationale} {a}", TWO, "{b} occurs 0 times; write it once"),
         ("{score} and {score}", {}, "{score} occurs 2 times"),
         ("{why} {score} {why}", {}, "{why} occurs 2 times"),
-        ("{score} {Why}", {}, "'{Why}' is no {name}; write {{ for a brace"),
-        ("{score} }", {}, "'}' is no {name}"),
+        ("{score} {Why}", {}, "'{Why}' is not {name}; write {{ for a brace"),
+        ("{score} }", {}, "'}' is not {name}"),
         ("{score}\r\n{why}", {}, "'\\r' is a control character"),
         ("{score} {candidate}", {}, "'candidate' is the name of another column"),
         ("{score} {score_expected}", {}, "'score_expected' is the name of another column"),
@@ -348,7 +348,7 @@ def test_settings_of_answers_in_json_are_refused_with_a_form(tmp_path: Path) -> 
     with pytest.raises(UsageError, match="`answer_spelling` spaced: the rubric's answer is not JSON"):
         Judge(rubric=rubric_of(PROMETHEUS), answer_spelling="spaced")
     file = written(tmp_path / "form.toml", PROMETHEUS)
-    with pytest.raises(RubricError, match=r"--rationale after: the form of its answer says where texts stand"):
+    with pytest.raises(RubricError, match=r"`rationale` after: the form of its answer says where texts stand"):
         Rubric.load(file, rationale="after")
     written(file, PROMETHEUS, 'scores = ""')
     with pytest.raises(RubricError, match=r"answer\.form: scores is for answers in JSON; remove one"):

@@ -243,7 +243,7 @@ def test_a_plan_and_a_pack_have_the_adapter(cli: Cli, model: Path, adapter: Path
 def test_an_adapter_in_the_directory_of_a_model_is_named_by_its_own_flag(model: Path, tmp_path: Path) -> None:
     folder = random_model(tmp_path / "model")
     write_adapter(folder, model)
-    with pytest.raises(ModelError, match="and this with --adapter"):
+    with pytest.raises(ModelError, match="and this with `adapter`"):
         Model.find(folder)
 
 

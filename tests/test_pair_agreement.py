@@ -344,14 +344,14 @@ def test_subsets_are_compared_each_by_itself(judged: Run) -> None:
     other = agreement(run, by="length")
     assert {name: each.pairs for name, each in other.subsets["better"].items()} == {"long": 6}
     with pytest.raises(
-        UsageError, match=r"--by topic: no row of .* has this column; its columns are label, subset"
+        UsageError, match=r"`by` topic: no row of .* has this column; its columns are label, subset"
     ):
         agreement(run, by="topic")
 
 
 def test_a_label_of_several_aspects_is_mapped_to_one(judged: Run) -> None:
     run = judged(marked, marked_pairs("aabb"), "pairwise-aspects")
-    with pytest.raises(UsageError, match="map a column with --map THEIRS=safety"):
+    with pytest.raises(UsageError, match="map a column with `mapping` THEIRS=safety"):
         agreement(run)
     found = agreement(run, label="helpfulness")
     assert [*found.aspects] == ["helpfulness"]

@@ -117,7 +117,7 @@ def test_a_disk_without_room_is_found_on_entering_and_nothing_is_left_there(tmp_
         text=True,
     )
     assert end.stderr.splitlines()[-1].endswith(
-        "RunBrokenError: --out new/run: File too large; free some space, or choose another folder"
+        "RunBrokenError: `out` new/run: File too large; free some space, or choose another folder"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -125,7 +125,7 @@ def test_a_disk_without_room_is_found_on_entering_and_nothing_is_left_there(tmp_
 @pytest.mark.parametrize("place", ["/dev/null/run", "/proc/run"])
 def test_a_folder_that_cannot_be_written_is_found_on_entering(place: str) -> None:
     with (
-        pytest.raises(UsageError, match=f"--out {place}: .*; choose another folder"),
+        pytest.raises(UsageError, match=f"`out` {place}: .*; choose another folder"),
         RunDirectory(Path(place)),
     ):
         pass

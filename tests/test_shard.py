@@ -38,7 +38,7 @@ def test_every_group_is_of_exactly_one_shard(group: int, count: int) -> None:
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "3", "3/", "a/b", "-1/4", "1/0", "3/16/2"])
 def test_what_is_no_shard_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=f"--shard {text}"):
+    with pytest.raises(UsageError, match=f"`shard` {text}"):
         Shard.parse(text, {})
 
 

@@ -290,7 +290,7 @@ def test_labels_are_found_by_id_by_text_and_by_annotator(
     [
         ({"id": "r0", "wit": "good"}, r"labels.jsonl:1: 'wit' holds 'good', which is not a number"),
         ({"id": "nobody", "wit": 3}, "none of its 1 records matches a row"),
-        ({"id": "r0", "humour": 3}, "no label of wit; its columns are humour, id; map a column with --map"),
+        ({"id": "r0", "humour": 3}, "no label of wit; its columns are humour, id; map a column with `mapping`"),
         ("[1, 2]", r"labels.jsonl:1: not a JSON object"),
         ({"id": "r0", "wit": 1e308}, r"labels.jsonl:1: 'wit' holds '1e\+308'; a label is a number of at most"),
         ({"id": "r0", "wit": float("-inf")}, r"labels.jsonl:1: 'wit' holds '-inf'; a label is a number of at"),

@@ -102,7 +102,7 @@ class Model:
         if (self.path / "adapter_config.json").exists():
             raise ModelError(
                 f"model {self.name}: {self.path} has an adapter (adapter_config.json), which some engines load "
-                "and others ignore; give the directory of its model with --model, and this with --adapter"
+                "and others ignore; give the directory of its model with `model`, and this with `adapter`"
             )
         return self
 

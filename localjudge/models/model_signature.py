@@ -47,7 +47,7 @@ def sign_model(path: Path, key: Path, signature: Path, pass_phrase: bytes | None
         signer = signing.Config().use_elliptic_key_signer(private_key=key, password=password)
     except Exception as error:  # any key file of a user
         raise ModelError(
-            f"--key {key}: cannot be used: {_one_line(error)}; give a private key of an elliptic curve (PEM)"
+            f"`key` {key}: cannot be used: {_one_line(error)}; give a private key of an elliptic curve (PEM)"
         ) from None
     try:
         # A model in the cache of a hub consists of links.
@@ -83,7 +83,7 @@ def check_model_signature(path: Path, signature: Path, key: Path) -> None:
         verifier = verifying.Config().use_elliptic_key_verifier(public_key=key)
     except Exception as error:  # any key file of a user
         raise ModelError(
-            f"--key {key}: cannot be used: {_one_line(error)}; give a public key of an elliptic curve (PEM)"
+            f"`key` {key}: cannot be used: {_one_line(error)}; give a public key of an elliptic curve (PEM)"
         ) from None
     try:
         verifier.verify(path, signature)

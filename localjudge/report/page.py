@@ -137,7 +137,7 @@ def write_page(
             stream.write(f"<script>{script}</script>\n")
             stream.write(end)
     except OSError as error:
-        raise UsageError(f"--out {out}: {error.strerror}") from None
+        raise UsageError(f"`out` {out}: {error.strerror}") from None
 
 
 class _Chunks:

@@ -242,7 +242,7 @@ def audit_tables(file: Path | None) -> dict[str, Any] | None:
     try:
         audit = Audit.model_validate_json(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"--audit {file}: {error.strerror}") from None
+        raise UsageError(f"`audit` {file}: {error.strerror}") from None
     except ValueError:
         raise UsageError(f"--audit {file}: not the output of `localjudge audit --json`") from None
     columns = [("check", "text"), ("a sound judge", "word"), ("held", "number"), ("chance", "number")]

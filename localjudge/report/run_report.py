@@ -59,7 +59,7 @@ def write_report(
     """
     require("a report", "report")
     if read_manifest(runs[0]).rubric.mode is PAIRWISE:
-        given = {"--calibration": calibration, "--allow-no-gain": allow_no_gain}
+        given = {"`calibration`": calibration, "`allow_no_gain`": allow_no_gain}
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
         return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed, step)

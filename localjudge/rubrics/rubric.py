@@ -117,7 +117,7 @@ class Rubric(RubricPart):
         if rationale is not None and isinstance(answer := document.setdefault("answer", {}), dict):
             if "form" in answer:
                 raise RubricError(
-                    f"rubric {where}: --rationale {rationale}: the form of its answer says where texts stand; "
+                    f"rubric {where}: `rationale` {rationale}: the form of its answer says where texts stand; "
                     "leave it out"
                 )
             answer["rationale_place"] = rationale
@@ -125,7 +125,7 @@ class Rubric(RubricPart):
             found = cls.model_validate(document)
             if rationale is not None and ANSWER_FORMAT not in PLACEHOLDER.findall(found.prompt.text):
                 raise RubricError(
-                    f"rubric {where}: --rationale {rationale}: its prompt shows the answer in words of its "
+                    f"rubric {where}: `rationale` {rationale}: its prompt shows the answer in words of its "
                     "own; use a rubric with {$answer_format} in its template, such as six-aspects"
                 )
             return found

@@ -68,7 +68,7 @@ def merge(folders: Sequence[Path], out: Path, report: Report = no_progress) -> S
     whole = {"model": _model(parts), "shard": None, "starts": starts}
     manifest = first.manifest.model_copy(update=whole)
     with RunDirectory(out) as run:
-        refused = RunMismatchError(f"--out {out}: holds a run already; choose another folder")
+        refused = RunMismatchError(f"`out` {out}: holds a run already; choose another folder")
         if (out / MANIFEST).exists() and (out / MANIFEST).read_bytes() != as_json(manifest.as_dict()):
             raise refused
         summary = Summary(first.manifest)

@@ -78,7 +78,7 @@ class Ownership(AbstractContextManager["Ownership"]):
                 stack.callback(shutil.rmtree, self.own, ignore_errors=True)
                 self._take_over()
             except OSError as error:
-                why = f"--out {self.folder}: {error.strerror or error}"
+                why = f"`out` {self.folder}: {error.strerror or error}"
                 if error.errno in _FULL:
                     raise RunBrokenError(f"{why}; free some space, or choose another folder") from None
                 raise UsageError(f"{why}; choose another folder") from None
@@ -136,7 +136,7 @@ class Ownership(AbstractContextManager["Ownership"]):
 
     @property
     def _taken_over(self) -> RunLockedError:
-        return RunLockedError(f"--out {self.folder}: another localjudge has taken this run over")
+        return RunLockedError(f"`out` {self.folder}: another localjudge has taken this run over")
 
     def _acquire(self) -> None:
         """Acquire the lock; wait for the end of the lease if the owner is on another host.
@@ -162,7 +162,7 @@ class Ownership(AbstractContextManager["Ownership"]):
             except Timeout:
                 owner = self._lease.owner
         who = f" (process {owner.pid} on {_host(owner.hostname)})" if owner else ""
-        raise RunLockedError(f"--out {self.folder}: another localjudge{who} is writing this run")
+        raise RunLockedError(f"`out` {self.folder}: another localjudge{who} is writing this run")
 
     def _remove_unreadable_lock(self) -> None:
         """Remove a lock that names no owner and is older than a lease: a power cut or a full disk cut it.
@@ -202,7 +202,7 @@ class Ownership(AbstractContextManager["Ownership"]):
                 room = room.replace(self.own / "renamed")
             except PermissionError:  # Windows
                 raise UsageError(
-                    f"--out {self.folder}: this system cannot rename an open file, which a run directory needs"
+                    f"`out` {self.folder}: this system cannot rename an open file, which a run directory needs"
                     "; on Windows, use localjudge in WSL, with a folder of its file system"
                 ) from None
             except FileNotFoundError:

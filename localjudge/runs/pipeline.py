@@ -227,7 +227,7 @@ def score_run(
             )
         observer.say(judge.engine.info.headline)
         if judge.engine.info.batch_invariant is False:
-            observer.warn("--deterministic: not supported by this engine or hardware")
+            observer.warn("`deterministic`: not supported by this engine or hardware")
         if run.set_aside:
             aside = folder / SET_ASIDE
             observer.warn(

@@ -33,12 +33,12 @@ def recorded_run(folder: Path, described: Mapping[str, Any]) -> RunManifest | No
     """
     if not (folder / MANIFEST).exists():
         if (folder / JUDGEMENTS).exists():
-            raise RunMismatchError(f"--out {folder}: has {JUDGEMENTS} but no {MANIFEST}; choose another folder")
+            raise RunMismatchError(f"`out` {folder}: has {JUDGEMENTS} but no {MANIFEST}; choose another folder")
         return None
     manifest = read_manifest(folder)
     if found := changes(manifest, described):
         raise RunMismatchError(
-            f"--out {folder}: holds another run; it differs in {'; '.join(found)}. "
+            f"`out` {folder}: holds another run; it differs in {'; '.join(found)}. "
             "Choose another folder, or give the settings of that run"
         )
     return manifest

@@ -39,10 +39,10 @@ class Shard:
             return _from_slurm(environment)
         found = re.fullmatch(r"(\d{1,9})/(\d{1,9})", text)
         if not found:
-            raise UsageError(f"--shard {text}: write INDEX/COUNT, such as 3/16, or {SLURM}")
+            raise UsageError(f"`shard` {text}: write INDEX/COUNT, such as 3/16, or {SLURM}")
         shard = cls(int(found[1]), int(found[2]))
         if not 1 <= shard.index <= shard.count:
-            raise UsageError(f"--shard {text}: shards are counted from 1 to {shard.count}")
+            raise UsageError(f"`shard` {text}: shards are counted from 1 to {shard.count}")
         return shard
 
     def holds(self, group: int) -> bool:
@@ -65,13 +65,13 @@ def _from_slurm(environment: Mapping[str, str]) -> Shard:
     names = [f"SLURM_ARRAY_TASK_{name}" for name in ("ID", "COUNT", "MIN", "MAX")]
     if lacking := [name for name in names if not environment.get(name, "").isdecimal()]:
         raise UsageError(
-            f"--shard {SLURM}: this is not a task of a Slurm array; {', '.join(lacking)}: not set, or no number"
+            f"`shard` {SLURM}: this is not a task of a Slurm array; {', '.join(lacking)}: not set, or no number"
         )
     task, count, lowest, highest = (int(environment[name]) for name in names)
     # If only a part of an array is submitted again, Slurm gives the size of that part.
     if lowest not in (0, 1) or highest - lowest + 1 != count:
         raise UsageError(
-            f"--shard {SLURM}: tasks {lowest} to {highest} of {count} are no whole array; say of how many: "
+            f"`shard` {SLURM}: tasks {lowest} to {highest} of {count} are no whole array; say of how many: "
             "--shard $SLURM_ARRAY_TASK_ID/COUNT"
         )
     return Shard(task - lowest + 1, count)

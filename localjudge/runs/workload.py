@@ -85,7 +85,7 @@ def workload_of(
     if work.answer.written > work.answer.written_limit:
         raise UsageError(
             f"rationales of {written:g} tokens in the mean are longer than their limit, "
-            f"{work.answer.written_limit}; give fewer, or raise --max-rationale-tokens"
+            f"{work.answer.written_limit}; give fewer, or raise `max_rationale_tokens`"
         )
     return work
 

@@ -99,15 +99,15 @@ class Calibration(_CalibrationRecord):
         try:
             return cls.model_validate_json(file.read_bytes())
         except OSError as error:
-            raise UsageError(f"--calibration {file}: {error.strerror}") from None
+            raise UsageError(f"`calibration` {file}: {error.strerror}") from None
         except ValidationError as error:
             first = error.errors()[0]
             if first["loc"] == ("format",):
                 raise UsageError(
-                    f"--calibration {file}: written by another version; make it again with localjudge calibrate"
+                    f"`calibration` {file}: written by another version; make it again with localjudge calibrate"
                 ) from None
             place = ".".join(map(str, first["loc"]))
-            raise UsageError(f"--calibration {file}: not a calibration: {place}: {first['msg']}") from None
+            raise UsageError(f"`calibration` {file}: not a calibration: {place}: {first['msg']}") from None
 
     def save(self, file: Path) -> None:
         """Write the file, completely or not at all."""
@@ -147,13 +147,13 @@ class Calibration(_CalibrationRecord):
             known = {"adapter": None} | self.judge
             if any(manifest.judge.get(name) != value for name, value in known.items()):
                 raise UsageError(
-                    f"--calibration: fitted for {self.model}, but {folder} was judged by "
+                    f"`calibration`: fitted for {self.model}, but {folder} was judged by "
                     f"{manifest.model.judge}, or with another rubric or other settings; fit a new one with "
                     "localjudge calibrate"
                 )
         if unknown := set(without_gain) - set(self.aspects):
             raise UsageError(
-                f"--allow-no-gain {', '.join(sorted(unknown))}: the calibration has maps of "
+                f"`allow_no_gain` {', '.join(sorted(unknown))}: the calibration has maps of "
                 f"{', '.join(self.aspects)}"
             )
         mapped = [aspect for aspect in scores.aspects if aspect in self.aspects]
@@ -164,7 +164,7 @@ class Calibration(_CalibrationRecord):
         left = [f"{', '.join(no_map)} (no map)"] * bool(no_map)
         left += [f"{', '.join(refused)} (no gain is shown; --allow-no-gain ASPECT includes it)"] * bool(refused)
         if not kept:
-            raise UsageError(f"--calibration: no aspect is left to calibrate: {', '.join(left)}")
+            raise UsageError(f"`calibration`: no aspect is left to calibrate: {', '.join(left)}")
         doubtful = [aspect for aspect in kept if aspect in no_gain]
         parts = [f"calibrated: {', '.join(kept)}"]
         parts += [f"no gain is shown for {', '.join(doubtful)}"] * bool(doubtful)

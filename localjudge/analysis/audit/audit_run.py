@@ -169,13 +169,13 @@ def _refuse_another(judge: Judge, out: Path) -> None:
         return
     if not _is_of_audit(out / ROWS):
         raise UsageError(
-            f"--out {out}: its {ROWS} is missing or was not written by an audit; choose another folder"
+            f"`out` {out}: its {ROWS} is missing or was not written by an audit; choose another folder"
         )
     for folder in runs:
         inputs = [Path(name).name for start in read_manifest(folder).starts for name in start.inputs]
         if set(inputs) != {ROWS}:
             raise UsageError(
-                f"--out {folder}: has a run that does not belong to an audit; choose another folder"
+                f"`out` {folder}: has a run that does not belong to an audit; choose another folder"
             )
     if runs:
         RunDirectory(out / RUNS[0]).refuse_another(judge)
@@ -217,5 +217,5 @@ def _write_rows(rows: Iterable[Row], out: Path, rubric: Rubric) -> Path:
             for row in rows:
                 stream.write(json.dumps(record_of(row, judged), ensure_ascii=False) + "\n")
     except OSError as error:
-        raise UsageError(f"--out {out}: {error.strerror}") from None
+        raise UsageError(f"`out` {out}: {error.strerror}") from None
     return file

@@ -94,7 +94,7 @@ def parse_mapping(assignments: Iterable[str], targets: Sequence[str]) -> dict[st
         theirs, equals, ours = assignment.partition("=")
         if not equals or not theirs or ours not in targets:
             raise UsageError(
-                f"--map {assignment}: write THEIRS=OURS, where OURS is one of {', '.join(targets)}"
+                f"`mapping` {assignment}: write THEIRS=OURS, where OURS is one of {', '.join(targets)}"
             )
         mapping[theirs] = ours
     return mapping
@@ -120,7 +120,7 @@ def read_labels(
     names = find_inputs(files)
     if special := [name for name in names if name == STDIN or not Path(name).is_file()]:
         raise UsageError(
-            f"--labels {special[0]}: must be a file, because it is read twice; write it to one first"
+            f"`labels` {special[0]}: must be a file, because it is read twice; write it to one first"
         )
     reading = _Matching(scores, columns_of(scores.rubric.aspects, mapping), inputs)
     for name in names:
@@ -309,10 +309,10 @@ def nothing_found(records: LabelRecords, rows: JudgedRows, where: str, aspects: 
     if records.count and not rows.has_matched:
         why = "; ".join(rows.notes("label records"))
         return (
-            f"--labels: none of its {records.count} records matches a {rows.noun} of {where}: {why}; its "
+            f"`labels`: none of its {records.count} records matches a {rows.noun} of {where}: {why}; its "
             f"columns are {columns}"
         )
     return (
-        f"--labels: no label of {', '.join(aspects)}; its columns are {columns}; map a column with "
-        f"--map THEIRS={aspects[0]}"
+        f"`labels`: no label of {', '.join(aspects)}; its columns are {columns}; map a column with "
+        f"`mapping` THEIRS={aspects[0]}"
     )

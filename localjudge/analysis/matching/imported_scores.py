@@ -81,8 +81,8 @@ def import_scores(
             prompt=Template(template="{$instruction}\n\n{$candidate}"),
         )
     except ValidationError as error:
-        advice = "; --map THEIRS=OURS reads a column of another name"
-        raise UsageError(f"--aspect {', '.join(aspects)}: {problems_of(error)}{advice}") from None
+        advice = "; `mapping` THEIRS=OURS reads a column of another name"
+        raise UsageError(f"`aspect` {', '.join(aspects)}: {problems_of(error)}{advice}") from None
     settings = RunSettings(
         engine=IMPORTED, rubric=rubric.digest, model=hashlib.sha256(judge.encode()).hexdigest()
     )
@@ -131,7 +131,7 @@ def _outcomes(
     if not judged:
         raise UsageError(
             f"{', '.join(names)}: no row has a score of {', '.join(rubric.aspects)}; name the columns with "
-            "--map THEIRS=OURS"
+            "`mapping` THEIRS=OURS"
         )
 
 
@@ -155,7 +155,7 @@ def _outcome(
         scale = rubric.aspects[aspect].scale
         if scale is not None and not scale.lowest <= value <= scale.highest:
             raise UsageError(
-                f"{row.source}: {aspect} is {value:g}, outside the scale {scale}; give --scale LOWEST-HIGHEST"
+                f"{row.source}: {aspect} is {value:g}, outside the scale {scale}; give `scale` LOWEST-HIGHEST"
             )
     rationale = record.get(RATIONALE)
     return Judgement(
@@ -207,7 +207,7 @@ def write_run(
         UsageError: the folder is not empty.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"--out {folder}: is not empty; choose another folder")
+        raise UsageError(f"`out` {folder}: is not empty; choose another folder")
     manifest = RunManifest(
         format=FORMAT,
         settings=settings,

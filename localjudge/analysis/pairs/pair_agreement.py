@@ -122,7 +122,7 @@ def agree_on_pairs(
     names = [] if (subsets == "").all() else sorted(set(subsets.tolist()) - {""})
     if by is not None and not names:
         columns = ", ".join(list(pairs.columns[0])[:12]) or "none"
-        raise UsageError(f"--by {by}: no row of {pairs.folder} has this column; its columns are {columns}")
+        raise UsageError(f"`by` {by}: no row of {pairs.folder} has this column; its columns are {columns}")
     aspects, divided = {}, {}
     for aspect, marks in labels.marks.items():
         comparing = _Comparing(pairs, pairs.aspects[aspect], labels.annotators, resamples, seed)

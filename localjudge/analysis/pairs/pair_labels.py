@@ -81,7 +81,7 @@ def read_pair_labels(
     own = pairs.manifest.last_start.inputs
     names = find_inputs(files or own if all(map(can_be_read_twice, own)) else files)
     if special := [name for name in names if not can_be_read_twice(name)]:
-        raise UsageError(f"--labels {special[0]}: must be a file, because it is read twice; write it to one")
+        raise UsageError(f"`labels` {special[0]}: must be a file, because it is read twice; write it to one")
     reading = _PairMatching(pairs, mapping or {}, inputs)
     for name in names:
         for number, record in read_records(name):
@@ -160,7 +160,7 @@ class _PairMatching:
         for column, numbers in self._numbers.items():
             if "0" in numbers and "2" not in numbers:
                 raise UsageError(
-                    f"--labels: {column!r} has the number 0, but never 2, so that 0 can mean a tie or one of "
+                    f"`labels`: {column!r} has the number 0, but never 2, so that 0 can mean a tie or one of "
                     "the responses; write a, b and tie"
                 )
         marks = self._records.marks

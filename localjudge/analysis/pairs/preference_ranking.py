@@ -138,7 +138,7 @@ def rank_pairs(
         UsageError: there is no such aspect.
     """
     if by is not None and by not in runs.aspects:
-        raise UsageError(f"--by {by}: give one of {', '.join(runs.aspects)}")
+        raise UsageError(f"`by` {by}: give one of {', '.join(runs.aspects)}")
     decides = by or next(iter(runs.aspects))
     orders = {name: rank_preferences(each, resamples, seed) for name, each in runs.aspects.items()}
     notes = []

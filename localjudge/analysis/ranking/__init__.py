@@ -112,7 +112,7 @@ def rank(
     if len(whole) > 1:
         values[OVERALL], ends[OVERALL] = _overall(scores, table), (whole[0].lowest, whole[0].highest)
     if by is not None and by not in values:
-        raise UsageError(f"--by {by}: give one of {', '.join(values)}")
+        raise UsageError(f"`by` {by}: give one of {', '.join(values)}")
     decides = by or _deciding(scores, tuple(values))
     columns = (*(name for name in values if name != decides), decides)
     human = _labelled(labels, scores, columns) if labels else None
