@@ -342,6 +342,8 @@ class Judge:
             scores=read.answer.scores,
             expected=read.expected(self.rubric.aspects),
             probabilities={name: [round(each, 6) for each in row] for name, row in read.probabilities.items()},
+            mass={name: round(each, 6) for name, each in read.mass.items()},
+            likeliest=dict(read.likeliest),
             rationale_cut=read.rationale_cut,
             candidate_cut=task.candidate_cut,
             thoughts=read.thoughts if self.config.keep_thoughts else None,

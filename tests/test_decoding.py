@@ -70,10 +70,37 @@ def test_scores_are_kept_as_the_model_saw_them_and_the_last_time_counts() -> Non
         table.constrain(logits[None].clone(), np.array([state]), np.array([99]), np.array([1]))
     kept = table.scores.take([0, 1])
     values = seen[1, [ord(character) for character in "12345"]].double()
-    np.testing.assert_allclose(kept[1, 0], torch.softmax(values, dim=0), rtol=1e-12)
+    np.testing.assert_allclose(kept[1, 0, :-2], torch.softmax(values, dim=0), rtol=1e-12)
     assert np.isnan(kept[1, 1:]).all(), "the other scores have not been reached"
     assert np.isnan(kept[0]).all(), "nothing was written elsewhere"
     assert np.isnan(table.scores.take([1])).all(), "what was taken is gone"
+
+
+@pytest.mark.parametrize("favourite", ["3", "x"])
+def test_the_mass_is_the_share_that_the_values_had_before_the_mask(favourite: str) -> None:
+    state = TABLE.states(b'{"rationale":"x","scores":{"safety":"')[-1]
+    logits = torch.randn(2, VOCABULARY.size)
+    logits[1, ord(favourite)] = 9
+    states, left, slots = np.array([TABLE.start, state]), np.array([LIMIT, 99]), np.array([0, 1])
+    on_host, on_device = HostTable(TABLE, 0, CPU, slots=2), DeviceTable(TABLE, 0, CPU, slots=2)
+    on_host.constrain(logits.clone(), states, left, slots)
+    on_device.constrain(logits.clone(), *map(torch.from_numpy, (states, left, slots)))
+    mass = torch.softmax(logits[1].double(), dim=0)[[ord(character) for character in "12345"]].sum()
+    for table in (on_host, on_device):
+        kept = table.scores.take([1])[0, 0]
+        assert kept[-2] == pytest.approx(float(mass), rel=1e-5)
+        assert kept[-1] == (favourite == "3")
+
+
+def test_a_broken_logit_of_another_token_leaves_the_probabilities_as_they_are() -> None:
+    state = TABLE.states(b'{"rationale":"x","scores":{"safety":"')[-1]
+    for broken in (torch.nan, torch.inf, -torch.inf):
+        table, logits = HostTable(TABLE, 0, CPU, slots=1), torch.randn(1, VOCABULARY.size)
+        logits[0, ord("x")] = broken
+        table.constrain(logits, np.array([state]), np.array([99]), np.array([0]))
+        kept = table.scores.take([0])[0, 0]
+        assert kept[:-2].sum() == pytest.approx(1)
+        assert 0 <= kept[-2] <= 1
 
 
 def test_a_device_table_walks_as_the_table_does() -> None:

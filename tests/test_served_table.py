@@ -114,7 +114,7 @@ def test_doctor_says_whether_a_server_answers_what_it_serves_and_its_kind(cli: C
     assert "start the server, or correct the URL" in ended.out
 
 
-def test_a_server_with_the_table_gives_tokens_and_normalized_probabilities(
+def test_a_server_with_the_table_gives_tokens_normalized_probabilities_and_their_mass(
     model: Path, short_rubric: Path
 ) -> None:
     with (
@@ -134,6 +134,8 @@ def test_a_server_with_the_table_gives_tokens_and_normalized_probabilities(
             assert outcome.probabilities[aspect] == pytest.approx(
                 [each / sum(shares) for each in shares], abs=1e-6
             )
+            assert outcome.mass[aspect] == pytest.approx(sum(shares) / math.e, abs=1e-6)
+            assert outcome.likeliest[aspect]
 
 
 def every(value: float) -> Change:

@@ -244,6 +244,21 @@ def test_probabilities_come_from_the_tokens_that_tell_the_values_apart(short_rub
         assert outcome.probabilities["tact"] == pytest.approx([2 / 9, 6 / 9, 1 / 9], abs=1e-6)
         assert outcome.probabilities["wit"] == pytest.approx([0.25 / 0.95, 0.2 / 0.95, 0.5 / 0.95], abs=1e-6)
         assert outcome.expected["tact"] == pytest.approx(17 / 9, abs=1e-4)
+        assert outcome.mass == pytest.approx({"tact": 0.9, "wit": 0.95}), "what the list has of the values"
+        assert outcome.likeliest == {"tact": True, "wit": True}
+
+
+def test_a_value_is_not_the_likeliest_token_where_the_list_has_a_likelier_one(short_rubric: Path) -> None:
+    tokens = choices_of(
+        [
+            '{"rationale":"Seen.","scores":{"tact":"', {"2": 0.2, "1": 0.1, "3": 0.1, "[": 0.5}, '","wit":"',
+            {"3": 0.3, "1": 0.3, "2": 0.3, "0": 0.1}, '"}}',
+        ]
+    )  # fmt: skip
+    for outcome in judged(lambda text, before: chat(WHOLE, **tokens), short_rubric).values():
+        assert isinstance(outcome, Judgement)
+        assert outcome.mass == pytest.approx({"tact": 0.4, "wit": 0.9})
+        assert outcome.likeliest == {"tact": False, "wit": True}
 
 
 def test_probabilities_are_missing_where_the_list_of_tokens_leaves_a_value_open(short_rubric: Path) -> None:

@@ -22,6 +22,7 @@ def signs(
     rationales: tuple[str, ...] = ("It is right.",),
     cut: int = 0,
     scores: tuple[int, ...] = (1, 2),
+    likeliest: int = 1000,
 ) -> tuple[str, ...]:
     """Return the signs of a run whose rows take turns with these rationales and scores."""
     found = WarningSigns(SIX)
@@ -30,6 +31,7 @@ def signs(
             Judgement(
                 id=f"r{n}", key=str(n), texts={"rationale": rationales[n % len(rationales)]},
                 scores=dict.fromkeys(SIX.aspects, scores[n % len(scores)]), rationale_cut=n < cut,
+                mass={"depth": 0.25}, likeliest={"depth": n < likeliest},
                 prompt_tokens=1, output_tokens=1,
             )
         )  # fmt: skip
@@ -53,8 +55,16 @@ def order_signs(verdicts: list[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def test_a_judge_that_tells_responses_apart_and_gives_reasons_has_no_sign() -> None:
-    assert signs(40, cut=9) == ()
+    assert signs(40, cut=9, likeliest=20) == ()
     assert order_signs([("A", "B"), ("B", "A")] * 10) == ()
+
+
+def test_a_value_that_is_mostly_not_the_likeliest_token_is_a_sign() -> None:
+    (line,) = signs(40, likeliest=19)
+    assert line.startswith(
+        "low mass: in depth, the model's likeliest token begins a value in 19 of 40 judgements"
+    )
+    assert "(mean mass 0.25)" in line
 
 
 def test_a_few_rows_are_no_sign() -> None:

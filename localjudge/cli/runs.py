@@ -93,6 +93,8 @@ def show(
         return
     print_table(headed(notices, summary_table(summary)))
     print_table(summary_chart(summary))
+    if mass := summary.signs.mass.in_words(manifest.mass_is_lower_bound):
+        print(mass)
     for reason, count in summary.reasons.most_common(10):
         print(f"{count} failed: {reason}")
     for sign in summary.signs.lines:

@@ -59,7 +59,11 @@ def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: RowTex
             )
         elif probabilities:
             row += f"   {bars(probabilities)}"
+        if aspect in outcome.mass:
+            row += f"   mass {outcome.mass[aspect]:.2f}" + " *" * (not outcome.likeliest[aspect])
         parts.append(row)
+    if not all(outcome.likeliest.values()):
+        parts.append("  * the model's likeliest token began no value")
     return "\n".join([*parts, ""])
 
 

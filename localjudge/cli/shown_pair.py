@@ -84,8 +84,9 @@ class ShownPair:
             known = shares and " · ".join(
                 f"{label} {share:.2f}" for label, share in zip(labels, shares, strict=True)
             )
+            mass = f"   mass {order.mass[name]:.2f}" if name in order.mass else ""
             parts.append(
-                Padding(Styled(f"{name}  {order.scores[name]}" + f"   ({known})" * bool(known)), (0, 2))
+                Padding(Styled(f"{name}  {order.scores[name]}" + f"   ({known})" * bool(known) + mass), (0, 2))
             )
         parts += [_passage(name.replace("_", " "), said) for name, said in order.texts.items()]
         if order.rationale_cut:

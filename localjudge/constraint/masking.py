@@ -28,35 +28,41 @@ class ScoreBuffer:
     """The probabilities of the values, kept on the logits' device until the engine fetches them.
 
     Each answer has a slot, and each aspect a position in it. The last write counts, because an engine may
-    compute a position more than once and only the last computation is valid. Probabilities are the model's own
-    of the first token of each value, before temperature and top-p; NaN if a logit is not a finite number.
+    compute a position more than once and only the last computation is valid. Probabilities are those of the
+    first token of each value, before temperature and top-p, normalized so that their sum is 1; NaN if a logit
+    is not a finite number. What the sum was before, in the model's distribution over its whole vocabulary, is
+    the mass of the values.
     """
 
     def __init__(self, table: TokenTable, slots: int, device: torch.device) -> None:
         # One extra slot: on a device, rows that are not at a value write there.
-        shape = (slots + 1, *table.score_token.shape)
-        self._kept = torch.full(shape, torch.nan, dtype=torch.float64, device=device)
+        self._kept = torch.full((slots + 1, *table.kept_shape), torch.nan, dtype=torch.float64, device=device)
         tokens = torch.from_numpy(table.score_token.astype(np.int64)).to(device)
         self._tokens, self._no_value = tokens.clamp(min=0), tokens < 0
         self._nowhere = slots
 
-    def keep(
-        self, logits: torch.Tensor, rows: torch.Tensor, slots: torch.Tensor, aspects: torch.Tensor
-    ) -> None:
-        """Keep the probabilities of each row's value.
+    def keep(self, logits: torch.Tensor, slots: torch.Tensor, aspects: torch.Tensor) -> None:
+        """Keep the probabilities of each row's value, and their mass.
 
         Args:
-            logits: (…, V), before they are masked.
-            rows: indices of the rows to read, (rows,).
+            logits: (rows, V), before they are masked.
             slots: the slot of each row, (rows,).
             aspects: the aspect whose value comes next, (rows,); -1 for none.
         """
-        chosen = logits[rows[:, None], self._tokens[aspects]].double()
+        chosen = logits.gather(1, self._tokens[aspects]).double()
         chosen.masked_fill_(self._no_value[aspects], -torch.inf)
-        self._kept[torch.where(aspects >= 0, slots, self._nowhere), aspects] = torch.softmax(chosen, dim=1)
+        # A broken logit of another token must not make a row fail: the mass is then a number without meaning.
+        whole = torch.logsumexp(logits, dim=1).double().nan_to_num(torch.inf)
+        likeliest = chosen.amax(dim=1) >= logits.amax(dim=1)
+        mass = (torch.logsumexp(chosen, dim=1) - whole).exp().clamp(max=1)
+        found = torch.cat([torch.softmax(chosen, dim=1), mass[:, None], likeliest[:, None]], dim=1)
+        self._kept[torch.where(aspects >= 0, slots, self._nowhere), aspects] = found
 
     def take(self, slots: list[int]) -> NDArray[np.float64]:
-        """Return and clear these slots, (slots, A, K); NaN where nothing was kept."""
+        """Return and clear these slots, (slots, A, K + 2); NaN where nothing was kept.
+
+        After the K probabilities stand the mass, and 1 if the model's likeliest token begins a value, else 0.
+        """
         kept: NDArray[np.float64] = self._kept[slots].cpu().numpy()
         self._kept[slots] = torch.nan
         return kept
@@ -100,7 +106,8 @@ class HostTable:
         """
         aspects = self._aspect[states]
         if (scored := np.flatnonzero(aspects >= 0)).size:
-            self.scores.keep(logits, *map(self._tensor, (scored, slots[scored], aspects[scored])))
+            at = self._tensor(scored)
+            self.scores.keep(logits[at], *map(self._tensor, (slots[scored], aspects[scored])))
         _make_finite(logits)
         groups: dict[tuple[int, int], list[int]] = {}
         # Plain Python: NumPy's overhead for each group is larger than the work.
@@ -182,8 +189,7 @@ class DeviceTable:
         self, logits: torch.Tensor, states: torch.Tensor, left: torch.Tensor, slots: torch.Tensor
     ) -> None:
         """Do what `HostTable.constrain` does, for int64 tensors on the device."""
-        rows = torch.arange(len(states), device=states.device)
-        self.scores.keep(logits, rows, slots, self._aspect[states])
+        self.scores.keep(logits, slots, self._aspect[states])
         _make_finite(logits)
         most = (left - 1).clamp(max=UNREACHABLE - 1).to(torch.int16)
         logits.masked_fill_(self._need[states] > most[:, None], -torch.inf)

@@ -95,6 +95,12 @@ class TokenTable:
         return token
 
     @property
+    def kept_shape(self) -> tuple[int, int]:
+        """The shape of what an engine keeps of an answer: K probabilities and 2 numbers for each aspect."""
+        aspects, values = self.score_token.shape
+        return aspects, values + 2
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the table's content, in hex."""
         found = hashlib.sha256()

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
-from typing import Self
+from typing import NamedTuple, Self
 
 from localjudge.config import JudgeConfig
 from localjudge.constraint.compiler import closing_margin_for, token_table
@@ -50,6 +50,9 @@ class ReadAnswer:
         rationale_cut: whether the limit, and not the model, ended a text.
         probabilities: the probability of each value of an aspect, in the rubric's order; an aspect whose
             distribution is not known is missing.
+        mass: their sum in the model's own distribution, before the constraint; from a server that lists only
+            some tokens, a lower bound.
+        likeliest: whether the model's likeliest token was one of the values'.
         thoughts: the text before the answer; empty without any.
         output_tokens: number of tokens, thoughts included.
     """
@@ -57,6 +60,8 @@ class ReadAnswer:
     answer: Answer
     rationale_cut: bool
     probabilities: Mapping[str, Sequence[float]]
+    mass: Mapping[str, float]
+    likeliest: Mapping[str, bool]
     thoughts: str
     output_tokens: int
 
@@ -138,13 +143,18 @@ class TableReader:
         answer = self.rubric.parse(self.opening + self.vocabulary.decode(tokens))
         cut = table.was_cut(tokens, self.decoding.text_tokens, self.decoding.closing_margin)
         probabilities: dict[str, list[float]] = {}
-        if completion.probabilities is not None:
-            measured = zip(self.layout.values, completion.probabilities, strict=True)
-            for (field, row), known in zip(measured, table.has_probabilities, strict=True):
-                if known:
-                    probabilities[field.name] = [float(each) for each in row[: len(field.values)]]
+        mass: dict[str, float] = {}
+        likeliest: dict[str, bool] = {}
+        for place, field in enumerate(self.layout.values):
+            if not table.has_probabilities[place]:
+                continue
+            if completion.probabilities is not None:
+                probabilities[field.name] = completion.probabilities[place, : len(field.values)].tolist()
+            if completion.mass is not None and completion.likeliest is not None:
+                mass[field.name] = float(completion.mass[place])
+                likeliest[field.name] = bool(completion.likeliest[place])
         said = self.vocabulary.decode_text(thoughts)
-        return ReadAnswer(answer, cut, probabilities, said, len(completion.tokens))
+        return ReadAnswer(answer, cut, probabilities, mass, likeliest, said, len(completion.tokens))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,15 +202,22 @@ class TextReader:
         thoughts, text = _split_thoughts(completion.text)
         answer = self.rubric.parse(text)
         cut = any(len(each) >= self.text_characters for each in answer.texts.values())
-        probabilities = {}
+        found: dict[str, _Distribution] = {}
         if completion.choices:
             places = value_places(self.layout, text)
             for field in self.layout.values:
                 rest = text[places[field.name][0] :] if field.name in places else ""
-                if rest and (found := _distribution(completion.choices, rest, field)):
-                    probabilities[field.name] = found
-        said = completion.thoughts or thoughts
-        return ReadAnswer(answer, cut, probabilities, said, completion.output_tokens)
+                if rest and (known := _distribution(completion.choices, rest, field)):
+                    found[field.name] = known
+        return ReadAnswer(
+            answer,
+            cut,
+            {name: each.probabilities for name, each in found.items()},
+            {name: each.mass for name, each in found.items()},
+            {name: each.likeliest for name, each in found.items()},
+            completion.thoughts or thoughts,
+            completion.output_tokens,
+        )
 
     def is_whole(self, completion: TextCompletion) -> bool:
         """Return whether a completion is a whole answer."""
@@ -227,8 +244,14 @@ def _split_thoughts(text: str) -> tuple[str, str]:
     return thoughts[1] if thoughts else "", (fenced[1] if fenced else rest).strip()
 
 
-def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) -> list[float] | None:
-    """Return the probability of each value; None if the tokens do not show it.
+class _Distribution(NamedTuple):
+    probabilities: list[float]
+    mass: float
+    likeliest: bool
+
+
+def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) -> _Distribution | None:
+    """Return the probability of each value, and their mass; None if the tokens do not show it.
 
     A token tells the values apart if it goes on as exactly one of them does. The probabilities of these tokens
     are normalized to 1.
@@ -257,7 +280,7 @@ def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) 
             "to judge without them, give `engine_args` top_logprobs=0"
         )
     before = choice.text[: begin - start]
-    shares = dict.fromkeys(field.values, 0.0)
+    shares, starts = dict.fromkeys(field.values, 0.0), set[str]()
     for text, logprob in choice.alternatives.items():
         ahead = text.removeprefix(before)
         if not text.startswith(before) or not ahead:
@@ -267,9 +290,11 @@ def _distribution(choices: Sequence[TokenChoice], rest: str, field: ValueField) 
             return None
         if meant:
             shares[meant[0]] += math.exp(logprob)
+            starts.add(text)
     total = sum(shares.values())
     least = min(map(math.exp, choice.alternatives.values()), default=1.0)
     missing = sum(not share for share in shares.values())
     if not total or missing * least > _UNLISTED * total:
         return None
-    return [share / total for share in shares.values()]
+    top = max(choice.alternatives, key=lambda text: choice.alternatives[text])
+    return _Distribution([share / total for share in shares.values()], min(total, 1.0), top in starts)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from localjudge.engines.batches import chunks
 from localjudge.engines.engine_options import DryRunOptions, batch_invariance
-from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
+from localjudge.engines.protocol import Completion, Decoding, EngineInfo
 from localjudge.models.adapter import Adapter
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
@@ -65,7 +65,7 @@ class DryRunEngine:
     def _complete(self, prompt: Prompt) -> Completion:
         digest = hashlib.sha256(array("i", prompt.tokens).tobytes()).digest()[:8]
         chosen = int.from_bytes(digest) % _POOL
-        return completion(prompt.tag, self._answers[chosen], self._probabilities[chosen])
+        return Completion(prompt.tag, tuple(self._answers[chosen]), self._probabilities[chosen])
 
 
 def _answer(model: Model, decoding: Decoding, seed: int) -> list[int]:

@@ -100,22 +100,26 @@ class Decoding:
 class Completion:
     """A complete answer: token ids, thoughts included, up to the token that completes it.
 
-    `probabilities` is float64 (A, K): for each aspect the model's own probabilities of the first token of each
-    value, before temperature and top-p, and 0 after its last value. `error` is set instead if the engine could
-    not answer this prompt.
+    `probabilities` is float64 (A, K): for each aspect the probabilities of the first token of each value,
+    before temperature and top-p, normalized so that their sum is 1, and 0 after its last value. `mass` is their
+    sum before that, (A,): the share of the model's own probability, over its whole vocabulary, that the values
+    have. `likeliest` says whether the model's likeliest token begins a value, bool (A,). `error` is set instead
+    if the engine could not answer this prompt.
     """
 
     tag: int
     tokens: tuple[int, ...] = ()
     probabilities: NDArray[np.float64] | None = None
+    mass: NDArray[np.float64] | None = None
+    likeliest: NDArray[np.bool_] | None = None
     error: str | None = None
 
 
 def completion(tag: int, tokens: list[int], kept: NDArray[np.float64]) -> Completion:
-    """Return a completion from its tokens and its kept probabilities, (A, K)."""
+    """Return a completion from its tokens and what `ScoreBuffer.take` gives for it, (A, K + 2)."""
     if not np.isfinite(kept).all():
         return Completion(tag, error="the model's probabilities of a score are not finite numbers")
-    return Completion(tag, tuple(tokens), kept)
+    return Completion(tag, tuple(tokens), kept[:, :-2], kept[:, -2], kept[:, -1] > 0)
 
 
 @dataclass(frozen=True, slots=True)

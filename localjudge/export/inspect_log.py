@@ -132,6 +132,7 @@ def _sample(outcome: Outcome, text: RowTexts | None) -> Any:
                 metadata={
                     "expected": judged.expected.get(aspect),
                     "probabilities": judged.probabilities.get(aspect),
+                    "mass": judged.mass.get(aspect),
                 },
             )
             for aspect, score in judged.scores.items()

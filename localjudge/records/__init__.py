@@ -245,19 +245,24 @@ class Judgement(_Outcome):
     """A row that was judged.
 
     `scores` has the value of each aspect: a number of its scale, a boolean or a label. A preference calls the
-    response that the judge reads first A. `probabilities` has the model's own probability of each value of an
-    aspect, in the rubric's order (they sum to 1), and `expected` the mean number of an ordered aspect; an
-    aspect is missing from both if its values do not begin with different tokens, because the distribution then
-    cannot be measured. `texts` has the rationale, or one for each aspect, by the names of their columns.
-    `rationale_cut` is True if the token limit, and not the model, ended a rationale. `candidate_cut` is the
-    number of characters of the responses that were left out to fit the model's context. `thoughts` is the text
-    of a reasoning model before its answer, if the run keeps it.
+    response that the judge reads first A. `probabilities` has the probability of each value of an aspect, in
+    the rubric's order, normalized so that their sum is 1, and `expected` the mean number of an ordered aspect;
+    an aspect is missing from both if its values do not begin with different tokens, because the distribution
+    then cannot be measured. `mass` is that sum before it was normalized: the share of the model's own
+    probability that the values have, where any token could follow. `likeliest` says whether the model's
+    likeliest token began a value. Both are missing where they are not known, and the mass is a lower bound
+    where a server lists only some tokens. `texts` has the rationale, or one for each aspect, by the names of
+    their columns. `rationale_cut` is True if the token limit, and not the model, ended a rationale.
+    `candidate_cut` is the number of characters of the responses that were left out to fit the model's context.
+    `thoughts` is the text of a reasoning model before its answer, if the run keeps it.
     """
 
     texts: dict[str, str]
     scores: dict[str, bool | int | str]
     expected: dict[str, FiniteFloat] = Field(default_factory=dict)
     probabilities: dict[str, list[FiniteFloat]] = Field(default_factory=dict)
+    mass: dict[str, FiniteFloat] = Field(default_factory=dict)
+    likeliest: dict[str, bool] = Field(default_factory=dict)
     rationale_cut: bool
     candidate_cut: int = 0
     thoughts: str | None = None

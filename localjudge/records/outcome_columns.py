@@ -30,6 +30,8 @@ _BESIDE = {OVERALL, "annotator", "failed", "n", "pairs", "rank", "rows", *_TEXTS
 """Names of other columns that stand beside the aspects in tables, exports, reports and label files."""
 _EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
 """Suffixes of an aspect's other columns."""
+MASS, LIKELIEST = "_mass", "_likeliest"
+"""Suffixes of those that lines of earlier versions do not have; an aspect's name may end so."""
 
 
 class UnknownColumnsError(ValueError):
@@ -81,6 +83,10 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         line[aspect + _EXPECTED] = judged and judged.expected.get(aspect)
     for aspect in aspects:
         line[aspect + _PROBABILITIES] = judged and judged.probabilities.get(aspect)
+    for aspect in aspects:
+        line[aspect + MASS] = judged and judged.mass.get(aspect)
+    for aspect in aspects:
+        line[aspect + LIKELIEST] = judged and judged.likeliest.get(aspect)
     line["rationale_cut"] = judged and judged.rationale_cut
     line["candidate_cut"] = judged and judged.candidate_cut
     line["thoughts"] = judged and judged.thoughts
@@ -134,6 +140,8 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         scores = {aspect: line[aspect] for aspect in columns.aspects}
         expected = {aspect: line[aspect + _EXPECTED] for aspect in columns.aspects}
         probabilities = {aspect: line[aspect + _PROBABILITIES] for aspect in columns.aspects}
+        mass = {aspect: line.get(aspect + MASS) for aspect in columns.aspects}
+        likeliest = {aspect: line.get(aspect + LIKELIEST) for aspect in columns.aspects}
     except KeyError as error:
         raise ValueError(f"no column {error}") from None
     return Judgement.model_validate(
@@ -143,6 +151,8 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
             "scores": scores,
             "expected": {aspect: value for aspect, value in expected.items() if value is not None},
             "probabilities": {aspect: each for aspect, each in probabilities.items() if each is not None},
+            "mass": {aspect: each for aspect, each in mass.items() if each is not None},
+            "likeliest": {aspect: each for aspect, each in likeliest.items() if each is not None},
             "rationale_cut": line["rationale_cut"],
             "candidate_cut": line["candidate_cut"],
             "thoughts": line["thoughts"],
@@ -153,7 +163,8 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
 
 def _known(columns: AnswerColumns) -> set[str]:
     """Return the columns that a line may have."""
-    own = (aspect + suffix for aspect in columns.aspects for suffix in ("", _EXPECTED, _PROBABILITIES))
+    suffixes = ("", _EXPECTED, _PROBABILITIES, MASS, LIKELIEST)
+    own = (aspect + suffix for aspect in columns.aspects for suffix in suffixes)
     return {*COMMON_COLUMNS, *columns.prompt, *columns.texts, *own}
 
 
@@ -252,5 +263,7 @@ def arrow_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> 
             aspect: kinds[kind],
             aspect + _EXPECTED: real,
             aspect + _PROBABILITIES: pyarrow.list_(real),
+            aspect + MASS: real,
+            aspect + LIKELIEST: pyarrow.bool_(),
         }
     return pyarrow.schema(list(types.items()))

@@ -116,7 +116,7 @@ def common_head(listed: ListedRows, title: str | None, notices: Iterable[str] = 
     on = f"{counted(len(listed), words['one'])}{of} on {counted(len(listed.snippets), 'instruction')}"
     return {
         "title": title or ", ".join(names),
-        "about": f"{on} · {_origin(listed.manifests)}",
+        "about": " · ".join(filter(None, (on, _origin(listed.manifests), listed.rows.mass_note))),
         "notices": said,
         "foot": f"Made by localjudge {__version__} on {time.strftime('%Y-%m-%d')}. "
         f"Prompt {', '.join({each.prompt_sha256[:12] for each in listed.manifests})}. "

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 from localjudge.records import Failure, Outcome
 from localjudge.records.outcome_columns import (
     AGREE,
+    MASS,
     ORDERS,
     PAIR_DIGESTS,
     PAIR_SYSTEMS,
@@ -179,6 +180,7 @@ class _Pairwise(Mode[PairOutcome]):
         types = dict.fromkeys(names or self.column_names(columns), pyarrow.string())
         for aspect in columns.aspects:
             types |= {aspect + PREFERENCE: pyarrow.float64(), aspect + AGREE: pyarrow.bool_()}
+            types[aspect + MASS] = pyarrow.float64()
         return pyarrow.schema(list(types.items()))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, Self
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.records.outcome_columns import (
     AGREE,
+    MASS,
     ORDERS,
     PAIR_DIGESTS,
     PAIR_SYSTEMS,
@@ -200,6 +201,8 @@ class PairOutcome:
             line[aspect] = known and known.winner
             line[aspect + PREFERENCE] = known and known.value
             line[aspect + AGREE] = known and known.agree
+            masses = [each.mass[aspect] for each in self.orders if isinstance(each, Judgement) and each.mass]
+            line[aspect + MASS] = sum(masses) / len(masses) if known and masses else None
         for swapped, suffix in zip((False, True), ORDERS, strict=True):
             own = next((each for each in self.orders if each.swapped is swapped), None)
             judged = own if isinstance(own, Judgement) else None

@@ -48,7 +48,7 @@ from pydantic import SerializationInfo, ValidationError, field_serializer, model
 
 from localjudge.errors import RowError, RubricError
 from localjudge.records import Row, Turn
-from localjudge.records.outcome_columns import AnswerColumns
+from localjudge.records.outcome_columns import LIKELIEST, MASS, AnswerColumns
 from localjudge.rows.conversation import CONVERSATION, judges_conversation
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
@@ -150,6 +150,7 @@ class Rubric(RubricPart):
     def _check_consistency(self) -> Self:
         if not self.aspects:
             raise ValueError("aspects: name at least one aspect")
+        beside = {name + suffix for name in self.aspects for suffix in (MASS, LIKELIEST)}
         for aspect in self.aspects:
             if len(aspect) > LONGEST_NAME:
                 raise ValueError(
@@ -157,7 +158,7 @@ class Rubric(RubricPart):
                 )
             if not _ASPECT.fullmatch(aspect):
                 raise ValueError(f"aspects: {aspect!r} is not a column name; use a-z, 0-9, _, a letter first")
-            if self.mode.reserves(aspect):
+            if self.mode.reserves(aspect) or aspect in beside:
                 raise ValueError(
                     f"aspects: {aspect!r} is the name of another column; choose another, such as {aspect}_score"
                 )

@@ -242,6 +242,11 @@ class RunManifest(_ManifestPart):
         """Whether the verdicts of its pairs come from averaged probabilities, as in earlier versions."""
         return "verdicts" in self.rubric.mode.recorded and self.verdicts == "averaged"
 
+    @property
+    def mass_is_lower_bound(self) -> bool:
+        """Whether the masses of its values are sums over the few tokens that a server lists."""
+        return self.settings.engine == "server" and not self.model.files
+
     def join(self) -> Join[Any]:
         """Return the join of the outcomes of each row's prompts."""
         return self.rubric.mode.join(self.rubric.aspects, self.orders, self.averaged)

@@ -127,6 +127,7 @@ class Summary:
             "judged": self.judged,
             "failed": self.failed,
             "failures": dict(self._reasons.most_common()),
+            "mean_mass": self.signs.mass.means,
         }
         if self.pairs:
             return {**counts, "pairs": self.pairs.as_dict(), "systems": self.pairs.systems()}

@@ -17,6 +17,7 @@ from localjudge.rubrics.mode import RowOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.order_effect import OrderEffect
+from localjudge.runs.value_mass import ValueMass
 from localjudge.system.quantities import counted
 
 LEAST = 10
@@ -39,11 +40,15 @@ class WarningSigns:
 
     Args:
         rubric: the rubric of the run.
+
+    Attributes:
+        mass: the mass of the values.
     """
 
     def __init__(self, rubric: Rubric) -> None:
         prompt = f"{rubric.prompt.template}\n{answer_format(rubric.answer_layout, rubric.aspects)}"
         self._placeholders = {found.casefold() for found in _PLACEHOLDER.findall(prompt)}
+        self.mass = ValueMass()
         self._judged = self._copied = self._cut = 0
         self._scores: defaultdict[str, Counter[object]] = defaultdict(Counter)
         self._orders: defaultdict[str, OrderEffect] = defaultdict(OrderEffect)
@@ -62,6 +67,7 @@ class WarningSigns:
         if not isinstance(outcome, Judgement):
             return
         self._judged += 1
+        self.mass.add(outcome)
         self._cut += outcome.rationale_cut
         self._copied += any(map(self._is_copied, outcome.texts.values()))
         for aspect, score in outcome.scores.items():
@@ -89,6 +95,7 @@ class WarningSigns:
                 f"cut rationales: {self._cut} {rows} ran into the limit; raise --max-rationale-tokens, or read "
                 "some: a small model repeats itself"
             )
+        found += self.mass.signs(LEAST)
         equal = [
             f"{aspect} {shown(score)}"  # type: ignore[arg-type]
             for aspect, scores in self._scores.items()

@@ -138,11 +138,16 @@ class Request:
 
     @property
     def scores(self) -> np.ndarray:
-        """The probabilities that the model gave to each value of each score."""
+        """The probabilities of each value of each score, their mass, and whether one was likeliest."""
         path = self.path(self.outputs)
         at = [path.index(int(state)) for state in self.table.score_state]
-        seen = [self.logits(self.outputs[:step])[self.table.score_token[0]].double() for step in at]
-        return torch.softmax(torch.stack(seen), dim=1).numpy()
+        return np.stack([kept_of(self.logits(self.outputs[:step]), self.table.score_token[0]) for step in at])
+
+
+def kept_of(logits: torch.Tensor, values: np.ndarray) -> np.ndarray:
+    """Return what a table keeps at a value, (K + 2,)."""
+    shares = torch.softmax(logits.double(), dim=0)[values]
+    return np.append(shares / shares.sum(), [shares.sum(), int(logits.argmax()) in values])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -344,7 +349,7 @@ def test_v1_masks_follow_the_rule_whatever_the_batch_does(seed: int, table: Toke
     assert all(request.is_finished for request in requests)
     for request in requests:
         if request.answers:
-            np.testing.assert_allclose(batch.processor.scores.take([request.tag])[0], request.scores, rtol=1e-9)
+            np.testing.assert_allclose(batch.processor.scores.take([request.tag])[0], request.scores, rtol=1e-6)
 
 
 # The V2 model runner
@@ -509,7 +514,7 @@ def test_v2_masks_and_scores_are_those_of_v1_on_the_same_histories(
         if request.answers:
             kept = runner.processor.scores.take([request.tag])[0]
             np.testing.assert_array_equal(kept, reference.scores.take([request.tag])[0])
-            np.testing.assert_allclose(kept, request.scores, rtol=1e-9)
+            np.testing.assert_allclose(kept, request.scores, rtol=1e-6)
 
 
 def test_v2_a_slot_forgets_who_had_it_before() -> None:
@@ -555,8 +560,8 @@ def test_v2_a_refused_draft_does_not_overwrite_the_score_before_it() -> None:
     masks = runner.apply(rows)
     assert_allows(masks[0], request, request.outputs)
     assert masks.isfinite().any(dim=1).all()
-    seen = request.logits(request.outputs)[TABLE.score_token[0]].double()
-    np.testing.assert_allclose(runner.processor.scores.take([0])[0, 0], torch.softmax(seen, 0).numpy())
+    seen = kept_of(request.logits(request.outputs), TABLE.score_token[0])
+    np.testing.assert_allclose(runner.processor.scores.take([0])[0, 0], seen, rtol=1e-6)
 
 
 @pytest.mark.parametrize("adapter", [vllm_v1, vllm_v2])

@@ -21,6 +21,7 @@ from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
 from localjudge.runs.run_manifest import RunManifest
+from localjudge.runs.value_mass import ValueMass
 from localjudge.system.steps import Report, no_progress, with_progress
 
 FAILED, RATIONALE_CUT, CANDIDATE_CUT = 1, 2, 4
@@ -53,6 +54,7 @@ class RunRows:
         shown: the digest of the texts of its first prompt, and whether that prompt shows the responses of a
             pair in the reverse of the input's order.
         flags: a sum of `FAILED` and the other bits, [n].
+        mass: the mass of the values of all rows of the runs.
     """
 
     folders: tuple[Path, ...]
@@ -65,6 +67,7 @@ class RunRows:
     group: Integers
     shown: list[tuple[str | None, bool]]
     flags: NDArray[np.uint8]
+    mass: ValueMass
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -78,6 +81,11 @@ class RunRows:
     def notices(self) -> tuple[str, ...]:
         """The notices of the runs."""
         return tuple(together(run_names(self.folders), [read_notices(folder) for folder in self.folders]))
+
+    @property
+    def mass_note(self) -> str:
+        """The mean mass of the values in words; empty if it is not known."""
+        return self.mass.in_words(any(manifest.mass_is_lower_bound for manifest in self.manifests))
 
     def system_names(self, unnamed: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the names of the systems of each row in tables of all runs.
@@ -129,6 +137,7 @@ def read_rows(
     """
     names = SystemNames(run_names(folders), [manifest.judge for manifest in manifests])
     numbers: dict[str, int] = {}
+    mass = ValueMass()
     runs, groups, flags = array("i"), array("i"), array("B")
     lines: list[tuple[int, ...]] = []
     identities: list[Identity] = []
@@ -150,6 +159,8 @@ def read_rows(
         groups.append(numbers.setdefault(first.group or f"{run}\0{first.source}", len(numbers)))
         shown.append((first.digest, first.swapped))
         flags.append(_flags(outcome))
+        for each in outcome.of_prompts:
+            mass.add(each)
     return RunRows(
         folders=tuple(folders),
         manifests=tuple(manifests),
@@ -161,6 +172,7 @@ def read_rows(
         group=np.array(groups, dtype=np.int32),
         shown=shown,
         flags=np.array(flags, dtype=np.uint8),
+        mass=mass,
     )
 
 

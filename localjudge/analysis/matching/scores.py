@@ -57,6 +57,7 @@ class Scores:
     notices: tuple[str, ...] = ()
     calibrated: bool = False
     identities: list[Identity] = field(default_factory=list)  # of the rows, as their runs have them
+    mass_note: str = ""  # the mean mass of the values, in words
 
     @property
     def aspects(self) -> tuple[str, ...]:
@@ -249,6 +250,7 @@ def read_scores(folders: Sequence[Path], by_run: bool = True, report: Report = n
         failed=failed,
         notices=(*rows.notices, *(rows.names.names()[1] if by_run else ())),
         identities=rows.identities,
+        mass_note=rows.mass_note,
     )
 
 

@@ -151,6 +151,8 @@ def rank_pairs(
     if runs.unnamed:
         notes.append(f"{runs.unnamed} pairs that do not name both systems are excluded")
     notes += orders[decides].notes
+    if runs.mass_note:
+        notes.append(runs.mass_note)
     return PreferenceRanking(decides, orders, tuple(notes), runs.notices)
 
 

@@ -90,13 +90,15 @@ class RunPreferences:
     """The preferences of the judged pairs of one or more runs of one judge, in each aspect.
 
     `failed` is the number of pairs without preferences, and `unnamed` the number of judged pairs that are left
-    out because they do not name both systems. `notices` has the notices of the runs.
+    out because they do not name both systems. `notices` has the notices of the runs, and `mass_note` the mean
+    mass of the values in words.
     """
 
     aspects: Mapping[str, Preferences]
     failed: int
     unnamed: int
     notices: tuple[str, ...]
+    mass_note: str = ""
 
 
 def read_preferences(folders: Sequence[Path], inputs: Sequence[str] = ()) -> RunPreferences:
@@ -137,7 +139,9 @@ def read_preferences(folders: Sequence[Path], inputs: Sequence[str] = ()) -> Run
         )
         for name, verdicts in pairs.aspects.items()
     }
-    return RunPreferences(aspects, pairs.failed, len(pairs.ids) - len(named), (*pairs.notices, *notes))
+    return RunPreferences(
+        aspects, pairs.failed, len(pairs.ids) - len(named), (*pairs.notices, *notes), pairs.mass_note
+    )
 
 
 def system_win_rates(preferences: Preferences) -> Shares:

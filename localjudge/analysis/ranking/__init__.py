@@ -201,6 +201,8 @@ def rank(
         )
         if lacking := [name for name in columns if not human.get(name)]:
             notes.append(f"no labels of {', '.join(lacking)}: their ranks follow from the judge's scores")
+    if scores.mass_note:
+        notes.append(scores.mass_note)
     return Ranking(
         columns=columns,
         of="calibrated" if scores.calibrated and of == "expected" else of,

@@ -202,13 +202,13 @@ class TableServer(ServerEngine[Completion]):
     def _probabilities(
         self, tokens: list[int], listed: list[dict[str, float] | None]
     ) -> NDArray[np.float64] | None:
-        """Return the probabilities of the first token of each value, (A, K); None if one is not listed.
+        """Return what `ScoreBuffer.take` does, (A, K + 2); None if the token of a value is not listed.
 
-        They are NaN where the answer lacks the value, or the server's numbers are not log-probabilities.
+        It is NaN where the answer lacks the value, or the server's numbers are not log-probabilities.
         """
         table = self._decoding.table
         aspect_at = {int(state): aspect for aspect, state in enumerate(table.score_state)}
-        kept = np.where(table.has_probabilities[:, None], np.nan, 0.0) * np.ones(table.score_token.shape)
+        kept = np.where(table.has_probabilities[:, None], np.nan, 0.0) * np.ones(table.kept_shape)
         state = table.entry
         for token, found in zip(tokens, listed, strict=False):
             aspect = aspect_at.get(state)
@@ -218,7 +218,10 @@ class TableServer(ServerEngine[Completion]):
                     return None
                 chosen = np.array([found[name] for name in names])
                 chosen = np.exp(np.where(chosen <= LARGEST_LOGPROB, chosen, np.nan))
+                total = chosen.sum()
                 kept[aspect] = 0.0
-                kept[aspect, : len(names)] = chosen / chosen.sum() if chosen.sum() > 0 else np.nan
+                kept[aspect, : len(names)] = chosen / total if total > 0 else np.nan
+                is_likeliest = max(found[name] for name in names) >= max(found.values())
+                kept[aspect, -2:] = min(total, 1.0), is_likeliest
             state = int(table.next_state[state, token])
         return kept

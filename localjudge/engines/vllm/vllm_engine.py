@@ -276,11 +276,11 @@ class VllmEngine:
         self._preemptions += getattr(output.metrics, "num_preemptions", 0) or 0
 
     def take_scores(self, slots: list[int]) -> NDArray[np.float64]:
-        """Return and clear the probabilities kept in these slots, (slots, A, K).
+        """Return and clear what is kept in these slots, as `ScoreBuffer.take` does, (slots, A, K + 2).
 
         A slot that no worker has kept is NaN.
         """
-        shape = (len(slots), *self._decoding.table.score_token.shape)
+        shape = (len(slots), *self._decoding.table.kept_shape)
         parts = [
             np.frombuffer(part, np.float64).reshape(shape)
             for part in self.llm.collective_rpc("localjudge_take_scores", args=(slots,))
