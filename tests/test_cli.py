@@ -413,8 +413,9 @@ def test_show_prints_the_table_that_the_run_ended_with_and_how_often_each_score_
     ran = cli("score", rows, "--out", tmp_path / "out", *flags)
     shown = cli("show", tmp_path / "out")
     assert (shown.code, shown.out[: len(ran.out)]) == (0, ran.out)
-    chart = [line.split() for line in shown.out[len(ran.out) :].splitlines() if line.strip()]
+    *chart, mass = [line.split() for line in shown.out[len(ran.out) :].splitlines() if line.strip()]
     assert chart[0] == ["1", "to", "3", "tact", "wit"]
+    assert mass[:5] == ["mean", "mass", "of", "the", "values"]
     lines = [json.loads(line) for line in (tmp_path / "out" / "judgements.jsonl").read_text().splitlines()]
     for system, *drawn in chart[2:]:
         for aspect, bars in zip(("tact", "wit"), drawn, strict=True):

@@ -82,7 +82,7 @@ def test_results_that_depend_on_the_batch_are_told_where_the_contrary_was_asked_
     with Judge(rubric=short_rubric, engine="dry-run") as judge:
         score_run(judge, RowSource.from_rows([ROW]), tmp_path, observer=Warnings())
         assert judge.engine.info.batch_invariant is (False if asked else None)
-    assert any(text.startswith("--deterministic: not supported") for text in warned) == asked
+    assert any(text.startswith("`deterministic`: not supported") for text in warned) == asked
 
 
 def prompts(*tags: int | None) -> list[Prompt | None]:

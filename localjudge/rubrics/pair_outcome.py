@@ -201,7 +201,8 @@ class PairOutcome:
             line[aspect] = known and known.winner
             line[aspect + PREFERENCE] = known and known.value
             line[aspect + AGREE] = known and known.agree
-            masses = [each.mass[aspect] for each in self.orders if isinstance(each, Judgement) and each.mass]
+            judged_orders = [each for each in self.orders if isinstance(each, Judgement)]
+            masses = [each.mass[aspect] for each in judged_orders if aspect in each.mass]
             line[aspect + MASS] = sum(masses) / len(masses) if known and masses else None
         for swapped, suffix in zip((False, True), ORDERS, strict=True):
             own = next((each for each in self.orders if each.swapped is swapped), None)

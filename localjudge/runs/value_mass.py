@@ -40,9 +40,11 @@ class ValueMass:
         Args:
             is_lower_bound: the masses are sums over the tokens that a server lists.
         """
-        least = "at least " * is_lower_bound
-        means = ", ".join(f"{aspect} {least}{mass:.2f}" for aspect, mass in self.means.items())
-        return f"mean mass of the values (see localjudge help runs): {means}" if means else ""
+        means = {aspect: "at least " * is_lower_bound + f"{mass:.2f}" for aspect, mass in self.means.items()}
+        if len(means) > 1 and len(set(means.values())) == 1:
+            means = {"in all aspects": means.popitem()[1]}
+        said = ", ".join(f"{aspect} {mass}" for aspect, mass in means.items())
+        return f"mean mass of the values (see localjudge help runs): {said}" if said else ""
 
     def signs(self, least: int) -> Iterator[str]:
         """Yield a line for each aspect in which the model's likeliest token is mostly not a value.
