@@ -158,8 +158,8 @@ def check(rubric: Rubric, known: Vocabulary | None, answers: int, random: Random
         count["texts_within_budget"] += all(length <= most for length in lengths)
     for state, tokens, field in zip(table.score_state, table.score_token, layout.values, strict=True):
         first = tokens[: len(field.values)].tolist()
-        measured = table.has_probabilities[layout.values.index(field)]
-        assert measured == (len(set(first)) == len(first))
+        decides = table.first_token_decides[layout.values.index(field)]
+        assert decides == (len(set(first)) == len(first))
         count["values"] += len(field.values)
         count["values_reachable"] += len(
             {*written(table, vocabulary, int(state), field.values)} & {*field.values}

@@ -85,8 +85,7 @@ class LocaljudgeEngine:
             table = replace(
                 table,
                 score_state=nothing,
-                score_token=nothing.reshape(0, 0).astype(np.int32),
-                has_probabilities=nothing.astype(bool),
+                value_token=nothing.reshape(0, 1, 1).astype(np.int32),
             )
         decoding = Decoding(table, limit - table.smallest_limit + 1, closing_margin=32)
         self.engine = AnyLimit(self.model, decoding, VllmOptions.parse(normalize_engine_args(options)))

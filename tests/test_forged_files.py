@@ -266,7 +266,7 @@ def test_a_table_that_others_can_write_decides_no_score(
     own = token_table(layout, vocabulary, cache=tmp_path)
     (file,) = (tmp_path / "tables").iterdir()
     forged = TokenTable.load(file, _key_in(file))
-    forged.score_token[:, 0] = forged.score_token[:, 2]
+    forged.value_token[:, 0] = forged.value_token[:, 2]
     key = _key_in(file)
     forged.save(file, key)
     assert (token_table(layout, vocabulary, cache=tmp_path).score_token != own.score_token).any(), (

@@ -278,7 +278,7 @@ def test_a_value_holds_the_space_before_it_if_that_keeps_the_values_apart() -> N
     table = token_table(rubric.answer_layout, vocabulary, byte_by_byte)
     assert table.score_token[0].tolist() == [*b"AB"]
     assert np.flatnonzero(table.next_state[table.start] >= 0).tolist() == [ord(" ")]
-    assert table.has_probabilities.all()
+    assert table.first_token_decides.all()
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def reference(
     deadline = int(allowances[state])
     while not table.is_complete(state):
         logits = network(torch.tensor([[*prompt.tokens, *answer]]), use_cache=False).logits[0, -1].double()
-        if state in table.score_state and table.has_probabilities.all():
+        if state in table.score_state and table.first_token_decides.all():
             (aspect,) = np.flatnonzero(table.score_state == state)
             probabilities.append(torch.softmax(logits[table.score_token[aspect]], dim=0).numpy())
         logits[~table.allowed(state, deadline - len(answer), decoding.closing_margin)] = -torch.inf

@@ -227,7 +227,7 @@ def test_one_token_decides_a_score_and_each_score_has_one(data: st.DataObject) -
     vocabulary = data.draw(vocabularies(layout))
     table = token_table(layout, vocabulary, data.draw(encoders(vocabulary)))
     own = set(vocabulary.pieces.values()) >= {str(v).encode() for v in values_of(rubric)}
-    assert table.has_probabilities.all() or not own
+    assert table.first_token_decides.all() or not own
     if not own:
         return
     for aspect, state in enumerate(table.score_state):
@@ -418,5 +418,5 @@ def test_a_damaged_or_foreign_cache_file_is_built_anew(tmp_path: Path, damage: s
 
 def assert_equal(one: TokenTable, other: TokenTable) -> None:
     assert one.start == other.start
-    for name in ("next_state", "distance", "text", "sentence_end", "text_start", "score_state", "score_token"):
+    for name in ("next_state", "distance", "text", "sentence_end", "text_start", "score_state", "value_token"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))

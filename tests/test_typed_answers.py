@@ -144,8 +144,8 @@ def test_probabilities_of_the_first_tokens_are_those_of_the_values(data: st.Data
     for aspect, state in enumerate(table.score_state.tolist()):
         field = rubric.answer_layout.values[aspect]
         tokens = table.score_token[aspect, : len(field.values)]
-        assert table.has_probabilities[aspect] == (len(set(tokens.tolist())) == len(tokens))
-        if table.has_probabilities[aspect]:
+        assert table.first_token_decides[aspect] == (len(set(tokens.tolist())) == len(tokens))
+        if table.first_token_decides[aspect]:
             ends = [int(table.distance[table.next_state[state, token]]) for token in tokens]
             shares = ways(state, min(ends))
             measured = np.exp(logits[state, tokens]) / np.exp(logits[state, tokens]).sum()
@@ -169,7 +169,7 @@ def test_a_value_that_begins_another_one_is_no_prefix_of_it() -> None:
     )
     vocabulary = vocabulary_of([b"50"])
     table = token_table(rubric.answer_layout, vocabulary, byte_by_byte, decodes_opening=True)
-    assert table.has_probabilities.tolist() == [True, False]
+    assert table.first_token_decides.tolist() == [True, False]
     for values in ({"known": "5", "unknown": "12"}, {"known": "50", "unknown": "1"}):
         spell(table, vocabulary, rubric.answer_layout.write(values).encode())
 

@@ -101,6 +101,7 @@ def check(
 
     Tokens and probabilities depend on the model's tokenizer. The exit code is 1 if something looks wrong.
     """
+    from localjudge.constraint.value_paths import ValuePaths
     from localjudge.judge import Judge
     from localjudge.rubrics.aspect_text import answer_format
     from localjudge.rubrics.rubric import Rubric
@@ -109,8 +110,9 @@ def check(
     found = Rubric.load(rubric, rationale=rationale)
     judge = Judge(model, rubric=found)
     table = judge.decoding.table
-    measured = zip(found.answer_layout.values, table.has_probabilities, strict=True)
-    without = [field.name for field, known in measured if not known]
+    decided = zip(found.answer_layout.values, table.first_token_decides, strict=True)
+    asked = [field.name for field, known in decided if not known]
+    most = ValuePaths(table).most_branches
     texts = len(table.text_start)
     for heading, said in {
         "rubric": found.name,
@@ -122,8 +124,12 @@ def check(
         "tokens": f"{table.smallest_limit} at least"
         + (f", and up to --max-rationale-tokens for {_counted(texts, 'text')}" if texts else ""),
         "probabilities": "of every aspect"
-        if not without
-        else f"none of {', '.join(without)}: several values begin with the same token",
+        + (
+            f"; values of {', '.join(asked)} share first tokens, so the model computes up to {most} tokens "
+            "more an answer, as far as they matter; a server gives none"
+            if asked
+            else ""
+        ),
     }.items():
         print(f"{heading:<16} {said}")
     for problem in found.problems:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 4000
 """Largest number of characters of a text that is printed."""
+_MOST_BARS = 20
 
 
 def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: RowTexts | None = None) -> str:
@@ -57,8 +58,11 @@ def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: RowTex
             row += "   " + " · ".join(
                 f"{label} {p:.2f}" for label, p in zip(labels, probabilities, strict=True)
             )
-        elif probabilities:
+        elif probabilities and len(probabilities) <= _MOST_BARS:
             row += f"   {bars(probabilities)}"
+        share = dict(zip(aspects[aspect].values.values(), probabilities or (), strict=False))
+        if share and max(share.values()) > share.get(score, 1):
+            row += f"   likeliest {shown(max(share, key=share.__getitem__))}"
         if aspect in outcome.mass:
             row += f"   mass {outcome.mass[aspect]:.2f}" + " *" * (not outcome.likeliest[aspect])
         parts.append(row)

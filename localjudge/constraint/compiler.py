@@ -7,10 +7,10 @@ Each part leads to states that exist already, so the distance of a new state fol
   the tokenizer would cross the edge of a field, the shortest spelling that does not cross it is used.
 * **A text closes at the end of a sentence** if a sentence ends near the limit: after a sentence, continuing
   requires `closing_margin` tokens more than are strictly needed.
-* **A value is its own token.** No token combines a value with the text around it, and each value has one
-  spelling, the one with the fewest tokens. Where the values begin with different tokens, the model's
-  probabilities of these tokens are the probabilities of the values. No token limit can favour a value. In a
-  form, the space before a value is a part of it if each value then begins with a token of its own.
+* **A value has tokens of its own.** No token combines a value with the text around it, and each value has one
+  spelling, the one with the fewest tokens. So their probabilities are those of the values
+  (`localjudge.constraint.value_paths`). No token limit can favour a value. In a form, the space before a value
+  is a part of it if each value then begins with a token of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from localjudge.errors import ModelError
 from localjudge.rubrics.answer import AnswerField, AnswerLayout, FreeText, ValueField
 from localjudge.system.cache import keep, recalled
 
-_FORMAT = "7"
+_FORMAT = "8"
 _STAND_IN = "x"
 
 
@@ -100,7 +100,7 @@ def _build_table(
     texts = TextCompiler(states, vocabulary)
     text_start: list[int] = []
     score_state: list[int] = []
-    score_token: list[list[int]] = []
+    spellings: list[list[tuple[int, ...]]] = []
     if not layout.parts[-1]:
         if not vocabulary.ends:
             raise ModelError("the model has no token that ends an answer; end the rubric's form with text")
@@ -114,9 +114,9 @@ def _build_table(
                 text = part.encode()
                 following = FixedText(states, text, speller.spell(text, place), follows)
             case ValueField():
-                follows, picks, tokens = _add_values(states, part, following, speller)
+                follows, picks, spelled = _add_values(states, part, following, speller)
                 score_state.insert(0, picks)
-                score_token.insert(0, tokens)
+                spellings.insert(0, spelled)
             case FreeText():
                 follows = texts.add(len(layout.texts) - 1 - len(text_start), part, following)
                 text_start.insert(0, follows)
@@ -124,7 +124,11 @@ def _build_table(
     if states.distance[start] >= UNREACHABLE:
         raise ModelError("the tokenizer cannot spell an answer to this rubric")
     states.rows[final][list(vocabulary.ends)] = final
-    most = max(map(len, score_token))
+    most, longest = max(map(len, spellings)), max(len(value) for values in spellings for value in values)
+    value_token = np.full((len(spellings), most, longest), -1, np.int32)
+    for aspect, values in enumerate(spellings):
+        for place, value in enumerate(values):
+            value_token[aspect, place, : len(value)] = value
     return TokenTable(
         next_state=np.stack(states.rows),
         distance=np.array(states.distance, np.int16),
@@ -133,19 +137,18 @@ def _build_table(
         closing=np.array(states.closing),
         text_start=np.array(text_start, np.int16),
         score_state=np.array(score_state, np.int16),
-        score_token=np.array([tokens + [-1] * (most - len(tokens)) for tokens in score_token], np.int32),
-        has_probabilities=np.array([len(set(tokens)) == len(tokens) for tokens in score_token]),
+        value_token=value_token,
         start=start,
     )
 
 
 def _add_values(
     states: States, field: ValueField, following: FixedText, speller: Speller
-) -> tuple[int, int, list[int]]:
+) -> tuple[int, int, list[tuple[int, ...]]]:
     """Add the states of a value.
 
     Returns:
-        the state in which its field begins, the state in which the value is picked, and the first token of each
+        the state in which its field begins, the state in which the value is picked, and the tokens of each
         value.
     """
     after = following.state(0)
@@ -170,7 +173,7 @@ def _add_values(
 
     picks = add(())
     begins = FixedText(states, lead, speller.spell(lead), picks).state(0)
-    return begins, picks, [tokens[0] for tokens in spellings]
+    return begins, picks, spellings
 
 
 def _tokens(speller: Speller, text: bytes) -> tuple[int, ...]:

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from localjudge.constraint.token_table import UNREACHABLE, TokenTable
+from localjudge.constraint.value_paths import ValuePaths
 
 Rows = NDArray[np.int64]
 
@@ -25,45 +26,49 @@ def _make_finite(logits: torch.Tensor) -> None:
 
 
 class ScoreBuffer:
-    """The probabilities of the values, kept on the logits' device until the engine fetches them.
+    """The probabilities of the tokens of values, kept on the logits' device until the engine fetches them.
 
-    Each answer has a slot, and each aspect a position in it. The last write counts, because an engine may
-    compute a position more than once and only the last computation is valid. Probabilities are those of the
-    first token of each value, before temperature and top-p, normalized so that their sum is 1; NaN if a logit
-    is not a finite number. What the sum was before, in the model's distribution over its whole vocabulary, is
-    the mass of the values.
+    Each answer has a slot, and each pick columns in it (`ValuePaths.column`). The last write counts, because an
+    engine may compute a position more than once and only the last computation is valid. Probabilities are those
+    of the tokens at a pick, before temperature and top-p, normalized so that their sum is 1; NaN if a logit is
+    not a finite number. What the sum was before, in the model's distribution over its whole vocabulary, is
+    their mass.
     """
 
-    def __init__(self, table: TokenTable, slots: int, device: torch.device) -> None:
-        # One extra slot: on a device, rows that are not at a value write there.
-        self._kept = torch.full((slots + 1, *table.kept_shape), torch.nan, dtype=torch.float64, device=device)
-        tokens = torch.from_numpy(table.score_token.astype(np.int64)).to(device)
-        self._tokens, self._no_value = tokens.clamp(min=0), tokens < 0
+    def __init__(self, paths: ValuePaths, slots: int, device: torch.device) -> None:
+        # One extra slot and one extra column: on a device, what is not to be kept is written there.
+        shape = slots + 1, paths.width + 1
+        self._kept = torch.full(shape, torch.nan, dtype=torch.float64, device=device)
+        self._columns, tokens = (torch.from_numpy(each).to(device) for each in (paths.column, paths.token))
+        self._tokens, self._no_token = tokens.clamp(min=0), tokens < 0
         self._nowhere = slots
 
-    def keep(self, logits: torch.Tensor, slots: torch.Tensor, aspects: torch.Tensor) -> None:
-        """Keep the probabilities of each row's value, and their mass.
+    def keep(self, logits: torch.Tensor, slots: torch.Tensor, picks: torch.Tensor) -> None:
+        """Keep the probabilities of the tokens at each row's pick, and their mass.
 
         Args:
             logits: (rows, V), before they are masked.
             slots: the slot of each row, (rows,).
-            aspects: the aspect whose value comes next, (rows,); -1 for none.
+            picks: the pick of each row, (rows,); -1 for none.
         """
-        chosen = logits.gather(1, self._tokens[aspects]).double()
-        chosen.masked_fill_(self._no_value[aspects], -torch.inf)
+        chosen = logits.gather(1, self._tokens[picks]).double()
+        chosen.masked_fill_(self._no_token[picks], -torch.inf)
         # A broken logit of another token must not make a row fail: the mass is then a number without meaning.
         whole = torch.logsumexp(logits, dim=1).double().nan_to_num(torch.inf)
         likeliest = chosen.amax(dim=1) >= logits.amax(dim=1)
         mass = (torch.logsumexp(chosen, dim=1) - whole).exp().clamp(max=1)
         found = torch.cat([torch.softmax(chosen, dim=1), mass[:, None], likeliest[:, None]], dim=1)
-        self._kept[torch.where(aspects >= 0, slots, self._nowhere), aspects] = found
+        at = torch.where(picks >= 0, slots, self._nowhere)
+        self._kept[at[:, None], self._columns[picks]] = found
+
+    def look(self, slots: list[int]) -> NDArray[np.float64]:
+        """Return what is kept in these slots, (slots, `ValuePaths.width`); NaN where nothing was kept."""
+        kept: NDArray[np.float64] = self._kept[slots, :-1].cpu().numpy()
+        return kept
 
     def take(self, slots: list[int]) -> NDArray[np.float64]:
-        """Return and clear these slots, (slots, A, K + 2); NaN where nothing was kept.
-
-        After the K probabilities stand the mass, and 1 if the model's likeliest token begins a value, else 0.
-        """
-        kept: NDArray[np.float64] = self._kept[slots].cpu().numpy()
+        """Return what is kept in these slots as `look` does, and clear them."""
+        kept = self.look(slots)
         self._kept[slots] = torch.nan
         return kept
 
@@ -85,15 +90,15 @@ class HostTable:
     """
 
     def __init__(self, table: TokenTable, closing_margin: int, device: torch.device, slots: int) -> None:
-        self.table = table
+        self.table, self.paths = table, ValuePaths(table)
         self.fixed_token = table.fixed_token
-        self.scores = ScoreBuffer(table, slots, device)
+        self.scores = ScoreBuffer(self.paths, slots, device)
         self._closing_margin = closing_margin
         self._device = device
         self._needs: dict[int, list[int]] = {}
         self._masks: dict[tuple[int, int], _Mask] = {}
-        self._aspect = np.full(len(table.distance), -1)
-        self._aspect[table.score_state] = np.arange(len(table.score_state))
+        self._pick = np.full(len(table.distance), -1)
+        self._pick[self.paths.state] = np.arange(len(self.paths.state))
 
     def constrain(self, logits: torch.Tensor, states: Rows, left: Rows, slots: Rows) -> None:
         """Keep the scores' probabilities, then forbid, in place, each token that may not come next.
@@ -104,10 +109,10 @@ class HostTable:
             left: the number of tokens left for each row, at least 1, (rows,).
             slots: the slot that keeps each row's scores, (rows,).
         """
-        aspects = self._aspect[states]
-        if (scored := np.flatnonzero(aspects >= 0)).size:
-            at = self._tensor(scored)
-            self.scores.keep(logits[at], *map(self._tensor, (slots[scored], aspects[scored])))
+        picks = self._pick[states]
+        if (picking := np.flatnonzero(picks >= 0)).size:
+            at = self._tensor(picking)
+            self.scores.keep(logits[at], *map(self._tensor, (slots[picking], picks[picking])))
         _make_finite(logits)
         groups: dict[tuple[int, int], list[int]] = {}
         # Plain Python: NumPy's overhead for each group is larger than the work.
@@ -169,8 +174,8 @@ class DeviceTable:
     """
 
     def __init__(self, table: TokenTable, closing_margin: int, device: torch.device, slots: int) -> None:
-        self.table = table
-        self.scores = ScoreBuffer(table, slots, device)
+        self.table, paths = table, ValuePaths(table)
+        self.scores = ScoreBuffer(paths, slots, device)
         states, vocabulary = table.next_state.shape
         self.free = states
         need = np.zeros((states + 1, vocabulary), np.int16)
@@ -181,15 +186,15 @@ class DeviceTable:
             np.vstack([table.next_state, np.full(vocabulary, self.free, np.int16)])
         ).to(device)
         self.distance = torch.from_numpy(np.append(table.distance, 0).astype(np.int64)).to(device)
-        aspect = np.full(states + 1, -1)
-        aspect[table.score_state] = np.arange(len(table.score_state))
-        self._aspect = torch.from_numpy(aspect).to(device)
+        pick = np.full(states + 1, -1)
+        pick[paths.state] = np.arange(len(paths.state))
+        self._pick = torch.from_numpy(pick).to(device)
 
     def constrain(
         self, logits: torch.Tensor, states: torch.Tensor, left: torch.Tensor, slots: torch.Tensor
     ) -> None:
         """Do what `HostTable.constrain` does, for int64 tensors on the device."""
-        self.scores.keep(logits, slots, self._aspect[states])
+        self.scores.keep(logits, slots, self._pick[states])
         _make_finite(logits)
         most = (left - 1).clamp(max=UNREACHABLE - 1).to(torch.int16)
         logits.masked_fill_(self._need[states] > most[:, None], -torch.inf)

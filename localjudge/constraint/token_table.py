@@ -56,9 +56,8 @@ class TokenTable:
         closing: bool (S,), True inside the literal text that closes a text, where the text may still go on.
         text_start: int16 (T,), the state in which each text begins.
         score_state: int16 (A,), the state in which each aspect's value is picked.
-        score_token: int32 (A, K), the first token of each value of an aspect; -1 after its last value.
-        has_probabilities: bool (A,), True if an aspect's values begin with different tokens, so that the
-            probabilities of these tokens are the probabilities of the values.
+        value_token: int32 (A, K, L), the tokens of each value of an aspect; -1 after the last token of a value,
+            and after the last value.
         start: the state before the first token of an answer.
         thinking: the state of a model that thinks before it answers; None if it answers at once.
     """
@@ -70,8 +69,7 @@ class TokenTable:
     closing: NDArray[np.bool_]
     text_start: NDArray[np.int16]
     score_state: NDArray[np.int16]
-    score_token: NDArray[np.int32]
-    has_probabilities: NDArray[np.bool_]
+    value_token: NDArray[np.int32]
     start: int
     thinking: int | None = None
 
@@ -95,10 +93,15 @@ class TokenTable:
         return token
 
     @property
-    def kept_shape(self) -> tuple[int, int]:
-        """The shape of what an engine keeps of an answer: K probabilities and 2 numbers for each aspect."""
-        aspects, values = self.score_token.shape
-        return aspects, values + 2
+    def score_token(self) -> NDArray[np.int32]:
+        """The first token of each value of an aspect, (A, K); -1 after its last value."""
+        return self.value_token[:, :, 0]
+
+    @property
+    def first_token_decides(self) -> NDArray[np.bool_]:
+        """Whether each value of an aspect begins with a token of its own, (A,)."""
+        begins = [tokens[tokens >= 0].tolist() for tokens in self.score_token]
+        return np.array([len(set(tokens)) == len(tokens) for tokens in begins])
 
     @property
     def digest(self) -> str:

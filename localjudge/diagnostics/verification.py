@@ -312,10 +312,8 @@ class ModelChecks:
 
     def table(self) -> Check:
         table = token_table(Rubric.load().answer_layout, self.model.vocabulary, self.model.prompts.spell)
-        apart = "" if table.has_probabilities.all() else "; no probabilities: a score takes several tokens"
         return ok(
-            "table",
-            f"{len(table.distance)} states, the shortest answer takes {table.smallest_limit} tokens{apart}",
+            "table", f"{len(table.distance)} states, the shortest answer takes {table.smallest_limit} tokens"
         )
 
     def context(self) -> Check:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from operator import mul
 from typing import NamedTuple, Self
 
+import numpy as np
+
 from localjudge.config import JudgeConfig
 from localjudge.constraint.compiler import closing_margin_for, token_table
 from localjudge.constraint.vocabulary import Vocabulary
@@ -146,10 +148,9 @@ class TableReader:
         mass: dict[str, float] = {}
         likeliest: dict[str, bool] = {}
         for place, field in enumerate(self.layout.values):
-            if not table.has_probabilities[place]:
+            if completion.probabilities is None or np.isnan(completion.probabilities[place]).any():
                 continue
-            if completion.probabilities is not None:
-                probabilities[field.name] = completion.probabilities[place, : len(field.values)].tolist()
+            probabilities[field.name] = completion.probabilities[place, : len(field.values)].tolist()
             if completion.mass is not None and completion.likeliest is not None:
                 mass[field.name] = float(completion.mass[place])
                 likeliest[field.name] = bool(completion.likeliest[place])

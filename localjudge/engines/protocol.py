@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from localjudge.constraint.token_table import TokenTable
+from localjudge.constraint.value_paths import ValuePaths
 from localjudge.models.adapter import Adapter
 from localjudge.prompts.task import Prompt
 from localjudge.records import Turn
@@ -41,7 +42,8 @@ class EngineInfo(BaseModel):
         max_num_seqs: the largest number of prompts in progress, for an engine that takes a prompt when another
             one finishes.
         batch_invariant: True if results are independent of the batch; None if this was not requested.
-        details: further settings of this engine, by name.
+        details: further settings of this engine, by name; `unexplored` is the largest share of an aspect's mass
+            whose values the model was not asked for (`localjudge.constraint.value_paths`).
         headline: one line for people: the device and the capacity.
     """
 
@@ -100,11 +102,11 @@ class Decoding:
 class Completion:
     """A complete answer: token ids, thoughts included, up to the token that completes it.
 
-    `probabilities` is float64 (A, K): for each aspect the probabilities of the first token of each value,
-    before temperature and top-p, normalized so that their sum is 1, and 0 after its last value. `mass` is their
-    sum before that, (A,): the share of the model's own probability, over its whole vocabulary, that the values
-    have. `likeliest` says whether the model's likeliest token begins a value, bool (A,). `error` is set instead
-    if the engine could not answer this prompt.
+    `probabilities` is float64 (A, K): for each aspect the probability of each value, before temperature and
+    top-p, normalized so that their sum is 1, and 0 after its last value; NaN for an aspect if the engine does
+    not know them. `mass` is their sum before that, (A,): the share of the model's own probability, over its
+    whole vocabulary, that the values have. `likeliest` says whether the model's likeliest token begins a value,
+    bool (A,). `error` is set instead if the engine could not answer this prompt.
     """
 
     tag: int
@@ -115,11 +117,17 @@ class Completion:
     error: str | None = None
 
 
-def completion(tag: int, tokens: list[int], kept: NDArray[np.float64]) -> Completion:
-    """Return a completion from its tokens and what `ScoreBuffer.take` gives for it, (A, K + 2)."""
-    if not np.isfinite(kept).all():
+def completion(
+    tag: int, tokens: list[int], paths: ValuePaths, kept: NDArray[np.float64], known: Any = slice(None)
+) -> Completion:
+    """Return a completion from its tokens and what `ScoreBuffer.take` gives for it.
+
+    `known` selects the aspects whose probabilities the engine has to know.
+    """
+    probabilities, mass, likeliest = paths.values(kept)
+    if not np.isfinite(probabilities[known]).all():
         return Completion(tag, error="the model's probabilities of a score are not finite numbers")
-    return Completion(tag, tuple(tokens), kept[:, :-2], kept[:, -2], kept[:, -1] > 0)
+    return Completion(tag, tuple(tokens), probabilities, mass, likeliest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -151,5 +151,5 @@ def _compiled(node: ast.expr, names: set[str]) -> _Value:
 
 def _known(known: Mapping[str, Any], name: str) -> Any:
     if name not in known:
-        raise TypeError(f"{name} is not known, because its values begin with the same token")
+        raise TypeError(f"{name} is not known: the engine did not give the probabilities of its values")
     return known[name]

@@ -141,7 +141,9 @@ class Request:
         """The probabilities of each value of each score, their mass, and whether one was likeliest."""
         path = self.path(self.outputs)
         at = [path.index(int(state)) for state in self.table.score_state]
-        return np.stack([kept_of(self.logits(self.outputs[:step]), self.table.score_token[0]) for step in at])
+        return np.concatenate(
+            [kept_of(self.logits(self.outputs[:step]), self.table.score_token[0]) for step in at]
+        )
 
 
 def kept_of(logits: torch.Tensor, values: np.ndarray) -> np.ndarray:
@@ -561,7 +563,7 @@ def test_v2_a_refused_draft_does_not_overwrite_the_score_before_it() -> None:
     assert_allows(masks[0], request, request.outputs)
     assert masks.isfinite().any(dim=1).all()
     seen = kept_of(request.logits(request.outputs), TABLE.score_token[0])
-    np.testing.assert_allclose(runner.processor.scores.take([0])[0, 0], seen, rtol=1e-6)
+    np.testing.assert_allclose(runner.processor.scores.take([0])[0, : len(seen)], seen, rtol=1e-6)
 
 
 @pytest.mark.parametrize("adapter", [vllm_v1, vllm_v2])

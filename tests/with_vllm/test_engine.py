@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +21,12 @@ pytest.importorskip("vllm")
 
 from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
+from value_oracle import ASPECTS, total_variation, values_one_by_one
 from vllm.inputs import TokensPrompt
 from vllm.platforms.cpu import CpuPlatform
 
 from localjudge import EngineError, ModelError, Rubric, UsageError
+from localjudge.constraint import value_paths
 from localjudge.constraint.compiler import token_table
 from localjudge.engines.engine_options import TransformersOptions
 from localjudge.engines.protocol import Completion, Decoding
@@ -78,7 +80,8 @@ class Mixed(VllmEngine):
     def sampling_params(self, request: InFlightRequest) -> Any:
         params = super().sampling_params(request)
         params.temperature = self.temperature(request.prompt.tag)
-        params.max_tokens = self.limit(request.prompt.tag)
+        if request.branch is None:
+            params.max_tokens = self.limit(request.prompt.tag)
         return params
 
 
@@ -234,6 +237,40 @@ def test_probabilities_are_those_that_vllm_itself_gives(engine: VllmEngine, deco
         ]
         assert completion.probabilities is not None
         np.testing.assert_allclose(completion.probabilities, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("unexplored", [0.0, value_paths.UNEXPLORED])
+def test_values_that_share_tokens_have_the_probabilities_of_all_their_tokens(
+    open_engine: OpenEngine, model: Model, unexplored: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_paths, "UNEXPLORED", unexplored)
+    layout = Rubric.model_validate(
+        {
+            "name": "shared-tokens",
+            "aspects": ASPECTS,
+            "prompt": {"template": "{$candidate} {$aspects} {$answer_format}"},
+        }
+    ).answer_layout
+    table = token_table(layout, model.vocabulary, model.prompts.spell)
+    engine = open_engine(model, Decoding(table, 12, closing_margin=3), Mixed, **STARVED)
+    asked = prompts(60)
+    answered = complete(engine, asked)
+    assert len(answered) == len(asked)
+    network = LlamaForCausalLM.from_pretrained(model.path, dtype=torch.float32).eval()
+    for prompt in asked[:12]:
+
+        @torch.inference_mode()
+        def logits(before: Sequence[int], prompt: list[int] = prompt.tokens) -> torch.Tensor:
+            said: torch.Tensor = network(torch.tensor([[*prompt, *before]])).logits[0, -1]
+            return said
+
+        completion = answered[prompt.tag]
+        assert completion.probabilities is not None
+        expected, mass = values_one_by_one(table, completion.tokens, logits)
+        assert total_variation(completion.probabilities, expected) <= unexplored + 1e-4
+        if not unexplored:
+            assert completion.probabilities == pytest.approx(expected, abs=1e-4)
+            assert completion.mass == pytest.approx(mass, abs=1e-4)
 
 
 def reference_logprobs(

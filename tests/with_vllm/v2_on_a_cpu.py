@@ -86,11 +86,21 @@ def main() -> None:
 
         def sampling_params(self, request: Any) -> Any:
             params = super().sampling_params(request)
-            if request.prompt.tag % 2:
+            if request.prompt.tag % 2 and request.branch is None:
                 params.temperature, params.max_tokens = 1.0, self._decoding.limit - 3
             return params
 
-    model, rubric = Model.find(sys.argv[1]), Rubric.load()
+    model = Model.find(sys.argv[1])
+    rubric = Rubric.model_validate(
+        {
+            "name": "shared-tokens",
+            "aspects": {
+                **{aspect: {"scale": {"lowest": 1, "highest": 5}} for aspect in Rubric.load().aspects},
+                "depth": {"scale": {"lowest": 1, "highest": 10}},
+            },
+            "prompt": {"template": "{$candidate} {$aspects} {$answer_format}"},
+        }
+    )
     opening = rubric.answer_layout.opening
     table = token_table(rubric.answer_layout, model.vocabulary, model.prompts.spell)
     decoding = Decoding(table, 9, closing_margin=3)

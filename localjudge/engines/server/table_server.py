@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
+from localjudge.constraint.value_paths import ValuePaths
 from localjudge.engines.engine_options import TableServerOptions
 from localjudge.engines.protocol import LARGEST_LOGPROB, Completion, Decoding, EngineInfo, completion
 from localjudge.engines.server.connection import Connection, RequestRefusedError
@@ -86,8 +87,9 @@ class TableServer(ServerEngine[Completion]):
 
     def __init__(self, model: Model, decoding: Decoding, options: TableServerOptions) -> None:
         self._model, self._decoding = model, decoding
+        self._paths = ValuePaths(decoding.table)
         self._digest = TableSettings.from_decoding(decoding, Path()).digest(decoding.table)
-        known = decoding.table.score_token[decoding.table.has_probabilities]
+        known = decoding.table.score_token[decoding.table.first_token_decides]
         listed = np.unique(known[known >= 0]).tolist()
         self._listed = listed if len(listed) <= _MOST_LISTED else []
         self._seeded = decoding.temperature > 0
@@ -197,31 +199,33 @@ class TableServer(ServerEngine[Completion]):
             reason = f"log-probabilities at {len(listed)} places for {len(choice.token_ids)} tokens"
             return Completion(tag, error=f"the server's reply has {reason}")
         kept = self._probabilities(tokens, listed)
-        return Completion(tag, tuple(tokens)) if kept is None else completion(tag, tokens, kept)
+        if kept is None:
+            return Completion(tag, tuple(tokens))
+        return completion(tag, tokens, self._paths, kept, table.first_token_decides)
 
     def _probabilities(
         self, tokens: list[int], listed: list[dict[str, float] | None]
     ) -> NDArray[np.float64] | None:
-        """Return what `ScoreBuffer.take` does, (A, K + 2); None if the token of a value is not listed.
+        """Return what `ScoreBuffer.take` does, (width,); None if the token of a value is not listed.
 
-        It is NaN where the answer lacks the value, or the server's numbers are not log-probabilities.
+        It is NaN where the answer lacks the value, or the server's numbers are not log-probabilities, and for
+        an aspect whose values share first tokens.
         """
-        table = self._decoding.table
-        aspect_at = {int(state): aspect for aspect, state in enumerate(table.score_state)}
-        kept = np.where(table.has_probabilities[:, None], np.nan, 0.0) * np.ones(table.kept_shape)
+        table, paths = self._decoding.table, self._paths
+        aspect_at = {int(table.score_state[at]): at for at in np.flatnonzero(table.first_token_decides)}
+        kept = np.full(paths.width, np.nan)
         state = table.entry
         for token, found in zip(tokens, listed, strict=False):
             aspect = aspect_at.get(state)
-            if aspect is not None and found and table.has_probabilities[aspect]:
+            if aspect is not None and found:
                 names = [f"token_id:{each}" for each in table.score_token[aspect] if each >= 0]
                 if not found.keys() >= set(names):  # the server ignores the list of a request
                     return None
                 chosen = np.array([found[name] for name in names])
                 chosen = np.exp(np.where(chosen <= LARGEST_LOGPROB, chosen, np.nan))
                 total = chosen.sum()
-                kept[aspect] = 0.0
-                kept[aspect, : len(names)] = chosen / total if total > 0 else np.nan
                 is_likeliest = max(found[name] for name in names) >= max(found.values())
-                kept[aspect, -2:] = min(total, 1.0), is_likeliest
+                kept[paths.column[aspect, : len(names)]] = chosen / total if total > 0 else np.nan
+                kept[paths.column[aspect, -2:]] = min(total, 1.0), is_likeliest
             state = int(table.next_state[state, token])
         return kept

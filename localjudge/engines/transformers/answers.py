@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from localjudge.constraint.masking import HostTable
+from localjudge.constraint.value_paths import Branch
 from localjudge.engines.protocol import Decoding
 
 
@@ -65,6 +66,22 @@ class BatchAnswers:
         for row, token in zip(rows, picked.tolist(), strict=True):
             if not self._complete[row]:
                 self._append(row, token)
+
+    def branches(self) -> list[tuple[int, Branch]]:
+        """Return the picks beside the answers that are to be computed next, each with its row."""
+        if not self._table.paths.most_branches:
+            return []
+        kept = self._table.scores.look([*range(len(self.tokens))])
+        return [
+            (row, branch)
+            for row, tokens in enumerate(self.tokens)
+            for branch in self._table.paths.unexplored(kept[row], tokens)
+        ]
+
+    def keep(self, branches: Sequence[tuple[int, Branch]], logits: torch.Tensor) -> None:
+        """Keep what the model says at these picks; logits are float32 (branches, V)."""
+        at = torch.tensor([(row, branch.pick) for row, branch in branches], device=logits.device)
+        self._table.scores.keep(logits, at[:, 0], at[:, 1])
 
     def append_fixed(self, rows: Sequence[int]) -> None:
         """Append the fixed text that comes next in each of these rows, up to the next text or value."""

@@ -3,22 +3,24 @@
 The fixed text of an answer is known, so it takes no passes of its own. As texts close, their rows leave the
 batch. When all have closed, they return and go through the fixed text and the values together: each pass takes
 the tokens since the last one, and its logits pick the next value. If an answer has another text after that, the
-rows write it in the same way.
+rows write it in the same way. At the end, the probabilities of values that were not written may need a pass of
+a few tokens for the branches of all rows together (`localjudge.constraint.value_paths`).
 
 For this, rows move within the model's cache, which is possible if each of its layers keeps the keys and values
 of all tokens and nothing else (`_rows_can_move`). Other models (sliding windows, recurrent layers …) go through
-the same loop with all rows in the batch and a pass for each token.
+the same loop with all rows in the batch and a pass for each token; they compute a branch with its whole prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from transformers import DynamicCache, GenerationConfig, GenerationMixin, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from localjudge.constraint.value_paths import Branch
 from localjudge.engines.batches import rotates_by_batch
 from localjudge.engines.transformers.answers import BatchAnswers
 
@@ -36,6 +38,16 @@ def generate(
         answers: the answers of the rows.
         max_tokens: the most tokens of an answer.
     """
+    _begin(model, prompts, max_tokens, lambda cached: _complete(model, cached, answers))
+
+
+def _begin(
+    model: PreTrainedModel,
+    prompts: Sequence[list[int]],
+    max_tokens: int,
+    go_on: Callable[[_CachedRows], None],
+) -> None:
+    """Go on with the rows of these prompts, which are not computed yet."""
     lengths = [len(prompt) for prompt in prompts]
     tokens = _left_padded(prompts, max(lengths)).to(model.device)
     attention = _attention(lengths, max(lengths), model.device)
@@ -44,7 +56,7 @@ def generate(
         # Arguments of `generate` that are not inputs of the model.
         for name in ("logits_processor", "stopping_criteria", "generation_config", "synced_gpus"):
             inputs.pop(name, None)
-        _complete(model, _CachedRows(model, prompts, input_ids, inputs), answers)
+        go_on(_CachedRows(model, prompts, input_ids, inputs))
 
     # `generate` prepares the inputs and the cache that this model takes.
     model.generate(
@@ -69,6 +81,10 @@ def _complete(model: PreTrainedModel, cached: _CachedRows, answers: BatchAnswers
                 pick(rows, cached.step(rows, answers.tokens))
         if waiting := answers.incomplete:
             pick(waiting, cached.step(waiting, answers.tokens))
+    while branches := answers.branches():
+        for begin in range(0, len(branches), len(everyone)):
+            some = branches[begin : begin + len(everyone)]
+            answers.keep(some, cached.after(some, answers.tokens))
 
 
 class _CachedRows:
@@ -123,6 +139,44 @@ class _CachedRows:
             return self._forward(count)
         # Where a row has fewer new tokens than another one, its last tokens are computed again.
         self._arrange(rows, [max(0, total - count) for total in totals])
+        for row, total in zip(rows, totals, strict=True):
+            self._lengths[row] = total
+        return self._append(new, totals)
+
+    def after(self, branches: Sequence[tuple[int, Branch]], tokens: Sequence[list[int]]) -> torch.Tensor:
+        """Return the logits after other ways on from the answers of rows, float32 (branches, V).
+
+        Afterwards, there are no more steps.
+
+        Args:
+            branches: each with its row.
+            tokens: the complete answer of each row of the batch.
+        """
+        rows = [row for row, _ in branches]
+        sequences = [
+            [*self._prompts[row], *tokens[row][: branch.place], *branch.written] for row, branch in branches
+        ]
+        if not self.can_move:
+            found: list[torch.Tensor] = []
+            _begin(self._model, sequences, 1, lambda cached: found.append(cached.prefill()))
+            return found[0]
+        count = max(len(branch.written) for _, branch in branches)
+        totals = [*map(len, sequences)]
+        kept = [total - count for total in totals]
+        for layer, absent in zip(self._layers, self._absent, strict=True):
+            for at, row in enumerate(self._rows):
+                begin = self._width - self._lengths[row]
+                absent[row] = layer.keys[at, :, begin:], layer.values[at, :, begin:]
+            keys, values = zip(*(absent[row] for row in rows), strict=True)
+            layer.keys = _right_aligned(keys, kept, max(kept))
+            layer.values = _right_aligned(values, kept, max(kept))
+        self._rows, self._width = [], max(kept)
+        last = _left_padded([sequence[-count:] for sequence in sequences], count)
+        return self._append(last.to(self._input_ids.device), totals)
+
+    def _append(self, new: torch.Tensor, totals: Sequence[int]) -> torch.Tensor:
+        """Compute new tokens, (rows, tokens), of the rows in the cache, which then have `totals` tokens."""
+        count = new.shape[1]
         self._input_ids = new
         self._width += count
         attention = _attention(totals, self._width, new.device)
@@ -130,8 +184,6 @@ class _CachedRows:
         if "position_ids" in self._inputs:
             positions = attention.cumsum(dim=1) - 1
             self._inputs["position_ids"] = positions[:, -count:].clamp(min=0)
-        for row, total in zip(rows, totals, strict=True):
-            self._lengths[row] = total
         return self._forward(count)
 
     def _forward(self, count: int | None, *, is_first_iteration: bool = False) -> torch.Tensor:

@@ -98,6 +98,7 @@ class TransformersEngine:
             context=options.context(model),
             batch_size=self._batch_size,
             batch_invariant=batch_invariance(supported=False),
+            details={**self._table.paths.described},
             headline=f"engine transformers · {device} · {dtype}{why} · batches of {self._batch_size}",
         )
 
@@ -141,7 +142,7 @@ class TransformersEngine:
         self._finished_tokens, self._answers = self.answer_tokens, None
         probabilities = self._table.scores.take(list(range(len(batch))))
         return [
-            completion(prompt.tag, answer, kept)
+            completion(prompt.tag, answer, self._table.paths, kept)
             for prompt, answer, kept in zip(batch, answers.tokens, probabilities, strict=True)
         ]
 

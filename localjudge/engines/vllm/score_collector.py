@@ -19,6 +19,8 @@ from localjudge.engines.protocol import Decoding
 
 KEY = "localjudge"
 """The name of a request's argument, and of our part of vLLM's configuration."""
+STATE = "localjudge_state"
+"""The name of a request's argument: the state of the table in which it begins, if not where an answer does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,12 @@ def slot_of(params: Any, slots: int) -> int | None:
     if slot is None:
         return None
     return slot if isinstance(slot, int) and 0 <= slot < slots else slots
+
+
+def entry_of(params: Any, table: TokenTable) -> int:
+    """Return the state in which a request begins."""
+    state = (params.extra_args or {}).get(STATE)
+    return state if isinstance(state, int) and 0 <= state < len(table.distance) else table.entry
 
 
 class TableHolder:

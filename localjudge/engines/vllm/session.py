@@ -1,4 +1,8 @@
-"""One session of a vLLM engine: from its start until all prompts are done or the engine dies."""
+"""One session of a vLLM engine: from its start until all prompts are done or the engine dies.
+
+Where values share tokens, the engine is asked for the branches of an answer when it has come: each is a request
+of one token, whose prompt, the row's and the answer up to there, is in the prefix cache.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
 from vllm.exceptions import VLLMValidationError
 from vllm.inputs import TokensPrompt
 
+from localjudge.constraint.value_paths import Branch, ValuePaths
 from localjudge.engines.protocol import Completion, completion
 from localjudge.prompts.task import Prompt
 
@@ -29,11 +36,30 @@ _REQUESTS = itertools.count()
 
 @dataclass(slots=True)
 class InFlightRequest:
-    """A prompt in the engine."""
+    """A prompt in the engine, or a branch of its answer."""
 
     prompt: Prompt
     slot: int
     deaths_alone: int = 0
+    branch: Branch | None = None
+
+
+@dataclass(slots=True)
+class _Answer:
+    """An answer, what is kept of it, and the number of its branches that are still missing."""
+
+    request: InFlightRequest
+    tokens: list[int]
+    kept: NDArray[np.float64]
+    missing: int = 0
+
+    def add(self, branch: Branch, kept: NDArray[np.float64], paths: ValuePaths) -> None:
+        """Take over what is kept of a branch."""
+        self.missing -= 1
+        at = paths.column[branch.pick]
+        at = at[at < paths.width]
+        self.kept[at] = kept[at]
+        self.kept[at[-1]] = np.nan_to_num(kept[at[-1]])  # computed, in any case
 
 
 class EngineDiedError(Exception):
@@ -49,6 +75,8 @@ class EngineSession:
         self._free = deque(range(engine.slots))
         self._flights: dict[str, InFlightRequest] = {}
         self._finished: list[tuple[InFlightRequest, list[int]]] = []
+        self._answers: dict[int, _Answer] = {}
+        self._branches: deque[tuple[_Answer, Branch]] = deque()
         self.refused: list[Completion] = []
         self._collected = time.monotonic()
 
@@ -73,9 +101,10 @@ class EngineSession:
                     raise EngineDiedError(one_line(error)) from error
                 for output in outputs:
                     if output.finished:
-                        self._engine.count(output)
-                        tokens = list(output.outputs[0].token_ids)
-                        self._finished.append((self._flights.pop(output.request_id), tokens))
+                        flight = self._flights.pop(output.request_id)
+                        if flight.branch is None:
+                            self._engine.count(output)
+                        self._finished.append((flight, list(output.outputs[0].token_ids)))
                 late = time.monotonic() - self._collected > _COLLECT_SECONDS
                 if self._finished and (len(self._finished) >= COLLECT or late or not self._flights):
                     yield self._collect()
@@ -88,29 +117,39 @@ class EngineSession:
 
     def abandoned(self) -> list[InFlightRequest]:
         """Requests that were in flight when the engine died, or finished without their scores being fetched."""
-        return [*(flight for flight, _ in self._finished), *self._flights.values()]
+        answered = [answer.request for answer in self._answers.values()]
+        others = [*(flight for flight, _ in self._finished), *self._flights.values()]
+        return [*answered, *(flight for flight in others if flight.branch is None)]
 
     def _fill(self) -> None:
         core = self._engine.llm.llm_engine
         while len(self._flights) < self._engine.in_flight and self._free:
-            prompt = next(self._prompts, None)
-            if prompt is None:
+            if self._branches:
+                answer, branch = self._branches.popleft()
+                prompt = answer.request.prompt
+                flight = InFlightRequest(prompt, self._free.popleft(), branch=branch)
+                tokens = [*prompt.tokens, *answer.tokens[: branch.place], *branch.written]
+            elif (following := next(self._prompts, None)) is None:
                 return
-            flight = InFlightRequest(prompt, self._free.popleft())
+            else:
+                flight, tokens = InFlightRequest(following, self._free.popleft()), following.tokens
             request = str(next(_REQUESTS))
             self._flights[request] = flight
             try:
-                self._engine.check(prompt)
+                if flight.branch is None:
+                    self._engine.check(flight.prompt)
                 core.add_request(
                     request,
-                    TokensPrompt(prompt_token_ids=prompt.tokens),
+                    TokensPrompt(prompt_token_ids=tokens),
                     self._engine.sampling_params(flight),
                     lora_request=self._engine.adapter,
                 )
             except (ValueError, VLLMValidationError) as error:  # a refused prompt: the engine continues
+                if flight.branch is not None:
+                    raise EngineDiedError(one_line(error)) from error
                 del self._flights[request]
                 self._free.append(flight.slot)
-                self.refused.append(Completion(prompt.tag, error=one_line(error)))
+                self.refused.append(Completion(flight.prompt.tag, error=one_line(error)))
                 if len(self.refused) >= COLLECT:
                     return
             except Exception as error:  # the engine may be dead already
@@ -118,7 +157,7 @@ class EngineSession:
 
     def _collect(self) -> list[Completion]:
         self._collected = time.monotonic()
-        finished = self._finished
+        finished, paths = self._finished, self._engine.paths
         slots = [flight.slot for flight, _ in finished]
         try:
             scores = self._engine.take_scores(slots)
@@ -126,10 +165,22 @@ class EngineSession:
             raise EngineDiedError(one_line(error)) from error
         self._free.extend(slots)
         self._finished = []
-        return [
-            completion(flight.prompt.tag, self._engine.answer(tokens), kept)
-            for (flight, tokens), kept in zip(finished, scores, strict=True)
-        ]
+        completions = []
+        for (flight, tokens), kept in zip(finished, scores, strict=True):
+            if flight.branch is None:
+                answer = _Answer(flight, self._engine.answer(tokens), kept)
+            else:
+                answer = self._answers.pop(flight.prompt.tag)
+                answer.add(flight.branch, kept, paths)
+            if not answer.missing:
+                more = paths.unexplored(answer.kept, answer.tokens)
+                answer.missing = len(more)
+                self._branches += [(answer, branch) for branch in more]
+            if answer.missing:
+                self._answers[flight.prompt.tag] = answer
+            else:
+                completions.append(completion(flight.prompt.tag, answer.tokens, paths, answer.kept))
+        return completions
 
 
 def one_line(error: BaseException) -> str:

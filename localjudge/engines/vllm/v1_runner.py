@@ -14,7 +14,7 @@ import torch
 from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, MoveDirectionality
 
 from localjudge.constraint.masking import DeviceTable, HostTable
-from localjudge.engines.vllm.score_collector import TableHolder, TableSettings, slot_of
+from localjudge.engines.vllm.score_collector import TableHolder, TableSettings, entry_of, slot_of
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class TableProcessor(TableHolder, LogitsProcessor):  # type: ignore[misc]
             self._rows.pop(index, None)
             slot = slot_of(params, self._slot_count)
             if slot is not None:
-                entry = self._table.entry
+                entry = entry_of(params, self._table)
                 limit = params.max_tokens
                 deadline = min(limit, int(self._allowances[entry]))
                 self._rows[index] = _RowState(tokens, limit, deadline, slot, entry)

@@ -20,7 +20,7 @@ from vllm.v1.worker.gpu.sample.logits_processor import (
 )
 
 from localjudge.constraint.masking import DeviceTable
-from localjudge.engines.vllm.score_collector import TableHolder, TableSettings, slot_of
+from localjudge.engines.vllm.score_collector import TableHolder, TableSettings, entry_of, slot_of
 
 
 class TableProcessor(TableHolder, LogitsProcessor):  # type: ignore[misc]
@@ -49,11 +49,12 @@ class TableProcessor(TableHolder, LogitsProcessor):  # type: ignore[misc]
         # The score slot of each request slot, and the slot for rows that are not answers.
         self._kept_at = torch.zeros(requests, dtype=torch.int64, device=device)
         self._nowhere = settings.slots
-        self._new: dict[int, tuple[int, int] | None] = {}
+        self._new: dict[int, tuple[int, int, int] | None] = {}
 
     def add_request(self, req_idx: int, sampling_params: Any) -> bool:
         slot = slot_of(sampling_params, self._slot_count)
-        self._new[req_idx] = None if slot is None else (sampling_params.max_tokens, slot)
+        entry = entry_of(sampling_params, self._table.table)
+        self._new[req_idx] = None if slot is None else (entry, sampling_params.max_tokens, slot)
         return slot is not None
 
     def apply_staged_writes(self) -> None:
@@ -61,8 +62,7 @@ class TableProcessor(TableHolder, LogitsProcessor):  # type: ignore[misc]
         if not self._new:
             return
         slots = np.fromiter(self._new, np.int64, len(self._new))
-        entry, free = self._table.table.entry, self._table.free
-        fresh = np.array([(free, 0, 0) if new is None else (entry, *new) for new in self._new.values()]).T
+        fresh = np.array([new or (self._table.free, 0, 0) for new in self._new.values()]).T
         at = self._to_device(slots)
         self._history[at, 0], self._limit[at], self._kept_at[at] = self._to_device(fresh)
         self._deadline[at, 0] = torch.minimum(self._limit[at], self._allowances[self._history[at, 0]])

@@ -30,10 +30,11 @@ from vllm.platforms import current_platform
 from vllm.sampling_params import RequestOutputKind
 from vllm.v1.engine.exceptions import EngineDeadError
 
+from localjudge.constraint.value_paths import ValuePaths
 from localjudge.engines.engine_log import output_to
 from localjudge.engines.engine_options import VllmOptions, batch_invariance
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo
-from localjudge.engines.vllm.score_collector import KEY, TableSettings
+from localjudge.engines.vllm.score_collector import KEY, STATE, TableSettings
 from localjudge.engines.vllm.session import COLLECT, EngineDiedError, EngineSession, InFlightRequest, one_line
 from localjudge.errors import EngineError, ModelError, UsageError
 from localjudge.models.adapter import Adapter
@@ -59,6 +60,7 @@ class VllmEngine:
     Attributes:
         llm: vLLM's `LLM`; another one after a restart.
         slots: the number of answers whose scores the workers can keep.
+        paths: the ways to the values of an answer.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class VllmEngine:
             raise UsageError(f"vLLM {vllm.__version__} says: {one_line(error)}") from None
         self._model = model
         self._decoding = decoding
+        self.paths = ValuePaths(decoding.table)
         self._log = log
         self._folder = tempfile.TemporaryDirectory(prefix="localjudge-")
         self._arguments: dict[str, Any] = {
@@ -120,6 +123,7 @@ class VllmEngine:
                 "runner": runner,
                 "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
                 "kv_cache_tokens": kv_cache_tokens,
+                **self.paths.described,
             },
             headline=(
                 f"engine vllm {vllm.__version__} · {device} · {dtype} · runner {runner} · "
@@ -234,20 +238,20 @@ class VllmEngine:
             )
 
     def sampling_params(self, request: InFlightRequest) -> SamplingParams:
-        """Return how vLLM decodes the answer."""
-        decoding = self._decoding
+        """Return how vLLM decodes the answer, or the one token after a branch of it."""
+        decoding, branch = self._decoding, request.branch
         # vLLM seeds each row separately; on a CPU it cannot do so with chunked prefill.
         seeded = decoding.temperature > 0 and self._config.device_config.device_type != "cpu"
         return SamplingParams(
             temperature=decoding.temperature,
             top_p=decoding.top_p,
             seed=request.prompt.seed % 2**63 if seeded else None,
-            max_tokens=decoding.max_tokens,
+            max_tokens=decoding.max_tokens if branch is None else 1,
             stop_token_ids=sorted(self._model.vocabulary.ends),
             detokenize=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
             skip_clone=True,
-            extra_args={KEY: request.slot},
+            extra_args={KEY: request.slot} | ({} if branch is None else {STATE: branch.state}),
         )
 
     @property
@@ -276,11 +280,11 @@ class VllmEngine:
         self._preemptions += getattr(output.metrics, "num_preemptions", 0) or 0
 
     def take_scores(self, slots: list[int]) -> NDArray[np.float64]:
-        """Return and clear what is kept in these slots, as `ScoreBuffer.take` does, (slots, A, K + 2).
+        """Return and clear what is kept in these slots, as `ScoreBuffer.take` does.
 
         A slot that no worker has kept is NaN.
         """
-        shape = (len(slots), *self._decoding.table.kept_shape)
+        shape = len(slots), self.paths.width
         parts = [
             np.frombuffer(part, np.float64).reshape(shape)
             for part in self.llm.collective_rpc("localjudge_take_scores", args=(slots,))

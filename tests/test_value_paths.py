@@ -1,0 +1,118 @@
+"""Probabilities of whole values: those that a model gives to all the tokens of each value, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_generation import ENGINE_ARGS, OTHER_CACHES, completions, prompts_of, save_model
+from test_typed_answers import rubrics, table_of
+from value_oracle import ASPECTS, total_variation, values_one_by_one
+
+from localjudge import Judge, Rubric
+from localjudge.constraint import value_paths
+from localjudge.constraint.masking import ScoreBuffer
+from localjudge.constraint.value_paths import UNEXPLORED, ValuePaths
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_values_of_any_rubric_have_the_probabilities_of_all_their_tokens(data: st.DataObject) -> None:
+    """The model is random, as sure as real ones are, and its answer as well."""
+    table, _ = table_of(data.draw(rubrics()))
+    random = Random(data.draw(st.integers(0, 2**32)))
+    seed, scale = random.getrandbits(31), random.choice([1.0, 4.0])
+
+    def logits(before: Sequence[int]) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(hash((seed, *before)) % 2**63)
+        return torch.randn(table.next_state.shape[1], generator=generator) * scale
+
+    answer, state, left = list[int](), table.start, table.limit(4)
+    while not table.is_complete(state):
+        answer.append(int(random.choice(np.flatnonzero(table.allowed(state, left - len(answer), 0)))))
+        state = int(table.next_state[state, answer[-1]])
+    paths = ValuePaths(table)
+    kept = ScoreBuffer(paths, 1, torch.device("cpu"))
+
+    def ask(pick: int, before: Sequence[int]) -> None:
+        kept.keep(logits(before)[None], torch.tensor([0]), torch.tensor([pick]))
+
+    for place, state in enumerate(table.states(answer)):
+        for pick in np.flatnonzero(paths.state == state).tolist():
+            ask(pick, answer[:place])
+    asked = 0
+    while branches := paths.unexplored(kept.look([0])[0], answer):
+        for branch in branches:
+            asked += 1
+            ask(branch.pick, [*answer[: branch.place], *branch.written])
+    probabilities, mass, _ = paths.values(kept.take([0])[0])
+    expected, all_of_it = values_one_by_one(table, answer, logits)
+    assert asked <= paths.most_branches
+    assert total_variation(probabilities, expected) <= UNEXPLORED + 1e-6
+    assert (mass <= all_of_it + 1e-6).all()
+    assert (mass >= all_of_it * (1 - UNEXPLORED) - 1e-6).all()
+    if all(table.first_token_decides):
+        assert not asked
+        assert probabilities == pytest.approx(expected, abs=1e-6)
+
+
+def judge_of(model: Path, **settings: Any) -> Judge:
+    rubric = Rubric.model_validate(
+        {
+            "name": "shared-tokens",
+            "aspects": ASPECTS,
+            "prompt": {"template": "{$instruction} {$candidate} {$aspects} {$answer_format}"},
+        }
+    )
+    return Judge(model, rubric=rubric, max_rationale_tokens=12, **settings)
+
+
+@pytest.fixture(scope="module", params=["llama", "mistral with a window"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose rows move within its cache, and one whose rows cannot."""
+    architecture = request.param.split()[0]
+    settings = {} if architecture == "llama" else OTHER_CACHES[architecture]
+    return save_model(tmp_path_factory.mktemp(architecture), architecture, settings)
+
+
+@pytest.mark.parametrize("unexplored", [0.0, UNEXPLORED])
+def test_transformers_asks_its_cache_for_the_values_that_were_not_written(
+    model: Path, unexplored: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_paths, "UNEXPLORED", unexplored)
+    judge = judge_of(model, engine_args=ENGINE_ARGS, temperature=1.0)
+    prompts = prompts_of(judge)
+    found = completions(judge, prompts)
+    table, network = judge.decoding.table, judge.engine._model  # type: ignore[attr-defined]
+    for prompt in prompts[:4]:
+
+        @torch.inference_mode()
+        def logits(before: Sequence[int], prompt: list[int] = prompt.tokens) -> torch.Tensor:
+            said: torch.Tensor = network(torch.tensor([[*prompt, *before]]), use_cache=False).logits[0, -1]
+            return said
+
+        completion = found[prompt.tag]
+        assert completion.probabilities is not None
+        assert completion.mass is not None
+        expected, mass = values_one_by_one(table, completion.tokens, logits)
+        if not unexplored:
+            assert completion.probabilities == pytest.approx(expected, abs=1e-4)
+            assert completion.mass == pytest.approx(mass, abs=1e-4)
+        assert total_variation(completion.probabilities, expected) <= unexplored + 1e-4
+
+
+def test_an_answer_has_the_same_probabilities_alone_and_in_a_batch(model: Path) -> None:
+    judge = judge_of(model, engine_args=ENGINE_ARGS)
+    prompts = prompts_of(judge)
+    together = completions(judge, prompts)
+    for prompt in prompts:
+        alone = completions(judge, [prompt])[prompt.tag]
+        assert alone.tokens == together[prompt.tag].tokens
+        assert alone.probabilities == pytest.approx(together[prompt.tag].probabilities, abs=2 * UNEXPLORED)
