@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
-from transformers import PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 TEXT = """The judge reads an instruction, a reference and a candidate, writes a rationale, and gives six scores.
 A score is a whole number: 1 is the lowest, 5 is the highest. The rationale says what is missing, wrong or new.
@@ -186,6 +187,29 @@ def tokenizer_with(name: str, template: str | None) -> Any:
     tokenizer.add_special_tokens({"additional_special_tokens": markers})
     tokenizer.chat_template = template
     return tokenizer
+
+
+def model_with(name: str, folder: Path) -> Path:
+    """Save a small Llama of random weights with a tokenizer; it is loud enough to have opinions."""
+    tokenizer = tokenizer_with(name, CHAT_TEMPLATES["ChatML"])
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    network = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=len(tokenizer),
+            hidden_size=64,
+            intermediate_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            max_position_embeddings=4096,
+            bos_token_id=None,
+            eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
+        )
+    )
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    network.save_pretrained(folder)
+    return folder
 
 
 def _byte_level_trainer() -> trainers.BpeTrainer:

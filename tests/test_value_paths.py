@@ -12,7 +12,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_generation import ENGINE_ARGS, OTHER_CACHES, completions, prompts_of, save_model
+from small_tokenizers import TOKENIZER_NAMES, model_with
+from test_generation import (
+    ENGINE_ARGS,
+    OTHER_CACHES,
+    completions,
+    counted_passes,
+    prompts_of,
+    rationale_tokens,
+    save_model,
+)
 from test_typed_answers import rubrics, table_of
 from value_oracle import ASPECTS, total_variation, values_one_by_one
 
@@ -20,6 +29,7 @@ from localjudge import Judge, Rubric
 from localjudge.constraint import value_paths
 from localjudge.constraint.masking import ScoreBuffer
 from localjudge.constraint.value_paths import UNEXPLORED, ValuePaths
+from localjudge.prompts.task import Prompt
 
 
 @settings(max_examples=80, deadline=None)
@@ -63,15 +73,35 @@ def test_values_of_any_rubric_have_the_probabilities_of_all_their_tokens(data: s
         assert probabilities == pytest.approx(expected, abs=1e-6)
 
 
-def judge_of(model: Path, **settings: Any) -> Judge:
+def judge_of(model: Path, aspects: Sequence[str] = tuple(ASPECTS), **settings: Any) -> Judge:
     rubric = Rubric.model_validate(
         {
             "name": "shared-tokens",
-            "aspects": ASPECTS,
+            "aspects": {name: ASPECTS[name] for name in aspects},
             "prompt": {"template": "{$instruction} {$candidate} {$aspects} {$answer_format}"},
         }
     )
     return Judge(model, rubric=rubric, max_rationale_tokens=12, **settings)
+
+
+def assert_of_whole_values(judge: Judge, prompts: list[Prompt], unexplored: float) -> None:
+    """The judge's probabilities are those of each value given to its model, without a cache."""
+    found = completions(judge, prompts)
+    table, network = judge.decoding.table, judge.engine._model  # type: ignore[attr-defined]
+    for prompt in prompts[:4]:
+
+        @torch.inference_mode()
+        def logits(before: Sequence[int], prompt: list[int] = prompt.tokens) -> torch.Tensor:
+            said: torch.Tensor = network(torch.tensor([[*prompt, *before]]), use_cache=False).logits[0, -1]
+            return said
+
+        completion = found[prompt.tag]
+        assert completion.probabilities is not None
+        expected, mass = values_one_by_one(table, completion.tokens, logits)
+        assert total_variation(completion.probabilities, expected) <= unexplored + 1e-4
+        if not unexplored:
+            assert completion.probabilities == pytest.approx(expected, abs=1e-4)
+            assert completion.mass == pytest.approx(mass, abs=1e-4)
 
 
 @pytest.fixture(scope="module", params=["llama", "mistral with a window"])
@@ -88,24 +118,16 @@ def test_transformers_asks_its_cache_for_the_values_that_were_not_written(
 ) -> None:
     monkeypatch.setattr(value_paths, "UNEXPLORED", unexplored)
     judge = judge_of(model, engine_args=ENGINE_ARGS, temperature=1.0)
-    prompts = prompts_of(judge)
-    found = completions(judge, prompts)
-    table, network = judge.decoding.table, judge.engine._model  # type: ignore[attr-defined]
-    for prompt in prompts[:4]:
+    assert_of_whole_values(judge, prompts_of(judge), unexplored)
 
-        @torch.inference_mode()
-        def logits(before: Sequence[int], prompt: list[int] = prompt.tokens) -> torch.Tensor:
-            said: torch.Tensor = network(torch.tensor([[*prompt, *before]]), use_cache=False).logits[0, -1]
-            return said
 
-        completion = found[prompt.tag]
-        assert completion.probabilities is not None
-        assert completion.mass is not None
-        expected, mass = values_one_by_one(table, completion.tokens, logits)
-        if not unexplored:
-            assert completion.probabilities == pytest.approx(expected, abs=1e-4)
-            assert completion.mass == pytest.approx(mass, abs=1e-4)
-        assert total_variation(completion.probabilities, expected) <= unexplored + 1e-4
+@pytest.mark.parametrize("tokenizer_name", TOKENIZER_NAMES)
+def test_values_have_the_probabilities_of_all_their_tokens_with_every_tokenizer(
+    tokenizer_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(value_paths, "UNEXPLORED", 0.0)
+    judge = judge_of(model_with(tokenizer_name, tmp_path), engine_args=ENGINE_ARGS)
+    assert_of_whole_values(judge, prompts_of(judge), 0.0)
 
 
 def test_an_answer_has_the_same_probabilities_alone_and_in_a_batch(model: Path) -> None:
@@ -116,3 +138,12 @@ def test_an_answer_has_the_same_probabilities_alone_and_in_a_batch(model: Path) 
         alone = completions(judge, [prompt])[prompt.tag]
         assert alone.tokens == together[prompt.tag].tokens
         assert alone.probabilities == pytest.approx(together[prompt.tag].probabilities, abs=2 * UNEXPLORED)
+
+
+def test_values_with_first_tokens_of_their_own_take_no_passes_more(tmp_path: Path) -> None:
+    judge = judge_of(save_model(tmp_path, "llama", {}), engine_args=ENGINE_ARGS, aspects=["five"])
+    with counted_passes(judge) as shapes:
+        longest = max(
+            rationale_tokens(judge, each) for each in completions(judge, prompts_of(judge)[:4]).values()
+        )
+    assert len(shapes) == longest + 1

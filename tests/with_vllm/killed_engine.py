@@ -22,7 +22,14 @@ OPTIONS = {"dtype": "float32", "enforce_eager": "true", "block_size": "32", "max
 
 
 def main() -> None:
-    model, rubric = Model.find(sys.argv[1]), Rubric.load()
+    model = Model.find(sys.argv[1])
+    rubric = Rubric.model_validate(
+        {
+            "name": "branches",  # which are asked for when an answer has come, and may be lost with the engine
+            "aspects": {"percent": {"scale": {"lowest": 0, "highest": 100}}},
+            "prompt": {"template": "{$candidate} {$aspects} {$answer_format}"},
+        }
+    )
     opening = rubric.answer_layout.opening
     table = token_table(rubric.answer_layout, model.vocabulary, model.prompts.spell)
     decoding = Decoding(table, 24, closing_margin=4, temperature=1.0)

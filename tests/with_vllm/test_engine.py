@@ -20,6 +20,7 @@ import torch
 pytest.importorskip("vllm")
 
 from safetensors.torch import load_file, save_file
+from small_tokenizers import model_with
 from transformers import LlamaForCausalLM
 from value_oracle import ASPECTS, total_variation, values_one_by_one
 from vllm.inputs import TokensPrompt
@@ -239,10 +240,20 @@ def test_probabilities_are_those_that_vllm_itself_gives(engine: VllmEngine, deco
         np.testing.assert_allclose(completion.probabilities, expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("unexplored", [0.0, value_paths.UNEXPLORED])
+@pytest.mark.parametrize(
+    ("tokenizer_name", "unexplored"),
+    [("bundled", 0.0), ("bundled", value_paths.UNEXPLORED), ("SentencePiece BPE", 0.0), ("unigram", 0.0)],
+)
 def test_values_that_share_tokens_have_the_probabilities_of_all_their_tokens(
-    open_engine: OpenEngine, model: Model, unexplored: float, monkeypatch: pytest.MonkeyPatch
+    open_engine: OpenEngine,
+    model: Model,
+    tokenizer_name: str,
+    unexplored: float,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    if tokenizer_name != "bundled":
+        model = Model.find(model_with(tokenizer_name, tmp_path))
     monkeypatch.setattr(value_paths, "UNEXPLORED", unexplored)
     layout = Rubric.model_validate(
         {
