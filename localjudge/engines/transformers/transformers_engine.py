@@ -85,6 +85,7 @@ class TransformersEngine:
         self._table = HostTable(decoding.table, decoding.closing_margin, self._device, self._batch_size)
         device, dtype = _device_name(self._device), str(self._model.dtype).removeprefix("torch.")
         why = " (the processor has no bfloat16 instructions; dtype=bfloat16 uses it anyway)" * widened
+        recorded: dict[str, Any] = {"details": found} if (found := self._table.paths.described) else {}
         self.info = EngineInfo(
             name="transformers",
             dtype=dtype,
@@ -98,8 +99,8 @@ class TransformersEngine:
             context=options.context(model),
             batch_size=self._batch_size,
             batch_invariant=batch_invariance(supported=False),
-            details={**self._table.paths.described},
             headline=f"engine transformers · {device} · {dtype}{why} · batches of {self._batch_size}",
+            **recorded,
         )
 
     def statistics(self) -> Mapping[str, Any]:
