@@ -11,6 +11,7 @@ from localjudge.cli.options import check_out_file, input_extras
 from localjudge.cli.statistics_options import (
     AllowNoGain,
     CalibrationFile,
+    IntervalFile,
     LabelColumns,
     MovedInputs,
     RunFolders,
@@ -35,6 +36,7 @@ def report(
     mapping: LabelColumns = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
+    intervals: IntervalFile = None,
     audit: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The output of `audit --json`."),
@@ -59,6 +61,7 @@ def report(
         audit=audit,
         calibration=calibration,
         allow_no_gain=allow_no_gain or (),
+        intervals=intervals,
         step=progress.step,
     )
     progress.notices(notices)

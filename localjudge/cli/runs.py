@@ -11,6 +11,7 @@ import typer
 
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import FAILED_ROWS, RunFolder, check_out_file, print_table
+from localjudge.cli.statistics_options import IntervalFile
 from localjudge.errors import UsageError
 from localjudge.system.quantities import counted
 
@@ -46,6 +47,7 @@ def show(
         int | None,
         typer.Option(min=1, metavar="N", help="List only the first N rows."),
     ] = None,
+    intervals: IntervalFile = None,
 ) -> None:
     """Show a run: its systems with their scores, a list of its rows, or single judgements by id.
 
@@ -65,8 +67,10 @@ def show(
         raise UsageError("--id shows single judgements; give it without --system, --failed, --sort and --limit")
     if descending and sort is None:
         raise UsageError("--descending: give the aspect with --sort ASPECT")
+    if intervals and not row_id:
+        raise UsageError("--intervals: give --id, or export the run with its intervals")
     if row_id:
-        _show_judgements(run, row_id)
+        _show_judgements(run, row_id, intervals)
         return
     manifest, notices = read_manifest(run), read_notices(run)
     if lists_rows:
@@ -101,7 +105,7 @@ def show(
         print(sign)
 
 
-def _show_judgements(run: Path, ids: list[str]) -> None:
+def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
     from localjudge.cli.progress import Progress
     from localjudge.cli.shown_judgement import judgement_text
     from localjudge.cli.shown_pair import ShownPair
@@ -112,6 +116,10 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
     from localjudge.runs.run_manifest import read_manifest
 
     manifest = read_manifest(run)
+    if intervals:
+        from localjudge.analysis.agreement.calibration import read_intervals
+
+        intervals_of = read_intervals(intervals, [run])
     wanted = set(ids)
     with Progress().step("reading the run"):
         found = [each for each in read_row_outcomes(run) if each.id in wanted]
@@ -130,7 +138,8 @@ def _show_judgements(run: Path, ids: list[str]) -> None:
             if isinstance(each, PairOutcome):
                 print_table(ShownPair(each, manifest.rubric.aspects, text))
             else:
-                print(judgement_text(each, manifest.rubric.aspects, text))
+                ends = intervals_of(each) if intervals else {}
+                print(judgement_text(each, manifest.rubric.aspects, text, ends))
         for problem in texts.problems:
             Messages.here().say(f"the texts of the row are missing: {problem}")
     if missing := wanted - {name for each in found for name in (each.id, *_places(each))}:
@@ -167,6 +176,7 @@ def export(
         str | None,
         typer.Option(metavar="SYSTEM", help="For alpaca-eval: the system to compare with."),
     ] = None,
+    intervals: IntervalFile = None,
 ) -> None:
     """Write a run, or its pairs, for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
     from localjudge.cli.progress import Progress
@@ -186,7 +196,7 @@ def export(
     what = read_manifest(run).rubric.mode.item
     progress = Progress()
     with progress.step("exporting", f"{what}s") as report:
-        written = write(run, to, out, with_texts, baseline, report)
+        written = write(run, to, out, with_texts, baseline, intervals, report)
     progress.say(f"{counted(written, what)} · {out}")
     progress.notices(read_notices(run))
 

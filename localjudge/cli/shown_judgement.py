@@ -21,13 +21,19 @@ _LONGEST = 4000
 _MOST_BARS = 20
 
 
-def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: RowTexts | None = None) -> str:
+def judgement_text(
+    outcome: Outcome,
+    aspects: Mapping[str, Aspect],
+    text: RowTexts | None = None,
+    intervals: Mapping[str, tuple[float, float]] | None = None,
+) -> str:
     """Return an outcome as text for a terminal.
 
     Args:
         outcome: a judgement or a failure.
         aspects: the aspects of its rubric.
         text: the texts of the row, if they were found.
+        intervals: the interval of an aspect's label.
     """
     system = f" · {outcome.system}" if outcome.system else ""
     place = f" · {outcome.source}" if outcome.source != outcome.id else ""
@@ -53,6 +59,8 @@ def judgement_text(outcome: Outcome, aspects: Mapping[str, Aspect], text: RowTex
         probabilities = outcome.probabilities.get(aspect)
         if aspect in outcome.expected:
             row += f"   expected {outcome.expected[aspect]:.2f}"
+        if intervals and aspect in intervals:
+            row += "   [{:g}, {:g}]".format(*intervals[aspect])
         if probabilities and aspects[aspect].numbers is None:
             labels = map(shown, aspects[aspect].values.values())
             row += "   " + " · ".join(

@@ -48,6 +48,14 @@ CalibrationFile = Annotated[
         help="Apply the output of `calibrate`; stored scores do not change.",
     ),
 ]
+IntervalFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--intervals",
+        metavar="FILE",
+        help="Add the interval of each score: the output of `calibrate --interval`.",
+    ),
+]
 AllowNoGain = Annotated[
     list[str] | None,
     typer.Option("--allow-no-gain", metavar="ASPECT", help="Calibrate this aspect although no gain is shown."),

@@ -272,6 +272,16 @@ def calibrate(
     labels: LabelFiles,
     out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The calibration file to write.")],
     *,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            min=0.5,
+            max=0.99,
+            metavar="LEVEL",
+            help="Also fit intervals that hold the label of a single response in this share of cases, such as "
+            "0.9; show, export and report print them with --intervals.",
+        ),
+    ] = None,
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
     statistics: StatisticsOptions,
@@ -293,7 +303,7 @@ def calibrate(
         scores = read_scores([run], report=report)
         known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
     with progress.step(statistics.computing):
-        found = fit(scores, known, statistics.resamples, statistics.seed)
+        found = fit(scores, known, statistics.resamples, statistics.seed, interval)
     found.save(out)
     statistics.print(found.as_dict(), calibration_table(found))
 

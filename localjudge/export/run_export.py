@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from localjudge.errors import SettingError, UsageError
 from localjudge.export import alpaca_eval
 from localjudge.export import inspect_log as inspect
 from localjudge.export import tabular as tables
 from localjudge.records import Outcome
-from localjudge.records.outcome_columns import (
-    MODEL,
-    NOTICE,
-)
+from localjudge.records.outcome_columns import INTERVAL, MODEL, NOTICE
 from localjudge.rubrics.mode import PAIRWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_row_outcomes
@@ -27,6 +24,9 @@ from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require
 from localjudge.system.steps import Report, no_progress, with_progress
+
+if TYPE_CHECKING:
+    from localjudge.analysis.agreement.score_interval import IntervalsOf
 
 TABLES = {"jsonl": tables.write_jsonl, "csv": tables.write_csv, "parquet": tables.write_parquet}
 FORMS = (*TABLES, "alpaca-eval", "inspect")
@@ -38,6 +38,7 @@ def export(
     out: Path,
     with_texts: bool = False,
     baseline: str | None = None,
+    intervals: Path | None = None,
     report: Report = no_progress,
 ) -> int:
     """Write a run in the format of another tool; a run of pairs is written pair by pair.
@@ -51,6 +52,8 @@ def export(
             run is `input_NAME`.
         baseline: for `alpaca-eval`, the system to compare the others with. In a run of pairs, only the pairs
             with this system are written; None writes all.
+        intervals: for a table, the output file of `localjudge calibrate --interval`; `ASPECT_interval` is then
+            the interval of its label.
         report: receives the number of rows or pairs that were written.
 
     Returns:
@@ -67,6 +70,8 @@ def export(
     if to == "inspect":
         refuse_other_files(out)
     manifest = read_manifest(folder)
+    if intervals and to not in TABLES:
+        raise SettingError("intervals", intervals, f"is for a table: {', '.join(TABLES)}")
     if to == "inspect" and manifest.rubric.mode is PAIRWISE:
         raise SettingError(
             "to", to, "a sample of Inspect has one response, and this run compares two; use jsonl"
@@ -79,7 +84,7 @@ def export(
     try:
         with replacing(out) as scratch:
             if to in TABLES:
-                lines, names = _table(folder, manifest, with_texts)
+                lines, names = _table(folder, manifest, with_texts, intervals)
                 schema = partial(manifest.rubric.mode.schema, manifest.rubric.columns)
                 rows = TABLES[to](with_progress(lines, report, total), names, schema, scratch, origin)
             elif to == "alpaca-eval" and manifest.rubric.mode is PAIRWISE:
@@ -169,19 +174,28 @@ def _text(folder: Path, texts: RowTextStore, outcome: Outcome) -> RowTexts | Non
     return text
 
 
-def _table(folder: Path, manifest: RunManifest, with_texts: bool) -> tuple[Iterator[dict[str, Any]], list[str]]:
+def _table(
+    folder: Path, manifest: RunManifest, with_texts: bool, intervals: Path | None
+) -> tuple[Iterator[dict[str, Any]], list[str]]:
     """Return the lines of a table and the names of its columns."""
     columns, mode = manifest.rubric.columns, manifest.rubric.mode
-    names = mode.column_names(columns)
-    if not with_texts:
-        return (mode.line(outcome, columns) for outcome in read_row_outcomes(folder)), names
-    taken, column_of = {*names, *mode.texts, MODEL, NOTICE}, {}
-    for field in sorted(manifest.rubric.fields, key=lambda field: field in taken):  # free names are kept
-        if field not in mode.texts:
-            column_of[field] = _free(field, taken)
-            taken.add(column_of[field])
-    names += [*mode.texts, *column_of.values()]
-    return (dict.fromkeys(names) | line for line in _lines(folder, manifest.rubric, column_of)), names
+    names, column_of, intervals_of = mode.column_names(columns), dict[str, str](), None
+    if intervals:
+        from localjudge.analysis.agreement.calibration import read_intervals
+
+        intervals_of = read_intervals(intervals, [folder])
+        names += [aspect + INTERVAL for aspect in columns.aspects]
+    if with_texts:
+        taken = {*names, *mode.texts, MODEL, NOTICE}
+        for field in sorted(manifest.rubric.fields, key=lambda field: field in taken):  # free names are kept
+            if field not in mode.texts:
+                column_of[field] = _free(field, taken)
+                taken.add(column_of[field])
+        names += [*mode.texts, *column_of.values()]
+    alone = ((outcome, None) for outcome in read_row_outcomes(folder))
+    outcomes = outcomes_with_texts(folder) if with_texts else alone
+    lines = _lines(outcomes, manifest.rubric, column_of, intervals_of)
+    return (dict.fromkeys(names) | line for line in lines), names
 
 
 def _free(field: str, taken: Collection[str]) -> str:
@@ -191,11 +205,18 @@ def _free(field: str, taken: Collection[str]) -> str:
     return field
 
 
-def _lines(folder: Path, rubric: Rubric, column_of: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield each line with the texts of its row."""
+def _lines(
+    outcomes: Iterable[tuple[Any, RowTexts | None]],
+    rubric: Rubric,
+    column_of: Mapping[str, str],
+    intervals_of: IntervalsOf | None,
+) -> Iterator[dict[str, Any]]:
+    """Yield each line, with the texts of its row and the intervals of its scores."""
     mode = rubric.mode
-    for outcome, text in outcomes_with_texts(folder):
+    for outcome, text in outcomes:
         line = mode.line(outcome, rubric.columns)
+        if intervals_of:
+            line |= {aspect + INTERVAL: [*ends] for aspect, ends in intervals_of(outcome).items()}
         if text:
             said = (text.instruction, text.reference, *text.responses(outcome.first.swapped))
             line |= dict(zip(mode.texts, said, strict=False))

@@ -30,7 +30,7 @@ _BESIDE = {OVERALL, "annotator", "failed", "n", "pairs", "rank", "rows", *_TEXTS
 """Names of other columns that stand beside the aspects in tables, exports, reports and label files."""
 _EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
 """Suffixes of an aspect's other columns."""
-MASS, LIKELIEST = "_mass", "_likeliest"
+MASS, LIKELIEST, INTERVAL = "_mass", "_likeliest", "_interval"
 """Suffixes of those that lines of earlier versions do not have; an aspect's name may end so."""
 
 
@@ -266,4 +266,5 @@ def arrow_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> 
             aspect + MASS: real,
             aspect + LIKELIEST: pyarrow.bool_(),
         }
+        types |= {name: pyarrow.list_(real) for name in types if name == aspect + INTERVAL}
     return pyarrow.schema(list(types.items()))

@@ -1,6 +1,6 @@
 // How a page of judgements shows one, filters them and sorts them.
 
-const FIELDS = ["candidate", "rationale", "error", "thoughts", "probabilities", "source", "cut", "columns", "rationales"];
+const FIELDS = ["candidate", "rationale", "error", "thoughts", "probabilities", "source", "cut", "columns", "rationales", "intervals"];
 const MOST_OFFERED = 21;      // scores of a scale that the filter offers
 const { confidence, length } = arrays;
 const whole = ordered.length === 1 || head.decides === "overall";   // the mean of all ordered aspects exists
@@ -85,6 +85,13 @@ function marksOf(row) {
 
 // ---- a judgement ----------------------------------------------------------------------------------------
 
+function intervalOf({ values, lowest }, ends) {
+  if (!ends) return "–";
+  const bar = make("i", { class: "interval", "aria-hidden": "true" });
+  bar.style.setProperty("--from", (ends[0] - lowest) / (values.length - 1));
+  bar.style.setProperty("--to", (ends[1] - lowest) / (values.length - 1));
+  return make("span", {}, bar, ` ${ends[0]} to ${ends[1]}`);
+}
 function scoreTable(each, limit) {
   const means = aspects.map((_, aspect) => ofAspect(expected, aspect, each.row));
   const [first] = aspects;
@@ -93,6 +100,7 @@ function scoreTable(each, limit) {
   const same = aspects.every(({ kind, values }) => kind === "scale" && values.join() === first.values.join());
   const headings = make("tr", {}, make("th", { scope: "col", class: "word" }, "aspect"),
     make("th", { scope: "col", class: "word" }, "score"), withMeans ? make("th", { scope: "col" }, "expected") : null,
+    each.intervals ? make("th", { scope: "col", class: "word" }, "interval") : null,
     each.probabilities ? make("th", { scope: "col", class: "word" },
       same ? `probability of ${first.values[0]} to ${first.values.at(-1)}` : "probabilities") : null);
   const body = make("tbody");
@@ -102,6 +110,7 @@ function scoreTable(each, limit) {
     body.append(make("tr", { class: own ? "reasoned" : "" }, make("th", { scope: "row" }, ...breakable(aspect.name)),
       make("td", { class: "word" }, chip(place, score)),
       withMeans ? make("td", {}, meanOf(place, means[place])) : null,
+      each.intervals ? make("td", { class: "word" }, intervalOf(aspect, each.intervals[aspect.name])) : null,
       each.probabilities ? make("td", { class: "word" }, weights ? probabilities(aspect, score, weights) : "–") : null));
     if (own) body.append(make("tr", {}, make("td", { class: "word", colspan: headings.children.length }, prose(own, limit))));
   });

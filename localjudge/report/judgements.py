@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from localjudge.analysis.agreement.score_interval import IntervalsOf
 from localjudge.analysis.matching.run_rows import RowValues, common_rubric, read_rows
 from localjudge.analysis.matching.scores import NO_VALUE, ScoreValues, refuse_pairs
 from localjudge.analysis.matching.system_names import UNNAMED
@@ -201,7 +202,10 @@ class Judgements(ListedRows):
 
     Attributes:
         columns: the numbers.
+        intervals_of: what gives the intervals of an outcome's scores.
     """
+
+    intervals_of: IntervalsOf | None = None
 
     kind = PageKind("judgement_view.js", {"one": "judgement", "many": "judgements", "result": "Score"})
 
@@ -211,7 +215,8 @@ class Judgements(ListedRows):
             (outcome,), text = self.outcomes(row), self.text(row)
             rationale = outcome.rationale if isinstance(outcome, Judgement) else ""
             size = len(rationale) + len(text.candidate if text else "")
-            yield PageRow(group, text, _values(outcome, text), size)
+            intervals = self.intervals_of(outcome) if self.intervals_of else None
+            yield PageRow(group, text, [*_values(outcome, text), intervals], size)
 
     def arrays(self) -> Mapping[str, tuple[str, bytes]]:
         """Return the columns as the page's typed arrays; NaN means unknown."""

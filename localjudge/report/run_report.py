@@ -34,6 +34,7 @@ def write_report(
     audit: Path | None = None,
     calibration: Path | None = None,
     allow_no_gain: Sequence[str] = (),
+    intervals: Path | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
     step: Step = no_steps,
@@ -50,6 +51,7 @@ def write_report(
         audit: the output of `localjudge audit --json`.
         calibration: the output file of `localjudge calibrate`; the means are then of calibrated scores.
         allow_no_gain: aspects to calibrate although no gain is shown.
+        intervals: the output file of `localjudge calibrate --interval`; each score then has its interval.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
         step: receives the steps.
@@ -59,12 +61,16 @@ def write_report(
     """
     require("a report", "report")
     if read_manifest(runs[0]).rubric.mode is PAIRWISE:
-        given = {"`calibration`": calibration, "`allow_no_gain`": allow_no_gain}
+        given = {
+            "`calibration`": calibration,
+            "`allow_no_gain`": allow_no_gain,
+            "`intervals`": intervals,
+        }
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
         return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed, step)
     from localjudge.analysis.agreement import agree
-    from localjudge.analysis.agreement.calibration import Calibration
+    from localjudge.analysis.agreement.calibration import Calibration, read_intervals
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
     from localjudge.analysis.ranking import rank
@@ -73,6 +79,7 @@ def write_report(
     with ExitStack() as stack:
         with step("reading the judgements"):
             judgements = stack.enter_context(Judgements(runs, inputs))
+            judgements.intervals_of = read_intervals(intervals, runs) if intervals else None
         with step("comparing the systems"):
             rubric = judgements.rubric
             ours = parse_mapping(mapping, [*rubric.aspects, *(column.name for column in rubric.score_columns)])

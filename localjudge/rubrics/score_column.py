@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import nan, sqrt
+from operator import mul
 
 from localjudge.records import Judgement
 from localjudge.rubrics.answer import Value
@@ -54,6 +56,13 @@ class ScoreColumn:
             return judgement.expected.get(self.aspect)
         probabilities = judgement.probabilities.get(self.aspect)
         return None if probabilities is None else probabilities[[*self.numbers.values()].index(1)]
+
+    def spread(self, judgement: Judgement) -> float:
+        """Return the standard deviation of the numbers under the judge's probabilities; NaN if not known."""
+        shares, numbers = judgement.probabilities.get(self.aspect, ()), self.numbers.values()
+        mean = sum(map(mul, shares, numbers))
+        variance = sum(share * (number - mean) ** 2 for share, number in zip(shares, numbers, strict=False))
+        return sqrt(variance) if shares else nan
 
 
 def score_columns(aspects: Mapping[str, Aspect]) -> tuple[ScoreColumn, ...]:

@@ -24,12 +24,19 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from localjudge.analysis import Floats, Integers
+from localjudge.analysis.agreement.score_interval import (
+    IntervalsOf,
+    ScoreInterval,
+    fit_intervals,
+    intervals_of,
+)
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.scores import ScoreKind, Scores
 from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.resampling import RESAMPLES, averages, studentise
 from localjudge.errors import UsageError
 from localjudge.runs.notices import kinds
+from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.durable import replacing
 
 
@@ -86,6 +93,8 @@ class Calibration(_CalibrationRecord):
     rows: frozenset[str]
     """The digests of the labelled rows that it was fitted on."""
     aspects: dict[str, AspectMap]
+    intervals: dict[str, ScoreInterval] = {}
+    """The intervals for the labels of single responses, if they were asked for."""
     notices: tuple[str, ...] = ()
     """The notices of the run that it was fitted on."""
 
@@ -125,6 +134,20 @@ class Calibration(_CalibrationRecord):
         points = self.aspects[aspect]
         return np.interp(values, points.x, points.y)
 
+    def check(self, folder: Path, manifest: RunManifest) -> None:
+        """Check that a run is by the judge that this was fitted for.
+
+        Raises:
+            UsageError: it is by another one.
+        """
+        known = {"adapter": None} | self.judge
+        if any(manifest.judge.get(name) != value for name, value in known.items()):
+            raise UsageError(
+                f"`calibration`: fitted for {self.model}, but {folder} was judged by "
+                f"{manifest.model.judge}, or with another rubric or other settings; fit a new one with "
+                "localjudge calibrate"
+            )
+
     def apply_to(
         self, scores: Scores, without_gain: Sequence[str] = (), labels: Labels | None = None
     ) -> Scores:
@@ -144,13 +167,7 @@ class Calibration(_CalibrationRecord):
                 aspect is left.
         """
         for folder, manifest in zip(scores.folders, scores.manifests, strict=True):
-            known = {"adapter": None} | self.judge
-            if any(manifest.judge.get(name) != value for name, value in known.items()):
-                raise UsageError(
-                    f"`calibration`: fitted for {self.model}, but {folder} was judged by "
-                    f"{manifest.model.judge}, or with another rubric or other settings; fit a new one with "
-                    "localjudge calibrate"
-                )
+            self.check(folder, manifest)
         if unknown := set(without_gain) - set(self.aspects):
             raise UsageError(
                 f"`allow_no_gain` {', '.join(sorted(unknown))}: the calibration has maps of "
@@ -195,10 +212,26 @@ def _labelled_rows(scores: Scores, labels: Labels) -> frozenset[str]:
     return frozenset(hashlib.sha256(name.encode(errors="replace")).hexdigest()[:16] for name in names)
 
 
+def read_intervals(file: Path, folders: Sequence[Path]) -> IntervalsOf:
+    """Return what gives the intervals of the outcomes of runs, from a calibration file.
+
+    Raises:
+        UsageError: the file has no intervals, or was fitted for another judge.
+    """
+    calibration, manifests = Calibration.load(file), [read_manifest(folder) for folder in folders]
+    for folder, manifest in zip(folders, manifests, strict=True):
+        calibration.check(folder, manifest)
+    if not calibration.intervals:
+        raise UsageError(f"`intervals` {file}: has none; make it with localjudge calibrate --interval 0.9")
+    return intervals_of(manifests[0].rubric.score_columns, calibration.intervals)
+
+
 FOLDS = 5
 
 
-def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 0) -> Calibration:
+def fit(
+    scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 0, level: float | None = None
+) -> Calibration:
     """Fit a map for each aspect that has labels, and measure its gains by cross-validation.
 
     Args:
@@ -206,9 +239,10 @@ def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 
         labels: labels of some of its rows; the map predicts the mean label.
         resamples: number of resamples for the intervals of the gains.
         seed: seed of the folds and the resamples.
+        level: the share of labels that the interval of a single response covers; None for no intervals.
 
     Raises:
-        UsageError: no aspect has two different scores with labels.
+        UsageError: no aspect has two different scores with labels, or enough labels for an interval.
     """
     of = scores.best
     maps = {}
@@ -228,6 +262,7 @@ def fit(scores: Scores, labels: Labels, resamples: int = RESAMPLES, seed: int = 
         of=of,
         rows=_labelled_rows(scores, labels),
         aspects=maps,
+        intervals=fit_intervals(scores, labels, level) if level else {},
         notices=scores.notices,
     )
 

@@ -269,7 +269,25 @@ def calibration_table(calibration: Calibration) -> Group:
     notes.append(
         "A calibrated mean is not a human mean: rank --labels estimates that, from labels of a random sample."
     )
-    return answered((), [title, table], {}, all_tables=True, notices=calibration.notices, notes=notes)
+    parts = [title, table, *_intervals(calibration)]
+    return answered((), parts, {}, all_tables=True, notices=calibration.notices, notes=notes)
+
+
+def _intervals(calibration: Calibration) -> Iterator[RenderableType]:
+    """Yield the table of the intervals for single responses, and what they promise."""
+    if not calibration.intervals:
+        return
+    table = plain_table("aspect", "labelled rows", "instructions", "mean width", "of a constant interval")
+    for name, found in calibration.intervals.items():
+        level = found.level
+        widths = (f"{width:.2f}" for width in (found.width, found.constant_width))
+        table.add_row(name, str(found.rows), str(found.instructions), *widths)
+    yield Text(f"Intervals for the label of a single response, {level:.0%}")
+    yield table
+    yield Text(
+        f"They hold at least {level:.0%} of the labels of responses to new instructions like the labelled "
+        "ones: of all together, not of each system or score. The labelled rows must be a random sample."
+    )
 
 
 def _labelled(aspect: str, found: AspectAgreement | NominalAgreement) -> str:

@@ -1,0 +1,177 @@
+"""An interval for the label of a single response, from the judge's probabilities: conformal prediction.
+
+The residual of a label is its distance from the expected score, in units of the spread of the judge's
+probabilities (their standard deviation) plus a quarter of the scale; so an interval is wide where the judge is
+in doubt, and never empty where it is sure. A quantile of the residuals on each side gives the interval: a judge
+that is too strict for everyone gets an interval above its scores.
+
+Rows of an instruction are alike, so each instruction has the same weight in the quantiles, shared by its rows,
+and a new instruction, whose residual may be anything, has the weight of one (hierarchical conformal prediction,
+Lee, Barber and Willett, arXiv 2306.06342). The label of a response to a new instruction of the same population
+then lies in the interval with at least the level's probability: over all such responses, and not for each
+system or for each score. Nothing is random in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import ceil, floor
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+
+from localjudge.analysis import Floats, Integers
+from localjudge.analysis.matching.human_labels import Labels
+from localjudge.analysis.matching.scores import Scores
+from localjudge.errors import UsageError
+from localjudge.records import Judgement, Outcome
+from localjudge.rubrics.score_column import ScoreColumn, is_share
+from localjudge.runs.reader import read_outcomes
+
+_ROUNDING = 1e-9
+
+
+class ScoreInterval(BaseModel):
+    """How far the labels of an aspect lie from the expected score.
+
+    Attributes:
+        level: the share of labels that lie in the interval, at least.
+        below: the largest residual below the expected score that the interval covers.
+        above: the same above it.
+        lowest: the lowest label of the scale.
+        highest: the highest one.
+        whole: whether labels are whole numbers; an interval then ends at such.
+        rows: number of labelled rows.
+        instructions: number of their instructions.
+        width: mean width of the intervals of these rows.
+        constant_width: the same if all intervals were equally wide; where it is smaller, the judge's
+            probabilities do not tell where it errs.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    level: float
+    below: float
+    above: float
+    lowest: float
+    highest: float
+    whole: bool
+    rows: int
+    instructions: int
+    width: float = 0.0
+    constant_width: float = 0.0
+
+    @classmethod
+    def fit(
+        cls, of: ScoreColumn, expected: Floats, spread: Floats, label: Floats, group: Integers, level: float
+    ) -> ScoreInterval:
+        """Fit the interval of an aspect from labelled rows; all columns are [rows].
+
+        Args:
+            of: the aspect.
+            expected: the expected scores.
+            spread: the standard deviations of the judge's probabilities.
+            label: the labels.
+            group: the instruction of each row; there are at least `instructions_needed`.
+            level: the share of labels to cover.
+        """
+        _, place, size = np.unique(group, return_inverse=True, return_counts=True)
+        weight = 1 / (size[place] * (len(size) + 1))
+
+        def fitted(unit: Floats) -> tuple[ScoreInterval, float]:
+            residual = (label - expected) / unit
+            found = cls(
+                level=level,
+                below=_quantile(-residual, weight, (1 + level) / 2),
+                above=_quantile(residual, weight, (1 + level) / 2),
+                lowest=of.lowest,
+                highest=of.highest,
+                whole=bool((label == np.round(label)).all()),
+                rows=len(label),
+                instructions=len(size),
+            )
+            cut = [found._cut(*each) for each in zip(expected.tolist(), unit.tolist(), strict=True)]
+            return found, float(np.mean([high - low for low, high in cut]))
+
+        own, width = fitted(spread + (of.highest - of.lowest) / 4)
+        _, constant = fitted(np.ones_like(spread))
+        return own.model_copy(update={"width": width, "constant_width": constant})
+
+    def ends(self, expected: float, spread: float) -> tuple[float, float]:
+        """Return the lowest and the highest label in the interval of a judgement."""
+        return self._cut(expected, spread + (self.highest - self.lowest) / 4)
+
+    def _cut(self, expected: float, unit: float) -> tuple[float, float]:
+        low = max(self.lowest, expected - self.below * unit)
+        high = min(self.highest, expected + self.above * unit)
+        if self.whole:
+            low, high = ceil(low - _ROUNDING), floor(high + _ROUNDING)
+        if low > high:  # it covers no label: the nearest one
+            nearest = min(max(expected, self.lowest), self.highest)
+            low = high = round(nearest) if self.whole else nearest
+        return low, high
+
+
+def _quantile(residual: Floats, weight: Floats, share: float) -> float:
+    """Return the smallest residual up to which the rows have this share of the weight."""
+    order = np.argsort(residual)
+    reached = np.cumsum(weight[order]) >= share - _ROUNDING
+    return float(residual[order][np.argmax(reached)])
+
+
+def instructions_needed(level: float) -> int:
+    """Return the smallest number of labelled instructions from which an interval of this level has two ends."""
+    return ceil(2 / (1 - level) - 1 - _ROUNDING)
+
+
+def fit_intervals(scores: Scores, labels: Labels, level: float) -> dict[str, ScoreInterval]:
+    """Fit the interval of each ordered aspect that has enough labels.
+
+    Args:
+        scores: the scores of a run.
+        labels: labels of a random sample of its rows.
+        level: the share of labels to cover, between 0 and 1.
+
+    Raises:
+        UsageError: no aspect has labels of enough instructions, or the probabilities of its values.
+    """
+    columns, needed = [each for each in scores.columns if not is_share(each.name)], instructions_needed(level)
+    judged = (each for each in read_outcomes(scores.folders[0]) if isinstance(each, Judgement))
+    spreads = np.array([[column.spread(each) for column in columns] for each in judged])
+    found, lacking = dict[str, ScoreInterval](), list[str]()
+    for column, spread in zip(columns, spreads.T, strict=True):
+        if column.name not in labels.aspects:
+            continue
+        rows, label = labels.means(column.name)
+        group = scores.group[rows]
+        if np.isnan(spread[rows]).any():
+            lacking.append(f"{column.name} has no probabilities")
+        elif (count := len(np.unique(group))) < needed:
+            lacking.append(f"{column.name} has labels of {count}")
+        else:
+            expected = scores.column(column.name, "expected")[rows]
+            found[column.name] = ScoreInterval.fit(column, expected, spread[rows], label, group, level)
+    if not found:
+        raise UsageError(
+            f"{scores.where}: an interval of {level:.0%} takes probabilities, and labels of {needed} "
+            f"instructions or more; {', '.join(lacking) or 'no labelled aspect has an order'}"
+        )
+    return found
+
+
+IntervalsOf = Callable[[Outcome], dict[str, tuple[float, float]]]
+"""Returns the interval of each aspect of an outcome whose probabilities are known."""
+
+
+def intervals_of(columns: Iterable[ScoreColumn], intervals: Mapping[str, ScoreInterval]) -> IntervalsOf:
+    """Return what gives the intervals of outcomes with these columns."""
+    known = [column for column in columns if column.name in intervals]
+
+    def of(outcome: Outcome) -> dict[str, tuple[float, float]]:
+        return {
+            column.name: intervals[column.name].ends(outcome.expected[column.name], column.spread(outcome))
+            for column in known
+            if isinstance(outcome, Judgement) and column.name in outcome.expected
+        }
+
+    return of

@@ -1,0 +1,181 @@
+"""Tests of the interval of a single score: what it covers, what it refuses, and where it is printed."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Cli
+from report_page import held_rows
+
+from localjudge import JudgeConfig, RowSource, load_run, score_run
+from localjudge.analysis.agreement.score_interval import ScoreInterval, instructions_needed
+from localjudge.records import Judgement
+from localjudge.rubrics.aspect import Aspect, Scale
+from localjudge.rubrics.score_column import score_columns
+
+(QUALITY,) = score_columns({"quality": Aspect(scale=Scale(lowest=1, highest=5))})
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def judged(rng: np.random.Generator, instructions: int, *, bias: float = 0.0, sees: float = 1.0) -> Rows:
+    """Return expected scores, spreads, labels and instructions: one to four rows of each, which are alike."""
+    group = np.repeat(np.arange(instructions), rng.integers(1, 5, instructions))
+    quality = 3 + rng.normal(size=instructions)[group] + 0.3 * rng.normal(size=len(group))
+    label = np.clip(np.round(quality), 1, 5)
+    doubt = np.exp(0.5 * rng.normal(size=len(group)))
+    expected = np.clip(3 + sees * (quality - 3) + bias + 0.5 * doubt * rng.normal(size=len(group)), 1, 5)
+    return expected, doubt / 2, label, group
+
+
+def covered(found: ScoreInterval, rows: Rows) -> float:
+    """Return the share of labels in their intervals; each instruction has the same weight."""
+    expected, spread, label, group = rows
+    ends = np.array([found.ends(*each) for each in zip(expected.tolist(), spread.tolist(), strict=True)])
+    inside = (ends[:, 0] <= label) & (label <= ends[:, 1])
+    return float((np.bincount(group, inside) / np.bincount(group)).mean())
+
+
+@pytest.mark.parametrize("kind", [{}, {"bias": -1.2}, {"sees": 0.0}], ids=["good", "strict", "chance"])
+@pytest.mark.parametrize(("level", "instructions"), [(0.8, 9), (0.9, 19), (0.9, 60)])
+def test_labels_of_new_instructions_lie_in_the_interval_as_often_as_promised(
+    kind: dict[str, Any], level: float, instructions: int
+) -> None:
+    rng = np.random.default_rng(7)
+    shares = [
+        covered(ScoreInterval.fit(QUALITY, *judged(rng, instructions, **kind), level), judged(rng, 40, **kind))
+        for _ in range(250)
+    ]
+    error = np.std(shares) / np.sqrt(len(shares))
+    assert np.mean(shares) >= level - 2.5 * error
+
+
+def test_an_interval_is_the_smallest_that_its_instructions_allow() -> None:
+    """By the definition: the weight of rows whose residual is smaller stays below the share of each side."""
+    expected, spread, label, group = judged(np.random.default_rng(1), 40)
+    found, residual = ScoreInterval.fit(QUALITY, expected, spread, label, group, 0.9), np.zeros(len(label))
+    for row in range(len(label)):
+        residual[row] = (label[row] - expected[row]) / (spread[row] + 1)
+    for side, end in ((residual, found.above), (-residual, found.below)):
+        up_to, before = (
+            sum(1 / (group == group[row]).sum() for row in np.flatnonzero(chosen)) / 41
+            for chosen in (side <= end, side < end)
+        )
+        assert before < 0.95 <= up_to + 1e-9
+
+
+def test_the_order_of_rows_and_a_repeated_instruction_change_nothing() -> None:
+    expected, spread, label, group = judged(np.random.default_rng(2), 30)
+    found = ScoreInterval.fit(QUALITY, expected, spread, label, group, 0.8)
+    order = np.random.default_rng(3).permutation(len(label))
+    again = ScoreInterval.fit(QUALITY, expected[order], spread[order], label[order], group[order], 0.8)
+    assert again == found.model_copy(update={"width": again.width, "constant_width": again.constant_width})
+    twice = np.concatenate([np.arange(len(label)), np.flatnonzero(group < 10)])
+    repeated = ScoreInterval.fit(QUALITY, expected[twice], spread[twice], label[twice], group[twice], 0.8)
+    assert (repeated.below, repeated.above) == (found.below, found.above)
+
+
+def test_an_interval_ends_at_labels_and_holds_one_at_least() -> None:
+    rows = np.arange(40)
+    label = rows % 5 + 1.0
+    found = ScoreInterval.fit(QUALITY, label + 0.2, np.zeros(40), label, rows, 0.9)
+    assert found.ends(2.2, 0.0) == (2, 2)
+    assert found.ends(2.7, 0.0) == (3, 3), "the nearest one"
+    assert found.ends(5.0, 0.0) == (5, 5)
+    halves = ScoreInterval.fit(QUALITY, label, np.zeros(40), label + (rows % 2) / 2, rows, 0.9)
+    assert halves.ends(2.0, 0.0) == (2.0, 2.5), "means of several annotators"
+    assert (instructions_needed(0.8), instructions_needed(0.9), instructions_needed(0.95)) == (9, 19, 39)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with rows of 24 instructions, their run, and labels near the expected scores."""
+    folder = tmp_path_factory.mktemp("intervals")
+    rows = [
+        {"id": f"r{n}", "system": "ab"[n % 2], "instruction": f"Name {n // 2 + 2} trees.",
+         "reference": "Oak, elm and birch.", "candidate": ("Oak and elm are trees. " * (n % 5)) + "Birch."}
+        for n in range(48)
+    ]  # fmt: skip
+    (folder / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    config = JudgeConfig.from_settings(max_rationale_tokens=4)
+    score_run(config, RowSource.from_files([str(folder / "rows.jsonl")], used=config.rubric.fields), folder / "run")
+    run = load_run(folder / "run")
+    labels = [
+        {"id": each.id, "depth": min(5, max(1, round(each.expected["depth"] + n % 3 - 1)))}
+        for n, each in enumerate(run)
+        if isinstance(each, Judgement)
+    ]
+    (folder / "labels.jsonl").write_text("".join(json.dumps(each) + "\n" for each in labels))
+    (folder / "few.jsonl").write_text("".join(json.dumps(each) + "\n" for each in labels[:36]))
+    return folder
+
+
+@pytest.fixture
+def intervals(folder: Path, tmp_path: Path, cli: Cli) -> Path:
+    ended = cli(
+        "calibrate", folder / "run", "--labels", folder / "labels.jsonl", "--interval", "0.9",
+        "--out", tmp_path / "map.json",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    assert "Intervals for the label of a single response, 90%" in ended.out
+    return tmp_path / "map.json"
+
+
+def test_the_interval_of_a_score_stands_beside_it_wherever_it_is_shown(
+    folder: Path, intervals: Path, tmp_path: Path, cli: Cli
+) -> None:
+    run, given = folder / "run", ("--intervals", intervals)
+    assert cli("export", run, "--out", tmp_path / "all.jsonl", *given).code == 0
+    lines = {each["id"]: each for each in map(json.loads, (tmp_path / "all.jsonl").read_text().splitlines())}
+    found = ScoreInterval.model_validate(json.loads(intervals.read_text())["intervals"]["depth"])
+    column = next(each for each in load_run(run).rubric.score_columns if each.name == "depth")
+    for each in load_run(run):
+        assert isinstance(each, Judgement)
+        low, high = lines[each.id]["depth_interval"]
+        assert (low, high) == found.ends(each.expected["depth"], column.spread(each))
+        assert lines[each.id]["safety_interval"] is None, "it has no labels"
+    low, high = lines["r7"]["depth_interval"]
+    shown = cli("show", run, "--id", "r7", *given)
+    (line,) = (line for line in shown.out.splitlines() if line.strip().startswith("depth"))
+    assert f"[{low}, {high}]" in line
+    assert cli("export", run, "--out", tmp_path / "all.csv", *given).code == 0
+    with (tmp_path / "all.csv").open() as file:
+        table = {each["id"]: each for each in csv.DictReader(file)}
+    assert json.loads(table["r7"]["depth_interval"]) == [low, high]
+    pytest.importorskip("vl_convert")
+    assert cli("report", run, "--out", tmp_path / "page.html", *given).code == 0
+    assert f'"depth": [{low}, {high}]' in json.dumps(held_rows(tmp_path / "page.html"))
+
+
+def test_a_table_for_parquet_has_its_ends_as_numbers(
+    folder: Path, intervals: Path, tmp_path: Path, cli: Cli
+) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    out = tmp_path / "all.parquet"
+    assert cli("export", folder / "run", "--out", out, "--intervals", intervals).code == 0
+    ends = parquet.read_table(out).column("depth_interval").to_pylist()
+    assert all(1 <= low <= high <= 5 for low, high in ends)
+
+
+def test_intervals_are_refused_in_one_line_where_they_would_promise_too_much(
+    folder: Path, intervals: Path, tmp_path: Path, cli: Cli
+) -> None:
+    run, labels = folder / "run", folder / "few.jsonl"
+    few = cli("calibrate", run, "--labels", labels, "--interval", "0.9", "--out", tmp_path / "few.json")
+    assert few.code == 2
+    assert "90% takes probabilities, and labels of 19 instructions or more; depth has labels of 18" in few.err
+    assert not (tmp_path / "few.json").exists()
+    assert cli("calibrate", run, "--labels", labels, "--out", tmp_path / "few.json").code == 0
+    none = cli("show", run, "--id", "r7", "--intervals", tmp_path / "few.json")
+    assert (none.code, "has none; make it with localjudge calibrate --interval 0.9" in none.err) == (2, True)
+    rows = folder / "rows.jsonl"
+    other = tmp_path / "other"
+    assert cli("score", rows, "--out", other, "--limit", "1", "--max-rationale-tokens", "5").code == 0
+    refused = cli("export", other, "--out", tmp_path / "x.jsonl", "--intervals", intervals)
+    assert (refused.code, "or with another rubric or other settings" in refused.err) == (2, True)
+    alone = cli("show", run, "--intervals", intervals)
+    assert (alone.code, "--intervals: give --id" in alone.err) == (2, True)
