@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -13,7 +15,7 @@ import pytest
 from conftest import Cli, random_model, write_rows
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from small_tokenizers import CHAT_TEMPLATES, TOKENIZER_NAMES, tokenizer_with
+from small_tokenizers import CHAT_TEMPLATES, SMALL, TOKENIZER_NAMES, tokenizer_with
 from test_grammar import byte_by_byte, encoders, spell, vocabulary_of
 from test_transformers import THINKING_CHAT, save_random_model
 from test_typed_answers import aspects, longest_answer
@@ -31,17 +33,20 @@ from localjudge.rubrics.answer import FreeText
 
 PROMETHEUS = "Feedback: {rationale} [RESULT] {score}"
 LINES = "{rationale}\nScore: {score}"
+ONE = "{$instruction} {$candidate} {$aspects} {$answer_format}"
+PAIR = ONE.replace("{$candidate}", "{$candidate_a} {$candidate_b}")
 FIVE = {"scale": {"lowest": 1, "highest": 5}}
 PIECES = [b"Good", b" answer", b".", b".\n", b"\n\n", b" [", b"[R", b"RESULT", b"] ", b"[RESULT]", b"10", b" 5"]
 
 
 def rubric_of(form: str, **aspects: Any) -> Rubric:
+    compares = any("preference" in aspect for aspect in aspects.values())
     return Rubric.model_validate(
         {
             "name": "form",
             "aspects": aspects or {"score": FIVE},
             "answer": {"form": form},
-            "prompt": {"template": "{$instruction} {$candidate} {$aspects} {$answer_format}"},
+            "prompt": {"template": PAIR if compares else ONE},
         }
     )
 
@@ -175,6 +180,33 @@ def test_each_family_of_tokenizers_keeps_the_promise(name: str, form: str) -> No
     for seed in range(3):
         tokens, _ = longest_answer(table, 20, 5, Random(seed))
         assert_whole(rubric, rubric.answer_layout.opening + vocabulary.decode(tokens))
+
+
+def forms_of_the_guide() -> list[str]:
+    """Return the forms that the guide has ready for published judges."""
+    text = (files("localjudge") / "cli" / "guide" / "rubrics.md").read_text("utf-8")
+    return [tomllib.loads(line)["form"] for line in text.splitlines() if line.startswith("form = ")]
+
+
+@pytest.mark.parametrize("name", [*SMALL])
+@pytest.mark.parametrize("form", forms_of_the_guide())
+def test_the_forms_of_published_judges_are_whole_and_can_be_read_in_one_way(name: str, form: str) -> None:
+    if "{better}" in form:
+        rubric = rubric_of(form, better={"preference": {"A": "A", "C": "tie", "B": "B"}})
+    else:
+        rubric = rubric_of(form, score={"scale": {"lowest": 1, "highest": 10}})
+    tokenizer = tokenizer_with(name, CHAT_TEMPLATES["ChatML"])
+    vocabulary = read_vocabulary(tokenizer, len(tokenizer), [tokenizer.convert_tokens_to_ids("<|im_end|>")])
+    table, layout = (
+        token_table(rubric.answer_layout, vocabulary, PromptEncoder(tokenizer).spell),
+        rubric.answer_layout,
+    )
+    for seed in range(3):
+        tokens, _ = longest_answer(table, 20, 5, Random(seed))
+        assert_whole(rubric, layout.opening + vocabulary.decode(tokens))
+    for value in layout.values[0].values:
+        texts = {text.name: "It is good. It says [[why]] and <how>." for text in layout.texts}
+        assert_whole(rubric, layout.write(texts | {layout.values[0].name: value}))
 
 
 @pytest.mark.parametrize(

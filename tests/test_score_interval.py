@@ -19,7 +19,8 @@ from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns
 
 (QUALITY,) = score_columns({"quality": Aspect(scale=Scale(lowest=1, highest=5))})
-Rows = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+Rows = tuple[Any, Any, Any, Any]
+"""The expected score, the spread, the label and the instruction of each row."""
 
 
 def judged(rng: np.random.Generator, instructions: int, *, bias: float = 0.0, sees: float = 1.0) -> Rows:
@@ -81,7 +82,7 @@ def test_the_order_of_rows_and_a_repeated_instruction_change_nothing() -> None:
 
 def test_an_interval_ends_at_labels_and_holds_one_at_least() -> None:
     rows = np.arange(40)
-    label = rows % 5 + 1.0
+    label: Any = rows % 5 + 1.0
     found = ScoreInterval.fit(QUALITY, label + 0.2, np.zeros(40), label, rows, 0.9)
     assert found.ends(2.2, 0.0) == (2, 2)
     assert found.ends(2.7, 0.0) == (3, 3), "the nearest one"
@@ -102,7 +103,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]  # fmt: skip
     (folder / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
     config = JudgeConfig.from_settings(max_rationale_tokens=4)
-    score_run(config, RowSource.from_files([str(folder / "rows.jsonl")], used=config.rubric.fields), folder / "run")
+    score_run(
+        config, RowSource.from_files([str(folder / "rows.jsonl")], used=config.rubric.fields), folder / "run"
+    )
     run = load_run(folder / "run")
     labels = [
         {"id": each.id, "depth": min(5, max(1, round(each.expected["depth"] + n % 3 - 1)))}

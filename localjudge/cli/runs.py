@@ -196,7 +196,7 @@ def export(
     what = read_manifest(run).rubric.mode.item
     progress = Progress()
     with progress.step("exporting", f"{what}s") as report:
-        written = write(run, to, out, with_texts, baseline, intervals, report)
+        written = write(run, to, out, with_texts, baseline, report, intervals)
     progress.say(f"{counted(written, what)} · {out}")
     progress.notices(read_notices(run))
 

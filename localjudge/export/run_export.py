@@ -38,8 +38,8 @@ def export(
     out: Path,
     with_texts: bool = False,
     baseline: str | None = None,
-    intervals: Path | None = None,
     report: Report = no_progress,
+    intervals: Path | None = None,
 ) -> int:
     """Write a run in the format of another tool; a run of pairs is written pair by pair.
 
@@ -52,9 +52,9 @@ def export(
             run is `input_NAME`.
         baseline: for `alpaca-eval`, the system to compare the others with. In a run of pairs, only the pairs
             with this system are written; None writes all.
+        report: receives the number of rows or pairs that were written.
         intervals: for a table, the output file of `localjudge calibrate --interval`; `ASPECT_interval` is then
             the interval of its label.
-        report: receives the number of rows or pairs that were written.
 
     Returns:
         The number of rows or pairs written.
