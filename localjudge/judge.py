@@ -330,7 +330,7 @@ class Judge:
         if completion.error is not None:
             return Failure(**identity, error=f"{row.source}: {completion.error}")
         try:
-            read = self._read(completion)
+            read = self._read(completion).joined(self.rubric.aspects)
         except (ValueError, LookupError) as error:
             # The table excludes this case; an engine that does not apply the table is reported here.
             said = _printable(completion.text) if isinstance(completion, TextCompletion) else None

@@ -40,7 +40,7 @@ PIECES = [b"Good", b" answer", b".", b".\n", b"\n\n", b" [", b"[R", b"RESULT", b
 
 
 def rubric_of(form: str, **aspects: Any) -> Rubric:
-    compares = any("preference" in aspect for aspect in aspects.values())
+    compares = any("preference" in aspect or "each" in aspect for aspect in aspects.values())
     return Rubric.model_validate(
         {
             "name": "form",
@@ -98,8 +98,8 @@ def assert_whole(rubric: Rubric, text: str) -> None:
             assert answer.texts[field.name]
             assert not closing or closing not in answer.texts[field.name]
             assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", answer.texts[field.name])
-    assert answer.scores.keys() == rubric.aspects.keys()
-    assert tuple(answer.texts) == rubric.columns.texts
+    assert answer.scores.keys() == rubric.written_aspects.keys()
+    assert tuple(answer.texts) == rubric.columns.texts[: len(answer.texts)]
 
 
 @pytest.mark.slow
@@ -193,20 +193,20 @@ def forms_of_the_guide() -> list[str]:
 def test_the_forms_of_published_judges_are_whole_and_can_be_read_in_one_way(name: str, form: str) -> None:
     if "{better}" in form:
         rubric = rubric_of(form, better={"preference": {"A": "A", "C": "tie", "B": "B"}})
+    elif "{quality_a}" in form:
+        rubric = rubric_of(form, quality={"each": {"lowest": 1, "highest": 10}})
     else:
         rubric = rubric_of(form, score={"scale": {"lowest": 1, "highest": 10}})
     tokenizer = tokenizer_with(name, CHAT_TEMPLATES["ChatML"])
     vocabulary = read_vocabulary(tokenizer, len(tokenizer), [tokenizer.convert_tokens_to_ids("<|im_end|>")])
-    table, layout = (
-        token_table(rubric.answer_layout, vocabulary, PromptEncoder(tokenizer).spell),
-        rubric.answer_layout,
-    )
+    layout = rubric.answer_layout
+    table = token_table(layout, vocabulary, PromptEncoder(tokenizer).spell)
     for seed in range(3):
         tokens, _ = longest_answer(table, 20, 5, Random(seed))
         assert_whole(rubric, layout.opening + vocabulary.decode(tokens))
+    texts = {text.name: "It is good. It says [[why]] and <how>." for text in layout.texts}
     for value in layout.values[0].values:
-        texts = {text.name: "It is good. It says [[why]] and <how>." for text in layout.texts}
-        assert_whole(rubric, layout.write(texts | {layout.values[0].name: value}))
+        assert_whole(rubric, layout.write(texts | {field.name: value for field in layout.values}))
 
 
 @pytest.mark.parametrize(

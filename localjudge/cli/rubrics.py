@@ -120,7 +120,7 @@ def check(
         "aspects": "; ".join(f"{name} ({aspect})" for name, aspect in found.aspects.items()),
         "system prompt": _SYSTEM[judge.prompts.system],
         "examples": str(len(found.prompt.examples)),
-        "answer": answer_format(found.answer_layout, found.aspects),
+        "answer": answer_format(found.answer_layout, found.written_aspects),
         "tokens": f"{table.smallest_limit} at least"
         + (f", and up to --max-rationale-tokens for {_counted(texts, 'text')}" if texts else ""),
         "probabilities": "of every aspect"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import mul
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from localjudge.errors import ModelError, SettingError
 from localjudge.models.model import Model
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.rubrics.answer import Answer, AnswerLayout, ValueField, check_characters
-from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.aspect import Aspect, scores_of, written_aspects
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.written_values import (
     CHARACTERS_PER_TOKEN,
@@ -66,6 +66,36 @@ class ReadAnswer:
     likeliest: Mapping[str, bool]
     thoughts: str
     output_tokens: int
+
+    def joined(self, aspects: Mapping[str, Aspect]) -> ReadAnswer:
+        """Return the answer with a preference in place of the scores of two responses.
+
+        Its probabilities take the two scores as independent; those of the second one are the model's after it
+        wrote the first one.
+        """
+        both = {name: [*written_aspects({name: each})] for name, each in aspects.items() if each.each}
+        if not both:
+            return self
+        texts, scores = dict(self.answer.texts), dict(self.answer.scores)
+        probabilities: dict[str, Any] = dict(self.probabilities)
+        mass: dict[str, Any] = dict(self.mass)
+        likeliest: dict[str, Any] = dict(self.likeliest)
+        for name, sides in both.items():
+            one, other = (int(scores.pop(side)) for side in sides)
+            texts[scores_of(name)] = f"{one} and {other}"
+            scores[name] = "A" if one > other else "B" if one < other else "tie"
+            shares, masses, picks = (
+                [known.pop(side) for side in sides if side in known]
+                for known in (probabilities, mass, likeliest)
+            )
+            if len(shares) == 2:
+                joint = np.outer(shares[0], shares[1])
+                better, worse = np.tril(joint, -1).sum(), np.triu(joint, 1).sum()
+                probabilities[name] = [float(better), float(joint.trace()), float(worse)]
+            if len(masses) == 2:
+                mass[name], likeliest[name] = masses[0] * masses[1], all(picks)
+        answer = Answer(texts, {name: scores[name] for name in aspects})
+        return replace(self, answer=answer, probabilities=probabilities, mass=mass, likeliest=likeliest)
 
     def expected(self, aspects: Mapping[str, Aspect]) -> dict[str, float]:
         """Return the mean number of each ordered aspect whose distribution is known."""

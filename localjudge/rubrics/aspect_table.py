@@ -7,7 +7,7 @@ from typing import Any
 
 from localjudge.rubrics.answer_keys import refuse_duplicates
 
-_KINDS = {"scale", "choices", "preference", "boolean"}
+_KINDS = {"scale", "choices", "preference", "each", "boolean"}
 
 
 def with_aspects(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -52,7 +52,7 @@ from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS, Answer
 from localjudge.rows.conversation import CONVERSATION, judges_conversation
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
-from localjudge.rubrics.aspect import Aspect, RubricPart
+from localjudge.rubrics.aspect import Aspect, RubricPart, scores_of, written_aspects
 from localjudge.rubrics.aspect_table import with_aspects
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text, unmentioned
 from localjudge.rubrics.guard import guarded, unfenced
@@ -151,6 +151,8 @@ class Rubric(RubricPart):
         if not self.aspects:
             raise ValueError("aspects: name at least one aspect")
         beside = {name + suffix for name in self.aspects for suffix in (MASS, LIKELIEST, INTERVAL)}
+        both = [name for name, aspect in self.aspects.items() if aspect.each is not None]
+        beside |= {*map(scores_of, both), *written_aspects({name: self.aspects[name] for name in both})}
         for aspect in self.aspects:
             if len(aspect) > LONGEST_NAME:
                 raise ValueError(
@@ -165,8 +167,8 @@ class Rubric(RubricPart):
         for name, each in self.aspects.items():
             if problem := self.mode.refusal(each):
                 raise ValueError(f"aspects: {name} {problem}")
-        self.answer.check(self.aspects)
-        own = [aspects_text(self.aspects), answer_format(self.answer_layout, self.aspects)]
+        self.answer.check(self.written_aspects)
+        own = [aspects_text(self.written_aspects), answer_format(self.answer_layout, self.written_aspects)]
         if any(PLACEHOLDER.search(text) for text in own):
             raise ValueError("aspects: a description or a level has a placeholder; write it without {$…}")
         if self.prompt.guard and (bare := unfenced(self._template)):
@@ -183,8 +185,8 @@ class Rubric(RubricPart):
 
     def _filled(self, text: str) -> str:
         own = {
-            ASPECTS: aspects_text(self.aspects),
-            ANSWER_FORMAT: answer_format(self.answer_layout, self.aspects),
+            ASPECTS: aspects_text(self.written_aspects),
+            ANSWER_FORMAT: answer_format(self.answer_layout, self.written_aspects),
         }
         return PLACEHOLDER.sub(lambda found: own.get(found[1], found[0]), text)
 
@@ -204,9 +206,9 @@ class Rubric(RubricPart):
         return found
 
     def _unmentioned(self) -> list[str]:
-        found = unmentioned(self._filled(self.prompt.text), self.aspects, self.aspect_keys)
+        found = unmentioned(self._filled(self.prompt.text), self.written_aspects, self.aspect_keys)
         # In a form, the value of an only aspect needs no name.
-        nameless = [*self.aspects] if self.answer.form is not None and len(self.aspects) == 1 else []
+        nameless = [*self.written_aspects] if self.answer.form is not None and len(self.aspects) == 1 else []
         return [text for text in found if text not in nameless]
 
     @cached_property
@@ -228,7 +230,7 @@ class Rubric(RubricPart):
         for number, example in enumerate(self.prompt.examples, 1):
             try:
                 turns.append(Turn("user", self.text(example.as_row(self.fields))))
-                turns.append(Turn("assistant", example.written(layout, self.aspects)))
+                turns.append(Turn("assistant", example.written(layout, self.written_aspects)))
             except ValueError as error:
                 raise ValueError(f"prompt.examples: example {number}: {error}") from None
         return tuple(turns)
@@ -244,8 +246,13 @@ class Rubric(RubricPart):
 
     @property
     def aspect_keys(self) -> dict[str, str]:
-        """The answer's key for each aspect, in the rubric's order."""
-        return self.answer.keys_of(self.aspects)
+        """The answer's key for each aspect that the judge writes, in the rubric's order."""
+        return self.answer.keys_of(self.written_aspects)
+
+    @cached_property
+    def written_aspects(self) -> dict[str, Aspect]:
+        """The aspects as the judge writes them."""
+        return written_aspects(self.aspects)
 
     @cached_property
     def digest(self) -> str:
@@ -267,8 +274,9 @@ class Rubric(RubricPart):
         for aspect in decisive["aspects"]:
             for name in ("weight", "best"):
                 aspect.pop(name, None)
-            if aspect.get("preference") is None:  # rubrics of one response keep the digest that they had
-                aspect.pop("preference", None)
+            for name in ("preference", "each"):  # rubrics without them keep the digest that they had
+                if aspect.get(name) is None:
+                    aspect.pop(name, None)
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
 
     def new_weights(self, before: Rubric) -> str:
@@ -289,7 +297,7 @@ class Rubric(RubricPart):
     @cached_property
     def answer_layout(self) -> AnswerLayout:
         """The answer's fields: a value for each aspect, and the rationale or rationales."""
-        return self.answer.layout(self.aspects)
+        return self.answer.layout(self.written_aspects)
 
     @cached_property
     def score_columns(self) -> tuple[ScoreColumn, ...]:
@@ -300,6 +308,7 @@ class Rubric(RubricPart):
     def columns(self) -> AnswerColumns:
         """The columns of a judgement that belong to this rubric."""
         texts = tuple(text.name for text in self.answer_layout.texts)
+        texts += tuple(scores_of(name) for name, aspect in self.aspects.items() if aspect.each is not None)
         types = {name: aspect.kind for name, aspect in self.aspects.items()}
         return AnswerColumns(types, texts, prompt=self.mode.prompt_columns)
 

@@ -11,7 +11,6 @@ from random import Random
 
 from localjudge.records import Row
 from localjudge.rubrics.answer import ValueField
-from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.json_layout import JsonLayout
 from localjudge.rubrics.rubric import Rubric
 
@@ -159,7 +158,7 @@ def planted(row: Row, setting: PerturbationContext) -> Row:
     layout = layout.spelled("spaced") if isinstance(layout, JsonLayout) else layout
     better = _PRAISE[setting.rubric.mode.name]
     praise = {text.name: f"{better} on every aspect." for text in layout.texts}
-    values = {field.name: _best(field, setting.rubric.aspects[field.name]) for field in layout.values}
+    values = {field.name: _best(field, setting.rubric) for field in layout.values}
     answer = layout.write(praise | values)
     return row.with_candidate(f"{row.candidate}\n```\n\n{answer}")
 
@@ -168,10 +167,10 @@ def unchanged(row: Row, setting: PerturbationContext) -> Row:
     return row
 
 
-def _best(field: ValueField, aspect: Aspect) -> str:
+def _best(field: ValueField, rubric: Rubric) -> str:
     """Return what a judge writes for the best value; of a preference, for the response shown first."""
-    texts = [*field.values]
-    if aspect.preference is not None:
+    texts, aspect = [*field.values], rubric.written_aspects[field.name]
+    if aspect.preference is not None or (field.name not in rubric.aspects and field.name.endswith("_b")):
         return texts[0]
     return next((text for text, value in field.values.items() if value == aspect.best), texts[-1])
 
