@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from localjudge.errors import SettingError, UsageError
 from localjudge.rubrics.answer import AnswerLayout
@@ -50,7 +50,8 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
         except ValidationError as error:
             first = error.errors()[0]
             name = str(first["loc"][0])
-            raise SettingError(name, first["input"], _advice(name) or first["msg"]) from None
+            said = _advice(name) or first["msg"].removeprefix("Value error, ")
+            raise SettingError(name, first["input"], said) from None
 
     @field_validator("rubric", mode="before")
     @classmethod
@@ -61,6 +62,13 @@ class JudgeConfig(BaseModel, JudgeSettings, frozen=True):
     @classmethod
     def _normalize(cls, options: Any) -> Any:
         return normalize_engine_args(options)
+
+    @field_validator("samples")
+    @classmethod
+    def _differ(cls, samples: int, given: ValidationInfo) -> int:
+        if samples > 1 and not given.data.get("temperature", 1):
+            raise ValueError("without a temperature above 0 all answers are equal; give one, such as 1")
+        return samples
 
     @property
     def run_identity(self) -> dict[str, Any]:

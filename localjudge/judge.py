@@ -5,7 +5,7 @@ rows → prompts → (token table) → engine → answer reader → judgements
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from localjudge.config import JudgeConfig
-from localjudge.engines.answer_reader import ReadAnswer, TableReader, TextReader
+from localjudge.engines.answer_reader import ReadAnswer, TableReader, TextReader, averaged
 from localjudge.engines.cluster import Cluster
 from localjudge.engines.engine_options import ServerOptions, TableServerOptions
 from localjudge.engines.protocol import (
@@ -300,14 +300,15 @@ class Judge:
         Args:
             tasks: the tasks; None if no further one is ready yet.
         """
-        feed = TaskFeed(tasks, self.key)
+        feed = TaskFeed(tasks, self.key, self.config.samples)
         if self._shares_engine and self.model.adapter and isinstance(self.engine, AdapterEngine):
             self.engine.use(self.model.adapter)
         while not feed.exhausted:
             for completions in self.engine.complete(feed):
                 refused = [(task, self._refused(task)) for task in feed.take_refused()]
-                answered = [(*feed.take(each.tag), each) for each in completions]
-                yield refused + [(task, self._outcome(task, key, each)) for task, key, each in answered]
+                yield refused + [
+                    (task, self._outcome(task, key, each)) for task, key, each in feed.take(completions)
+                ]
             if left := feed.take_refused():
                 yield [(task, self._refused(task)) for task in left]
 
@@ -321,21 +322,23 @@ class Judge:
             return task.row
         return Failure(**task.row.identity, key=self.key(task.row), error=str(task.error))
 
-    def _outcome(self, task: Task, key: str, completion: Completion | TextCompletion) -> Outcome:
-        row = task.row
+    def _outcome(self, task: Task, key: str, completions: Sequence[Completion | TextCompletion]) -> Outcome:
+        row, found = task.row, list[ReadAnswer]()
         assert isinstance(row, Row)  # only a row has a prompt
         identity = row.identity | {"key": key, "prompt_tokens": len(task.tokens)}
-        if isinstance(completion, TextCompletion):
-            identity["prompt_tokens"] = completion.prompt_tokens
-        if completion.error is not None:
-            return Failure(**identity, error=f"{row.source}: {completion.error}")
-        try:
-            read = self._read(completion).joined(self.rubric.aspects)
-        except (ValueError, LookupError) as error:
-            # The table excludes this case; an engine that does not apply the table is reported here.
-            said = _printable(completion.text) if isinstance(completion, TextCompletion) else None
-            reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
-            return Failure(**identity, error=reason, failed_answer=said)
+        for completion in completions:
+            if isinstance(completion, TextCompletion):
+                identity["prompt_tokens"] = completion.prompt_tokens
+            if completion.error is not None:
+                return Failure(**identity, error=f"{row.source}: {completion.error}")
+            try:
+                found.append(self._read(completion).joined(self.rubric.aspects))
+            except (ValueError, LookupError) as error:
+                # The table excludes this case; an engine that does not apply the table is reported here.
+                said = _printable(completion.text) if isinstance(completion, TextCompletion) else None
+                reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
+                return Failure(**identity, error=reason, failed_answer=said)
+        read, spread = averaged(found, self.rubric.aspects)
         return Judgement(
             **identity,
             texts=read.answer.texts,
@@ -344,6 +347,7 @@ class Judge:
             probabilities={name: [round(each, 6) for each in row] for name, row in read.probabilities.items()},
             mass={name: round(each, 6) for name, each in read.mass.items()},
             likeliest=dict(read.likeliest),
+            spread=spread,
             rationale_cut=read.rationale_cut,
             candidate_cut=task.candidate_cut,
             thoughts=read.thoughts if self.config.keep_thoughts else None,

@@ -75,6 +75,11 @@ class SharedSettings:
     ] = 1.0
     seed: Annotated[int, Flag("Answers", "The seed of the sampling.", "S", "give a whole number")] = 0
     """Each row draws its own random numbers from the seed and its content."""
+    samples: Annotated[
+        int,
+        Ge(1),
+        Flag("Answers", "Average the scores of K sampled answers, each with its own rationale.", "K"),
+    ] = 1
     on_overflow: Annotated[
         OnOverflow, Flag("Rubric and prompt", "What to do with a row that is longer than the model's context.")
     ] = "fail"

@@ -151,7 +151,7 @@ def test_a_run_whose_rubric_had_fewer_fields_is_read_and_written_as_it_was(
     decisive = json.loads(json.dumps(document["rubric"]))
     del decisive["name"], decisive["description"]
     for aspect in decisive["aspects"]:
-        del aspect["weight"], aspect["best"], aspect["preference"]
+        del aspect["weight"], aspect["best"], aspect["preference"], aspect["each"]
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
     document["settings"]["rubric"] = digest
     file.write_text(json.dumps(document))

@@ -99,6 +99,8 @@ def show(
     print_table(summary_chart(summary))
     if mass := summary.signs.mass.in_words(manifest.mass_is_lower_bound):
         print(mass)
+    for spread in summary.spread.lines:
+        print(spread)
     for reason, count in summary.reasons.most_common(10):
         print(f"{count} failed: {reason}")
     for sign in summary.signs.lines:

@@ -107,6 +107,43 @@ class ReadAnswer:
         }
 
 
+def averaged(
+    samples: Sequence[ReadAnswer], aspects: Mapping[str, Aspect]
+) -> tuple[ReadAnswer, dict[str, float]]:
+    """Return the mean of several answers to a prompt, and how far they are apart.
+
+    Args:
+        samples: the answers.
+        aspects: the aspects.
+
+    Returns:
+        the answer whose expected scores lie nearest to the means, with the mean probabilities and masses and
+        the tokens of all; and the standard deviation of each expected score between the answers, if there are
+        several.
+    """
+    if len(samples) == 1:
+        return samples[0], {}
+    every = [each.expected(aspects) for each in samples]
+    known = [name for name in aspects if all(name in each for each in every)]
+    columns = np.array([[each[name] for name in known] for each in every])
+    nearest = samples[int(np.abs(columns - columns.mean(axis=0)).sum(axis=1).argmin())]
+
+    def mean(name: str) -> dict[str, Any]:
+        parts = [getattr(each, name) for each in samples]
+        shared = [aspect for aspect in aspects if all(aspect in part for part in parts)]
+        return {aspect: np.mean([part[aspect] for part in parts], axis=0).tolist() for aspect in shared}
+
+    read = replace(
+        nearest,
+        probabilities=mean("probabilities"),
+        mass=mean("mass"),
+        likeliest={aspect: share > 0.5 for aspect, share in mean("likeliest").items()},
+        output_tokens=sum(each.output_tokens for each in samples),
+    )
+    spread = columns.std(axis=0, ddof=1).round(4).tolist()
+    return read, dict(zip(known, spread, strict=True))
+
+
 @dataclass(frozen=True, slots=True)
 class TableReader:
     """A reader of answers that the token table enforced.

@@ -247,14 +247,16 @@ class Judgement(_Outcome):
     `scores` has the value of each aspect: a number of its scale, a boolean or a label. A preference calls the
     response that the judge reads first A. `probabilities` has the probability of each value of an aspect, in
     the rubric's order, normalized so that their sum is 1, and `expected` the mean number of an ordered aspect;
-    an aspect is missing from both if its values do not begin with different tokens, because the distribution
-    then cannot be measured. `mass` is that sum before it was normalized: the share of the model's own
-    probability that the values have, where any token could follow. `likeliest` says whether the model's
-    likeliest token began a value. Both are missing where they are not known, and the mass is a lower bound
-    where a server lists only some tokens. `texts` has the rationale, or one for each aspect, by the names of
-    their columns. `rationale_cut` is True if the token limit, and not the model, ended a rationale.
-    `candidate_cut` is the number of characters of the responses that were left out to fit the model's context.
-    `thoughts` is the text of a reasoning model before its answer, if the run keeps it.
+    an aspect is missing from both if the engine does not know them. `mass` is that sum before it was
+    normalized: the share of the model's own probability that the values have, where any token could follow.
+    `likeliest` says whether the model's likeliest token began a value. Both are missing where they are not
+    known, and the mass is a lower bound where a server lists only some tokens. `spread` has the standard
+    deviation of the expected scores between the answers that were sampled for the row, if there are several:
+    the other numbers are their means, and the scores and texts are those of the answer nearest to the means.
+    `texts` has the rationale, or one for each aspect, by the names of their columns. `rationale_cut` is True if
+    the token limit, and not the model, ended a rationale. `candidate_cut` is the number of characters of the
+    responses that were left out to fit the model's context. `thoughts` is the text of a reasoning model before
+    its answer, if the run keeps it.
     """
 
     texts: dict[str, str]
@@ -263,6 +265,7 @@ class Judgement(_Outcome):
     probabilities: dict[str, list[FiniteFloat]] = Field(default_factory=dict)
     mass: dict[str, FiniteFloat] = Field(default_factory=dict)
     likeliest: dict[str, bool] = Field(default_factory=dict)
+    spread: dict[str, FiniteFloat] = Field(default_factory=dict)
     rationale_cut: bool
     candidate_cut: int = 0
     thoughts: str | None = None

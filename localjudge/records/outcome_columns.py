@@ -30,7 +30,7 @@ _BESIDE = {OVERALL, "annotator", "failed", "n", "pairs", "rank", "rows", *_TEXTS
 """Names of other columns that stand beside the aspects in tables, exports, reports and label files."""
 _EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
 """Suffixes of an aspect's other columns."""
-MASS, LIKELIEST, INTERVAL = "_mass", "_likeliest", "_interval"
+MASS, LIKELIEST, SPREAD, INTERVAL = "_mass", "_likeliest", "_spread", "_interval"
 """Suffixes of those that lines of earlier versions do not have; an aspect's name may end so."""
 
 
@@ -87,6 +87,8 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         line[aspect + MASS] = judged and judged.mass.get(aspect)
     for aspect in aspects:
         line[aspect + LIKELIEST] = judged and judged.likeliest.get(aspect)
+    for aspect in aspects:
+        line[aspect + SPREAD] = judged and judged.spread.get(aspect)
     line["rationale_cut"] = judged and judged.rationale_cut
     line["candidate_cut"] = judged and judged.candidate_cut
     line["thoughts"] = judged and judged.thoughts
@@ -142,6 +144,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         probabilities = {aspect: line[aspect + _PROBABILITIES] for aspect in columns.aspects}
         mass = {aspect: line.get(aspect + MASS) for aspect in columns.aspects}
         likeliest = {aspect: line.get(aspect + LIKELIEST) for aspect in columns.aspects}
+        spread = {aspect: line.get(aspect + SPREAD) for aspect in columns.aspects}
     except KeyError as error:
         raise ValueError(f"no column {error}") from None
     return Judgement.model_validate(
@@ -153,6 +156,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
             "probabilities": {aspect: each for aspect, each in probabilities.items() if each is not None},
             "mass": {aspect: each for aspect, each in mass.items() if each is not None},
             "likeliest": {aspect: each for aspect, each in likeliest.items() if each is not None},
+            "spread": {aspect: each for aspect, each in spread.items() if each is not None},
             "rationale_cut": line["rationale_cut"],
             "candidate_cut": line["candidate_cut"],
             "thoughts": line["thoughts"],
@@ -163,7 +167,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
 
 def _known(columns: AnswerColumns) -> set[str]:
     """Return the columns that a line may have."""
-    suffixes = ("", _EXPECTED, _PROBABILITIES, MASS, LIKELIEST)
+    suffixes = ("", _EXPECTED, _PROBABILITIES, MASS, LIKELIEST, SPREAD)
     own = (aspect + suffix for aspect in columns.aspects for suffix in suffixes)
     return {*COMMON_COLUMNS, *columns.prompt, *columns.texts, *own}
 
@@ -265,6 +269,7 @@ def arrow_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> 
             aspect + _PROBABILITIES: pyarrow.list_(real),
             aspect + MASS: real,
             aspect + LIKELIEST: pyarrow.bool_(),
+            aspect + SPREAD: real,
         }
         types |= {name: pyarrow.list_(real) for name in types if name == aspect + INTERVAL}
     return pyarrow.schema(list(types.items()))

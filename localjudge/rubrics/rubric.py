@@ -48,7 +48,7 @@ from pydantic import SerializationInfo, ValidationError, field_serializer, model
 
 from localjudge.errors import RowError, RubricError
 from localjudge.records import Row, Turn
-from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS, AnswerColumns
+from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS, SPREAD, AnswerColumns
 from localjudge.rows.conversation import CONVERSATION, judges_conversation
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
@@ -150,7 +150,7 @@ class Rubric(RubricPart):
     def _check_consistency(self) -> Self:
         if not self.aspects:
             raise ValueError("aspects: name at least one aspect")
-        beside = {name + suffix for name in self.aspects for suffix in (MASS, LIKELIEST, INTERVAL)}
+        beside = {name + suffix for name in self.aspects for suffix in (MASS, LIKELIEST, SPREAD, INTERVAL)}
         both = [name for name, aspect in self.aspects.items() if aspect.each is not None]
         beside |= {*map(scores_of, both), *written_aspects({name: self.aspects[name] for name in both})}
         for aspect in self.aspects:

@@ -13,6 +13,7 @@ from localjudge.runs.notices import notices
 from localjudge.runs.pair_summary import PairSummary
 from localjudge.runs.reader import count_lines, own_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
+from localjudge.runs.sample_spread import SampleSpread
 from localjudge.runs.warning_signs import WarningSigns
 from localjudge.system.steps import Report, no_progress, with_progress
 
@@ -50,6 +51,7 @@ class Summary:
         systems: the counts of each system; None is the name of rows without one.
         pairs: the counts and win rates of the pairs; None if the rubric judges one response.
         signs: the signs that the judge does not work on these rows.
+        spread: how far apart the samples of a row are.
     """
 
     def __init__(self, manifest: RunManifest) -> None:
@@ -60,6 +62,7 @@ class Summary:
         self._join = manifest.join()
         self.pairs = PairSummary(rubric.aspects, orders) if rubric.mode is PAIRWISE else None
         self.signs = WarningSigns(rubric)
+        self.spread = SampleSpread(manifest.settings.samples)
 
     def add(self, outcome: Outcome) -> None:
         """Count the outcome of a prompt, and its row if it was the last missing prompt of it."""
@@ -72,6 +75,7 @@ class Summary:
             system.failed += 1
             self._reasons[outcome.reason] += 1
             return
+        self.spread.add(outcome)
         system.judged += 1
         system.cut += outcome.rationale_cut
         system.truncated += outcome.candidate_cut > 0

@@ -43,7 +43,9 @@ def workload(judge: Judge, tasks: TaskStream, written: float | None = None) -> W
     answer = AnswerTokens(
         EXPECTED_SHARE * limit if written is None else written, limit, closing - scores, scores
     )
-    return Workload(tasks.prompts, tasks.tokens, tasks.shared_tokens, tasks.squares, answer)
+    times = judge.config.samples
+    shared = tasks.shared_tokens + (times - 1) * tasks.tokens  # the samples of a row have one prompt
+    return Workload(times * tasks.prompts, times * tasks.tokens, shared, times * tasks.squares, answer)
 
 
 def workload_of(
@@ -118,7 +120,9 @@ class RunSpeed:
             if (device := _device(info)) is None:
                 return None
             work = workload(judge, tasks)
-            written = self._tokens / self._answers - work.answer.fixed - work.answer.scores
+            written = (
+                self._tokens / self._answers / judge.config.samples - work.answer.fixed - work.answer.scores
+            )
             work = workload(judge, tasks, max(1.0, written))
             model = PlannedModel.find(str(judge.model.path))
             split = info.details.get("tensor_parallel_size", 0)
@@ -133,7 +137,7 @@ class RunSpeed:
             )
             if predicted is None or predicted.split != split:
                 return None
-            ran = tasks.prompts / seconds
+            ran = work.rows / seconds
             return (
                 f"judged {figure(ran)} prompts/s, {ran / predicted.rows_per_second:.0%} of the "
                 f"{figure(predicted.rows_per_second)} predicted for {device.name} and answers of "
