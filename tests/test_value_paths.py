@@ -73,6 +73,27 @@ def test_values_of_any_rubric_have_the_probabilities_of_all_their_tokens(data: s
         assert probabilities == pytest.approx(expected, abs=1e-6)
 
 
+def test_a_broken_logit_beside_a_later_token_of_a_value_leaves_no_number() -> None:
+    """The first token needs no mass, and keeps its probabilities; what follows it does."""
+    rubric = Rubric.model_validate(
+        {
+            "name": "hundred",
+            "aspects": {"hundred": ASPECTS["hundred"]},
+            "prompt": {"template": "{$candidate} {$aspects}"},
+        }
+    )
+    table, _ = table_of(rubric)
+    paths, logits = ValuePaths(table), torch.randn(1, table.next_state.shape[1])
+    kept = ScoreBuffer(paths, 1, torch.device("cpu"))
+    broken = next(token for token in range(logits.shape[1]) if not (paths.token == token).any())
+    for pick in range(len(paths.state)):
+        whole = logits.clone()
+        whole[0, broken] = torch.nan if pick else 0.0
+        kept.keep(whole, torch.tensor([0]), torch.tensor([pick]))
+    assert paths.most_branches
+    assert np.isnan(paths.values(kept.take([0])[0])[0]).any()
+
+
 def judge_of(model: Path, aspects: Sequence[str] = tuple(ASPECTS), **settings: Any) -> Judge:
     rubric = Rubric.model_validate(
         {

@@ -161,7 +161,8 @@ class ValuePaths:
             kept: as in `values`.
             tokens: the answer, thoughts included.
         """
-        wanted = [pick for aspect in range(self._shape[0]) for pick in self._wanted(aspect, kept)]
+        aspects = range(self._shape[0] if self.most_branches else 0)
+        wanted = [pick for aspect in aspects for pick in self._wanted(aspect, kept)]
         if not wanted:
             return []
         answer = self._table.split(tokens)[1]
@@ -204,7 +205,9 @@ class ValuePaths:
             if np.isnan(is_likeliest) and place != aspect:
                 frontier.append((weight, pick))
                 continue
-            known = kept[self.column[place, : len(pick.tokens)]] * weight * (1.0 if place == aspect else mass)
+            # A mass of 0 is that of a broken logit: the probability of what follows is then not known.
+            part = 1.0 if place == aspect else mass or np.nan
+            known = kept[self.column[place, : len(pick.tokens)]] * weight * part
             for token, value in pick.values.items():
                 shares[value] += known[token]
             ahead += [(float(known[token]), after) for token, after in pick.picks.items()]
