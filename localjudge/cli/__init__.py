@@ -35,6 +35,7 @@ _TOPICS: dict[str, dict[str, str]] = {
     "Trust": {
         "trust.agree": "agree runs/first --labels labels.csv",
         "trust.rank": "rank runs/first",
+        "compare.compare": "compare runs/first runs/second --margin helpfulness=0.2",
         "trust.jury": "jury runs/first runs/second --out runs/jury",
         "trust.calibrate": "calibrate runs/first --labels labels.csv --out calibration.json",
         "imports.import_scores": "import scores.csv --aspect helpfulness --out runs/imported",

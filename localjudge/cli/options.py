@@ -229,6 +229,14 @@ def print_table(table: object) -> None:
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
+def as_text(table: object) -> str:
+    """Return a table as text without colours, for a file."""
+    from localjudge.cli.console import Console
+
+    text = "".join(segment.text for segment in Console(width=120).render(table))  # type: ignore[arg-type]
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+
+
 def print_json(document: object, indent: int | None = None) -> None:
     """Print JSON in ASCII, which every encoding of stdout can hold and which cannot control a terminal."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -59,6 +59,14 @@ IntervalFile = Annotated[
 AllowNoGain = Annotated[
     list[str] | None,
     typer.Option("--allow-no-gain", metavar="ASPECT", help="Calibrate this aspect although no gain is shown."),
+]
+ScoresOf = Annotated[
+    Literal["expected", "integer"] | None,
+    typer.Option(
+        "--scores",
+        metavar="expected|integer",
+        help="Which scores to compare.  [default: expected, if the runs have them]",
+    ),
 ]
 
 AllTables = Annotated[bool, typer.Option("--all", help="Print every table.")]

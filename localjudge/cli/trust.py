@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,7 @@ from localjudge.cli.statistics_options import (
     LabelFiles,
     MovedInputs,
     RunFolders,
+    ScoresOf,
     SomeLabelFiles,
     StatisticsOptions,
 )
@@ -24,7 +25,7 @@ from localjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from localjudge.analysis.matching.human_labels import Labels
-    from localjudge.analysis.matching.scores import ScoreKind, Scores
+    from localjudge.analysis.matching.scores import Scores
 
 _READING = "reading runs, labels and texts"
 
@@ -60,7 +61,7 @@ def agree(
 
     require("agree", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
     statistics.check([run])
-    if _compare_responses([run]):
+    if compare_responses([run]):
         given = {"--calibration": calibration, "--allow-no-gain": allow_no_gain}
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; this one compares two")
@@ -120,13 +121,7 @@ def rank(
     labels: SomeLabelFiles = None,
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
-    scores: Annotated[
-        str | None,
-        typer.Option(
-            metavar="expected|integer",
-            help="Which scores to compare.  [default: expected, if the run has them]",
-        ),
-    ] = None,
+    scores: ScoresOf = None,
     by: Annotated[
         str | None,
         typer.Option(
@@ -144,7 +139,7 @@ def rank(
 
     require("rank", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
     statistics.check(runs)
-    if _compare_responses(runs):
+    if compare_responses(runs):
         given = {"--labels": labels, "--map": mapping, "--scores": scores, "--calibration": calibration}
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
@@ -157,8 +152,6 @@ def rank(
     from localjudge.cli.progress import Progress
     from localjudge.cli.tables.ranking_tables import ranking_tables
 
-    if scores not in (None, "expected", "integer"):
-        raise UsageError(f"--scores {scores}: give expected or integer")
     if calibration and scores == "integer":
         raise UsageError(
             "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
@@ -170,13 +163,12 @@ def rank(
             known = read_labels(labels, judged, parse_mapping(mapping or (), judged.targets), inputs or ())
         measures = measure(judged, inputs or ())
         judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
-    of = cast("ScoreKind | None", scores)
     with progress.step(statistics.computing):
-        found = compare(judged, measures, known, of, by, statistics.resamples, statistics.seed)
+        found = compare(judged, measures, known, scores, by, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), ranking_tables(found, all_tables))
 
 
-def _compare_responses(runs: Sequence[Path]) -> bool:
+def compare_responses(runs: Sequence[Path]) -> bool:
     """Return whether the runs compare two responses.
 
     Raises:

@@ -17,10 +17,11 @@ from localjudge.analysis.matching.run_rows import common_rubric, first_seen, rea
 from localjudge.analysis.matching.system_names import UNNAMED
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
+from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.mode import POINTWISE
 from localjudge.rubrics.rubric import Rubric
-from localjudge.rubrics.score_column import ScoreColumn, is_share
+from localjudge.rubrics.score_column import ScoreColumn, averaged, is_share
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.steps import Report, no_progress
 
@@ -115,6 +116,28 @@ class Scores:
         """Return the lowest and the highest number of a column."""
         column = self.columns[self.aspects.index(aspect)]
         return column.lowest, column.highest
+
+    def table(self, of: ScoreKind) -> dict[str, tuple[Floats, tuple[int, int]]]:
+        """Return the numbers and the ends of each column, and of their mean if they have one.
+
+        Raises:
+            UsageError: as for `column`.
+        """
+        found = {name: (self.column(name, of), self.ends(name)) for name in self.aspects}
+        if len(whole := averaged(self.columns)) > 1:
+            table = np.column_stack([values for values, _ in found.values()])
+            found[OVERALL] = self.overall(table), (whole[0].lowest, whole[0].highest)
+        return found
+
+    def overall(self, table: Floats) -> Floats:
+        """Return the weighted mean over the ordered aspects of each row.
+
+        Args:
+            table: the columns, [n, A].
+        """
+        weights = np.array([column.weight for column in self.columns])
+        mean: Floats = table @ weights / weights.sum()
+        return mean
 
     @property
     def where(self) -> str:

@@ -105,12 +105,8 @@ def rank(
     """
     check_one_judge(scores.folders, scores.manifests)
     of = of or scores.best
-    table = np.column_stack([scores.column(aspect, of) for aspect in scores.aspects])
-    ends = {name: scores.ends(name) for name in scores.aspects}
-    values = dict(zip(scores.aspects, table.T, strict=True))
-    whole = averaged(scores.columns)
-    if len(whole) > 1:
-        values[OVERALL], ends[OVERALL] = _overall(scores, table), (whole[0].lowest, whole[0].highest)
+    table, whole = scores.table(of), averaged(scores.columns)
+    values = {name: column for name, (column, _) in table.items()}
     if by is not None and by not in values:
         raise UsageError(f"`by` {by}: give one of {', '.join(values)}")
     decides = by or _deciding(scores, tuple(values))
@@ -121,7 +117,7 @@ def rank(
             scores,
             name,
             values[name],
-            ends[name],
+            table[name][1],
             measures,
             human.get(name) if human else None,
             resamples,
@@ -228,18 +224,6 @@ def _deciding(scores: Scores, columns: Sequence[str]) -> str:
     return next((column.name for column in deciding(scores.columns)), columns[0])
 
 
-def _overall(scores: Scores, table: Floats) -> Floats:
-    """Return the weighted mean over the ordered aspects of each row.
-
-    Args:
-        scores: the scores.
-        table: their columns, (rows, columns).
-    """
-    weights = np.array([column.weight for column in scores.columns])
-    mean: Floats = table @ weights / weights.sum()
-    return mean
-
-
 def _labelled(
     labels: Labels, scores: Scores, columns: Sequence[str]
 ) -> dict[str, tuple[Integers, Floats] | None]:
@@ -257,7 +241,7 @@ def _labelled(
                 if column.weight:
                     rows, label = labels.means(column.name)
                     table[rows, place] = label
-            mean = _overall(scores, table)
+            mean = scores.overall(table)
             whole = np.flatnonzero(~np.isnan(mean)).astype(np.int32)
             found[OVERALL] = whole, mean[whole]
     return found

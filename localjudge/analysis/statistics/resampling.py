@@ -28,6 +28,7 @@ import numpy as np
 from localjudge.analysis import Floats, Integers
 from localjudge.analysis.statistics import Estimate
 
+Bound = float | Floats
 RESAMPLES = 1000
 MIN_INSTRUCTIONS = 5
 """Number of instructions that an interval requires."""
@@ -81,7 +82,7 @@ class Studentised:
     def estimates(self) -> list[Estimate]:
         return [Estimate.from_floats(*ends) for ends in zip(self.value, self.low, self.high, strict=True)]
 
-    def simultaneous(self, lowest: float = -math.inf, highest: float = math.inf) -> Studentised:
+    def simultaneous(self, lowest: Bound = -math.inf, highest: Bound = math.inf) -> Studentised:
         """Return the estimates with intervals that contain all k true values together in 95 % of samples.
 
         They belong to the p-values of `adjusted`: an interval excludes 0 exactly if its p is below 0.05.
@@ -91,11 +92,9 @@ class Studentised:
             lowest: the smallest possible true value.
             highest: the largest possible true value.
         """
-        largest = self._largest_t
-        place = math.ceil(0.05 * (1 + len(largest))) - 1
-        if not place:
+        if not np.isfinite(self._critical_t):
             return self
-        reach = np.sort(largest)[-place] * self.error
+        reach = self._critical_t * self.error
         low = np.where(np.isneginf(self.low), self.low, self.value - reach)
         high = np.where(np.isposinf(self.high), self.high, self.value + reach)
         return replace(self, low=np.clip(low, lowest, highest), high=np.clip(high, lowest, highest))
@@ -110,6 +109,22 @@ class Studentised:
         t = np.abs(self.value / self.error)
         reached = len(largest) - np.searchsorted(largest, t)
         return np.where(np.isfinite(t) & (len(largest) > 0), (1 + reached) / (1 + len(largest)), np.nan)
+
+    def detectable(self, power: float = 0.8) -> Floats:
+        """Return the smallest true value that samples like this one find in this share of cases, [k].
+
+        It is found if its adjusted p is below 0.05. NaN without an interval or a resample.
+        """
+        from scipy.stats import norm
+
+        found: Floats = (self._critical_t + norm.ppf(power)) * self.error
+        return found
+
+    @property
+    def _critical_t(self) -> float:
+        """The smallest |t| with an adjusted p below 0.05; NaN with too few resamples."""
+        place = math.ceil(0.05 * (1 + len(self.null_t))) - 1
+        return float(np.sort(self._largest_t)[-place]) if place > 0 else math.nan
 
     @property
     def _largest_t(self) -> Floats:
@@ -134,8 +149,8 @@ def bootstrap_weights(groups: int, resamples: int = RESAMPLES, seed: int = 0) ->
 
 def studentise(
     estimates: Contributions,
-    lowest: float = -math.inf,
-    highest: float = math.inf,
+    lowest: Bound = -math.inf,
+    highest: Bound = math.inf,
     symmetric: bool = False,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -144,7 +159,7 @@ def studentise(
 
     Args:
         estimates: the estimates.
-        lowest: the smallest possible true value.
+        lowest: the smallest possible true value, of all estimates or of each, [k].
         highest: the largest possible true value.
         symmetric: use symmetric intervals, for differences.
         resamples: number of resamples.

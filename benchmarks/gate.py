@@ -1,0 +1,103 @@
+"""How often the gate of `localjudge compare --margin` passes by mistake, and how often it passes no change.
+
+    python benchmarks/gate.py
+
+Each population has a mean change just at the margin, so that every pass is a mistake, on a scale from 1 to 5:
+rare and large drops with all else equal or a little better, frequent drops by 1, noise. `worst` and `quantile`
+are the settings of `localjudge.analysis.changes.gate`; the first line, 0 and 0.95, is Student's t. Power is the
+share of passes where three in ten instructions move by one point and the mean does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import results_table
+
+from localjudge.analysis import Floats
+from localjudge.analysis.changes.gate import QUANTILE, WORST_INSTRUCTIONS, lower_bound
+
+WIDTH = 4.0
+SETTINGS = ((0.0, 0.95), (1.0, 0.95), (1.0, 0.96), (1.25, 0.95), (WORST_INSTRUCTIONS, QUANTILE), (1.5, 0.96))
+MARGINS = (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)
+"""A margin of 0 is that of `--improve`."""
+COUNTS = (15, 20, 30, 40, 50, 60, 80, 100, 130, 160, 200, 300, 400, 800)
+
+
+def populations(margin: float) -> dict[str, tuple[list[float], list[float]]]:
+    """Return changes and their probabilities, each with the mean `-margin`, by a name."""
+    found = {}
+    for drop in (1, 2, 2.5, 3, 3.5, 4) if margin else ():
+        if margin <= drop:
+            found[f"drops by {drop}"] = ([0.0, -drop], [1 - margin / drop, margin / drop])
+    for drop in (3, 4):
+        for rise in (0.05, 0.1, 0.2, 0.3, 0.5, 0.8):
+            share = (margin + rise) / (drop + rise)
+            found[f"drops by {drop}, else {rise} better"] = ([rise, -drop], [1 - share, share])
+    for share in (0.1, 0.2, 0.4):
+        down = (margin + share) / 4
+        found[f"drops by 4, {share:.0%} 1 better"] = ([1.0, 0.0, -4.0], [share, 1 - share - down, down])
+    if margin <= 0.5:
+        found["1 better or worse"] = ([1.0, 0.0, -1.0], [0.25, 0.5 - margin, 0.25 + margin])
+    return found
+
+
+def drawn(values: list[float], shares: list[float], size: tuple[int, int], seed: int) -> Floats:
+    return np.random.default_rng(seed).choice(values, p=shares, size=size)
+
+
+def main() -> None:
+    options = _options()
+    found: dict[str, dict[str, Any]] = {}
+    for worst, quantile in SETTINGS:
+        mistakes, passes = [], []
+        for margin in MARGINS:
+            for name, (values, shares) in populations(margin).items():
+                for seed, count in enumerate(COUNTS):
+                    changes = drawn(values, shares, (options.samples, count), seed)
+                    bound = lower_bound(changes, WIDTH, worst, quantile)
+                    mistakes.append((float((bound > -margin).mean()), f"{name}, {count}, margin {margin}"))
+        rises = np.random.default_rng(0)
+        for count in COUNTS:
+            # Three in ten instructions move by one point, without a change in the mean.
+            changes = rises.choice([1.0, 0.0, -1.0], p=[0.15, 0.7, 0.15], size=(options.samples, count))
+            passes.append(float((lower_bound(changes, WIDTH, worst, quantile) > -0.2).mean()))
+        mistakes.sort(reverse=True)
+        found[f"worst {worst:g}, quantile {quantile:g}"] = {
+            "most_false_passes": mistakes[0][0],
+            "in": mistakes[0][1],
+            "cells_above_0.055": sum(share > 0.055 for share, _ in mistakes),
+            "cells": len(mistakes),
+            "power_by_instructions": dict(zip(map(str, COUNTS), np.round(passes, 3).tolist(), strict=True)),
+        }
+    equal = next(n for n in range(1, 1000) if lower_bound(np.zeros(n), WIDTH) > -0.2)
+    results_table.table(
+        f"{options.samples:,} samples a cell; the Monte Carlo error of 0.05 is {error(options.samples):.4f}",
+        ["", "most false passes", "in", "above .055", "cells"],
+        [[name, *[*one.values()][:4]] for name, one in found.items()],
+    )
+    print(f"{equal} equal instructions exclude a drop of 0.2")
+    results_table.write(
+        "gate",
+        {"samples": options.samples, "equal_instructions_for_0.2": equal, "settings": found},
+        options.results,
+    )
+
+
+def error(samples: int) -> float:
+    """Return the standard error of a share of 0.05."""
+    return float(np.sqrt(0.05 * 0.95 / samples))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=4000)
+    parser.add_argument("--results", type=Path, default=results_table.RESULTS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The command `compare`: what changed between two runs, and a gate for continuous integration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from localjudge.cli.audit import BELOW_THRESHOLD
+from localjudge.cli.options import as_text, check_out_file, input_extras
+from localjudge.cli.statistics_options import AllTables, LabelColumns, MovedInputs, ScoresOf, StatisticsOptions
+from localjudge.errors import UsageError
+
+if TYPE_CHECKING:
+    pass
+
+
+def compare(
+    old: Annotated[Path, typer.Argument(metavar="OLD", help="The run directory to compare with.")],
+    new: Annotated[Path, typer.Argument(metavar="NEW", help="The run directory of the new system or judge.")],
+    *,
+    margin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN=DROP",
+            help="End with 3 unless this column, with 95 % confidence, fell by less than DROP.",
+        ),
+    ] = None,
+    improve: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="End with 3 unless this column, with 95 % confidence, rose."),
+    ] = None,
+    markdown: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the result as Markdown, for the page of a CI job."),
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the conditions as JUnit XML.")
+    ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--labels", metavar="FILE", help="Labels of rows: which of two judges agrees better?"),
+    ] = None,
+    mapping: LabelColumns = None,
+    inputs: MovedInputs = None,
+    scores: ScoresOf = None,
+    moved: Annotated[int, typer.Option(min=0, metavar="N", help="The number of changed rows to list.")] = 10,
+    all_tables: AllTables = False,
+    statistics: StatisticsOptions,
+) -> None:
+    """Compare two runs: what a new system, prompt or judge changed, and whether it may pass."""
+    from localjudge.system.requirements import require
+
+    require("compare", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
+    statistics.check([old, new])
+    for file in (markdown, junit):
+        if file is not None:
+            check_out_file(file)
+    margins = dict(map(_margin, margin or ()))
+    if junit and not (margins or improve):
+        raise UsageError("--junit: has no condition to report; give --margin or --improve")
+    from localjudge.analysis.changes import change_lines, compare_runs
+    from localjudge.analysis.changes.gate import as_junit, check_gate
+    from localjudge.analysis.changes.matched_runs import JudgedRows, match_runs
+    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
+    from localjudge.analysis.matching.scores import read_scores
+    from localjudge.analysis.pairs import read_judged_pairs
+    from localjudge.analysis.pairs.pair_labels import read_pair_labels
+    from localjudge.cli.progress import Progress
+    from localjudge.cli.tables.change_tables import change_tables
+    from localjudge.cli.trust import compare_responses
+
+    progress, known, runs = Progress(), None, [old, new]
+    with progress.step("reading both runs"):
+        if compare_responses(runs):
+            if scores:
+                raise UsageError("--scores: is for runs that judge one response; these compare two")
+            pairs = read_judged_pairs(runs, inputs or ())
+            rows = JudgedRows.from_pairs(pairs)
+            if labels:
+                ours = parse_mapping(mapping or (), [*pairs.aspects])
+                known = read_pair_labels(labels, pairs, ours, inputs or ())
+        else:
+            judged = read_scores(runs, by_run=False)
+            rows = JudgedRows.from_scores(judged, scores)
+            if labels:
+                ours = parse_mapping(mapping or (), judged.targets)
+                known = read_labels(labels, judged, ours, inputs or ())
+        matched = match_runs(rows)
+        if labels and matched.differs != "judge":
+            raise UsageError(
+                "--labels: compares two judges, and these runs have one; localjudge rank OLD NEW --labels "
+                "estimates the means of people"
+            )
+        conditions = check_gate(matched, margins, improve or ())
+    with progress.step(statistics.computing):
+        changes = compare_runs(matched, known, moved, statistics.resamples, statistics.seed)
+    tables = change_tables(changes, conditions, all_tables)
+    if markdown:
+        # Indented, text from outside can be no markup.
+        page = f"## {' → '.join(changes.names)}\n\n{indent(as_text(tables), ' ' * 4)}"
+        markdown.write_text(page, "utf-8")
+    if junit:
+        name, answer = f"localjudge compare {' '.join(changes.names)}", "\n".join(change_lines(changes))
+        junit.write_text(as_junit(conditions, name, answer), "utf-8")
+    gate = [{"condition": each.name, "passes": each.passes, "reason": each.reason} for each in conditions]
+    statistics.print({**changes.as_dict(), "gate": gate}, tables)
+    if not all(each.passes for each in conditions):
+        raise typer.Exit(BELOW_THRESHOLD)
+
+
+def _margin(given: str) -> tuple[str, float]:
+    """Return the column and the margin of COLUMN=DROP; a share of a label has another "=" in its name."""
+    name, equals, drop = given.rpartition("=")
+    try:
+        if equals:
+            return name, float(drop)
+    except ValueError:
+        pass
+    raise UsageError(f"--margin {given}: write COLUMN=DROP, such as helpfulness=0.2")

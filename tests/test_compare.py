@@ -1,0 +1,289 @@
+"""Tests of `compare`: what differs between two runs, what changed, and the gate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from conftest import Cli, random_model
+from pair_runs import judged_pairs, lines, write_responses
+from scipy.stats import kendalltau
+from sklearn.metrics import cohen_kappa_score
+
+from localjudge.analysis.changes.gate import lower_bound
+from localjudge.analysis.matching.imported_scores import import_scores
+from localjudge.rubrics.aspect import Aspect
+
+FEW = 300
+ASPECTS = ("helpfulness", "clarity")
+
+
+def judged(
+    folder: Path, rows: Sequence[Mapping[str, Any]], judge: str = "a judge", aspects: Any = ASPECTS
+) -> Path:
+    """Return a run of these rows: their instruction, system, candidate and scores."""
+    file = folder.with_suffix(".jsonl")
+    file.write_text("".join(json.dumps({"id": str(at), **row}) + "\n" for at, row in enumerate(rows)))
+    import_scores([str(file)], folder, aspects, judge=judge)
+    return folder
+
+
+def rows_of(scores: Sequence[float], text: str = "an answer", system: str = "north") -> list[dict[str, Any]]:
+    return [
+        {
+            "instruction": f"question {at}",
+            "candidate": f"{text} {at}",
+            "system": system,
+            "helpfulness": score,
+            "clarity": 4,
+        }
+        for at, score in enumerate(scores)
+    ]
+
+
+def scores(count: int, seed: int = 0) -> list[int]:
+    return np.random.default_rng(seed).integers(2, 5, count).tolist()
+
+
+def compared(cli: Cli, *args: object) -> dict[str, Any]:
+    end = cli("compare", *args, "--resamples", FEW, "--json")
+    assert end.code in (0, 3), end.err
+    document: dict[str, Any] = json.loads(end.out)
+    return document
+
+
+def test_new_responses_by_one_judge_are_compared_on_the_same_instructions(tmp_path: Path, cli: Cli) -> None:
+    before = scores(60)
+    after = [score - (at % 3 == 0) for at, score in enumerate(before)]
+    old = judged(tmp_path / "old", rows_of(before))
+    new = judged(tmp_path / "new", rows_of(after, "another answer", "south")[::-1])
+    found = compared(cli, old, new)
+    assert (found["differs"], found["instructions"], found["rows"]) == ("responses", 60, 60)
+    change = found["columns"]["helpfulness"]
+    assert change["difference"]["value"] == pytest.approx(np.mean(after) - np.mean(before))
+    assert change["difference"]["high"] < 0
+    assert change["p"] < 0.05
+    assert change["equal"] == 40
+    assert found["columns"]["clarity"]["p"] is None
+    assert found["verdicts"]["helpfulness"]["changed"] == 20
+    out = cli("compare", old, new, "--resamples", FEW).out
+    assert "helpfulness fell by 0.33" in out
+    assert "clarity is the same on all" in out
+
+
+def test_a_change_that_is_not_significant_comes_with_what_would_have_been_found(
+    tmp_path: Path, cli: Cli
+) -> None:
+    old = judged(tmp_path / "old", rows_of(scores(40)))
+    new = judged(tmp_path / "new", rows_of(scores(40, 1), "another answer"))
+    found, out = compared(cli, old, new), cli("compare", old, new, "--resamples", FEW).out
+    assert found["columns"]["helpfulness"]["p"] > 0.05
+    largest = max(map(abs, list(found["columns"]["helpfulness"]["difference"].values())[1:]))
+    limit = float(out.partition("by more than ")[2].split(";")[0].rstrip(".\n").split()[0].rstrip("."))
+    assert limit >= largest > limit - 0.01, "both ends of the interval lie inside"
+    assert "would have been found in 80 % of such" in " ".join(out.split())
+
+
+def test_two_judges_of_the_same_responses_are_compared_row_by_row(tmp_path: Path, cli: Cli) -> None:
+    first, second = scores(50), scores(50, 1)
+    old = judged(tmp_path / "old", rows_of(first))
+    new = judged(tmp_path / "new", rows_of(second)[::-1], "another judge")
+    found = compared(cli, old, new)
+    assert found["differs"] == "judge"
+    assert "model a judge → another judge" in found["how"]
+    kappa = cohen_kappa_score(first, second, labels=[1, 2, 3, 4, 5], weights="quadratic")
+    assert found["judges"]["kappa"]["helpfulness"]["value"] == pytest.approx(kappa)
+    assert not found["judges"]["order"], "one system has no order"
+
+
+def test_the_order_of_systems_by_two_judges_is_kendalls_tau(tmp_path: Path, cli: Cli) -> None:
+    random = np.random.default_rng(2)
+    tables = [random.integers(1, 6, (20, 4)) for _ in range(2)]
+    runs = [
+        judged(
+            tmp_path / f"run{at}",
+            [
+                {**row, "system": f"s{system}", "candidate": f"{row['candidate']} {system}"}
+                for system in range(4)
+                for row in rows_of(table[:, system].tolist())
+            ],
+            f"judge {at}",
+        )
+        for at, table in enumerate(tables)
+    ]
+    found = compared(cli, *runs)
+    tau = kendalltau(*(table.mean(axis=0) for table in tables)).statistic
+    assert found["judges"]["order"]["helpfulness"]["value"] == pytest.approx(tau)
+
+
+def test_labels_say_which_judge_agrees_better(tmp_path: Path, cli: Cli) -> None:
+    truth = scores(80)
+    noisy = [
+        score + one for score, one in zip(truth, np.random.default_rng(3).integers(-1, 2, 80), strict=True)
+    ]
+    old = judged(tmp_path / "old", rows_of([int(score) for score in noisy]))
+    new = judged(tmp_path / "new", rows_of(truth), "a better judge")
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text("".join(json.dumps(row) + "\n" for row in rows_of(truth)))
+    found = compared(cli, old, new, "--labels", labels)["labelled"]["helpfulness"]
+    assert found["new"]["exact"] == found["new"]["spearman"] == pytest.approx(1)
+    assert found["old"]["exact"] == pytest.approx(np.mean(np.equal(noisy, truth)))
+    assert found["difference"]["exact"]["low"] > 0
+    assert found["difference"]["mae"]["high"] < 0
+
+    same = judged(tmp_path / "same", rows_of(truth, "another answer"), "a better judge")
+    end = cli("compare", new, same, "--labels", labels)
+    assert (end.code, "compares two judges" in end.err) == (2, True)
+
+
+def test_runs_that_differ_in_judge_and_responses_are_refused(tmp_path: Path, cli: Cli) -> None:
+    old = judged(tmp_path / "old", rows_of(scores(10)))
+    new = judged(tmp_path / "new", rows_of(scores(10), "another answer"), "another judge")
+    end = cli("compare", old, new)
+    assert end.code == 2
+    assert "so did 10 responses of 10" in end.err
+
+
+def test_runs_without_a_common_row_are_refused(tmp_path: Path, cli: Cli) -> None:
+    old = judged(tmp_path / "old", rows_of(scores(5)))
+    other = [{**row, "instruction": f"other {row['instruction']}"} for row in rows_of(scores(5))]
+    end = cli("compare", old, judged(tmp_path / "new", other))
+    assert (end.code, "has no row of" in end.err) == (2, True)
+
+
+def test_the_gate_passes_where_nothing_changed_and_says_why_a_few_rows_do_not_pass(
+    tmp_path: Path, cli: Cli
+) -> None:
+    many, few = (judged(tmp_path / f"of{count}", rows_of(scores(count))) for count in (59, 20))
+    again = judged(tmp_path / "again", rows_of(scores(59)))
+    assert cli("compare", many, again, "--margin", "helpfulness=0.2").code == 0
+    assert cli("compare", many, again, "--improve", "helpfulness").code == 3
+    end = cli("compare", few, few.rename(tmp_path / "f"), "--margin", "helpfulness=0.2")
+    assert end.code == 2, "the folder has moved"
+    copy = judged(tmp_path / "copy", rows_of(scores(20)))
+    end = cli("compare", tmp_path / "f", copy, "--margin", "helpfulness=0.2")
+    assert (end.code, "FAILED" in end.out) == (3, True)
+
+
+def test_a_row_that_failed_counts_as_the_lowest_score_and_is_printed(tmp_path: Path, cli: Cli) -> None:
+    before = rows_of([5] * 100)
+    old = judged(tmp_path / "old", before)
+    after = [row | ({"helpfulness": None} if at in (7, 8) else {}) for at, row in enumerate(before)]
+    new = judged(tmp_path / "new", after[:-8])
+    found = compared(cli, old, new, "--margin", "helpfulness=0.5")
+    assert found["missing"] == ["7", "8", *map(str, range(92, 100))]
+    assert not found["gate"][0]["passes"]
+    assert "change -0.40" in found["gate"][0]["reason"]
+    assert found["columns"]["helpfulness"]["difference"]["value"] == 0
+    assert "7, 8, 92, 93, 94 and 5 more" in " ".join(found["notes"])
+
+
+def test_the_files_for_a_ci_job_say_what_failed(tmp_path: Path, cli: Cli) -> None:
+    old = judged(tmp_path / "old", rows_of([4] * 30 + [5] * 30))
+    new = judged(tmp_path / "new", rows_of([1] * 30 + [5] * 30, "a | worse <answer>"))
+    page, cases = tmp_path / "page.md", tmp_path / "cases.xml"
+    gate = ("--margin", "helpfulness=0.2", "--margin", "clarity=0.2")
+    end = cli("compare", old, new, *gate, "--markdown", page, "--junit", cases)
+    assert end.code == 3
+    assert "helpfulness fell by 1.50" in page.read_text()
+    suite = ElementTree.parse(cases).getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "1")
+    assert [case.find("failure") is not None for case in suite] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("gate", "why"),
+    [
+        (["--margin", "helpfulness"], "write COLUMN=DROP"),
+        (["--margin", "helpfulness=0"], "must be above 0"),
+        (["--margin", "kindness=0.1"], "give one of helpfulness, clarity, overall"),
+        (["--junit", "cases.xml"], "has no condition"),
+    ],
+)
+def test_a_gate_that_cannot_be_used_is_refused(
+    tmp_path: Path, cli: Cli, gate: list[str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = judged(tmp_path / "run", rows_of(scores(6)))
+    other = judged(tmp_path / "other", rows_of(scores(6)))
+    end = cli("compare", run, other, *gate)
+    assert end.code == 2
+    assert why in end.err
+
+
+def test_a_dry_or_an_incomplete_run_is_refused_by_the_gate(tmp_path: Path, cli: Cli) -> None:
+    old = judged(tmp_path / "old", rows_of(scores(60)))
+    new = judged(tmp_path / "new", rows_of(scores(60)))
+    (new / "summary.json").unlink()
+    end = cli("compare", old, new, "--margin", "helpfulness=0.2")
+    assert (end.code, "is not complete" in end.err) == (2, True)
+    assert cli("compare", old, new).code == 0, "without a gate it is only said"
+
+
+def test_the_bound_is_that_of_betting_where_nothing_varies() -> None:
+    """The largest bet on 59 equal instructions turns 1 into 20."""
+    bound = lower_bound(np.zeros(59), 4.0)
+    assert (1 + 0.2 / (4 - 0.2)) ** 59 >= 20 > (1 + 0.2 / (4 - 0.2)) ** 58
+    assert bound > -0.2 > lower_bound(np.zeros(58), 4.0)
+    assert (1 - bound / (4 + bound)) ** 59 == pytest.approx(20)
+
+
+def test_rare_drops_pass_a_gate_in_at_most_one_of_twenty_samples() -> None:
+    random = np.random.default_rng(5)
+    changes = random.choice([0.0, -4.0], p=[0.95, 0.05], size=(4000, 60))  # the mean is the margin
+    assert (lower_bound(changes, 4.0) > -0.2).mean() < 0.06
+    assert (lower_bound(changes, 4.0, 0.0, 0.95) > -0.2).mean() > 0.1, "as Student's t alone does not"
+
+
+@pytest.fixture(scope="module")
+def pair_run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pairs")
+    return judged_pairs(write_responses(folder / "rows.jsonl", "xy", 8), model, folder / "run")
+
+
+def test_two_judges_of_the_same_pairs_are_compared_by_their_verdicts(
+    pair_run: Path, tmp_path: Path, cli: Cli
+) -> None:
+    other = random_model(tmp_path / "model", seed=1)
+    new = judged_pairs(write_responses(tmp_path / "rows.jsonl", "xy", 8), other, tmp_path / "new")
+    found = compared(cli, pair_run, new)
+    assert (found["differs"], found["rows"], list(found["columns"])) == ("judge", 7, ["better", "depth"])
+    assert "preference for x over y" in " ".join(found["notes"])
+    wins = [
+        {row["id"]: row["depth_preference"] for row in lines(run, "pairs.jsonl")} for run in (pair_run, new)
+    ]
+    expected = np.mean([wins[1][name] - wins[0][name] for name in wins[0]])
+    assert found["columns"]["depth"]["difference"]["value"] == pytest.approx(expected)
+
+
+def test_a_changed_system_is_compared_by_its_wins_over_the_other(
+    pair_run: Path, model: Path, tmp_path: Path, cli: Cli
+) -> None:
+    file = write_responses(tmp_path / "rows.jsonl", "xy", 8)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    changed = [row | {"system": "a", "candidate": "new"} if row["system"] == "x" else row for row in rows]
+    file.write_text("".join(json.dumps(row) + "\n" for row in changed))
+    new = judged_pairs(file, model, tmp_path / "new")
+    found = compared(cli, pair_run, new, "--margin", "better=0.9")
+    assert (found["differs"], found["rows"]) == ("responses", 7)
+    assert "preference for x and a over y" in " ".join(found["notes"])
+
+
+def test_a_share_of_a_label_is_a_column(tmp_path: Path, cli: Cli) -> None:
+    grade = {"grade": Aspect.model_validate({"choices": ["correct", "wrong"]})}
+
+    def graded(name: str, right: int) -> Path:
+        rows = [
+            {**row, "grade": "correct" if at < right else "wrong"} for at, row in enumerate(rows_of([4] * 80))
+        ]
+        return judged(tmp_path / name, rows, aspects=grade)
+
+    found = compared(cli, graded("old", 70), graded("new", 40), "--margin", "grade=correct=0.1")
+    assert found["columns"]["grade=correct"]["difference"]["value"] == pytest.approx(-30 / 80)
+    assert found["verdicts"]["grade"]["most"] == [["correct", "wrong", 30]]
+    assert not found["gate"][0]["passes"]
