@@ -121,7 +121,7 @@ def _systems(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
         for system in decides.systems
     ]
     lines = (
-        *differences_in_words("in strength", decides.groups, decides.untested),
+        *differences_in_words("in strength", decides.groups, decides.untested, decides.detectable),
         *cycles_in_words(decides.cycles, decides.significant_cycles),
     )
     return {

@@ -104,7 +104,10 @@ def _alike_in_labels(rankings: Sequence[Ranking], names: Sequence[str]) -> Itera
                 untested.setdefault(ranking.untested[name], []).append(name)
     for members, of in alike.items():
         if len(members) > 1:
-            yield f"No significant difference ({', '.join(dict.fromkeys(of))}): {', '.join(members)}."
+            sizes = [ranking.detectable[name] for ranking in rankings for name in of]
+            found = max((size for size in sizes if size is not None), default=None)
+            where = f"in {', '.join(dict.fromkeys(of))}"
+            yield from (f"{line}." for line in differences_in_words(where, [members], (), found))
     for pairs, of in untested.items():
         yield from (
             f"{line}." for line in differences_in_words(f"in {', '.join(dict.fromkeys(of))}", (), pairs)

@@ -122,7 +122,7 @@ class RankedColumn:
                 )
             )
         self.win_rates = [float(won / of) if of else None for won, of in wins]
-        self.order = SystemOrder(scores.systems, first, second, paired.value, p)
+        self.order = SystemOrder(scores.systems, first, second, paired.value, p, tested.detectable())
 
 
 def _levels(difference: Floats, first: Integers, second: Integers, answered: NDArray[np.bool_]) -> Floats:

@@ -30,9 +30,12 @@ class SystemOrder:
         second: the index of the second system, [pairs].
         difference: the first system's advantage, [pairs]; NaN if the systems are not compared.
         p: its p-value, adjusted for all pairs, [pairs]; NaN if it cannot be computed.
+        detectable: the difference of each pair that is found in 80 % of such samples, [pairs]; NaN likewise.
 
     Attributes:
         ranks: the best and the worst rank of each system that the differences do not exclude.
+        detectable: the difference that is found in 80 % of such samples between any two systems without a
+            significant difference; None if there are none, or none has an interval.
         untested: the pairs of systems whose difference has no p-value, or is not known.
     """
 
@@ -43,6 +46,7 @@ class SystemOrder:
         second: Integers,
         difference: Floats,
         p: Floats,
+        detectable: Floats,
     ) -> None:
         self._systems = systems
         count = len(systems)
@@ -56,6 +60,8 @@ class SystemOrder:
         self.untested = tuple(
             (systems[first[place]], systems[second[place]]) for place in np.flatnonzero(~known)
         )
+        missed = detectable[(p >= SIGNIFICANCE_LEVEL) & np.isfinite(detectable)]
+        self.detectable = float(missed.max()) if len(missed) else None
         self.ranks = [
             (1 + int(better[:, system].sum()), count - int(better[system].sum())) for system in range(count)
         ]
@@ -72,7 +78,10 @@ class SystemOrder:
 
 
 def differences_in_words(
-    where: str, groups: Sequence[Sequence[str]], untested: Sequence[tuple[str, str]]
+    where: str,
+    groups: Sequence[Sequence[str]],
+    untested: Sequence[tuple[str, str]],
+    detectable: float | None = None,
 ) -> Iterator[str]:
     """Yield a line on the systems that do not differ significantly, and one on those that are not tested.
 
@@ -80,10 +89,12 @@ def differences_in_words(
         where: what is compared, such as "in strength".
         groups: the sets of systems without a significant difference.
         untested: the pairs of systems with a difference that is not tested.
+        detectable: the difference that such samples find in 80 % of cases, if it is known.
     """
     together = [", ".join(group) for group in groups if len(group) > 1]
     if together:
-        yield f"No significant difference {where}: {'; '.join(together)}"
+        found = "" if detectable is None else f" ({detectable:.2f} would be found in 80 % of such runs)"
+        yield f"No significant difference {where}: {'; '.join(together)}{found}"
     elif not untested:
         yield f"All systems differ significantly {where}"
     if untested:

@@ -234,7 +234,7 @@ def _aspects(ranking: PreferenceRanking) -> Table:
 
 def _preference_lines(found: PreferenceOrder, by: str) -> Iterator[str]:
     """Yield what the tests of the strengths and win rates say, a line each."""
-    yield from differences_in_words(f"in strength ({by})", found.groups, found.untested)
+    yield from differences_in_words(f"in strength ({by})", found.groups, found.untested, found.detectable)
     against = [pair for pair in found.pairs if pair.contradicts and pair.significant]
     for pair in against[:_MOST_LINES]:
         rate = _other_side(pair.win_rate).in_words()

@@ -1,0 +1,98 @@
+"""Tests of `sample-size`: the power of the paired test, and what a pilot says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import Cli
+from scipy.stats import ttest_1samp
+from test_compare import judged, rows_of
+
+from localjudge.analysis.statistics.sample_size import (
+    instructions_needed,
+    labels_needed,
+    paired_variances,
+    power,
+)
+
+
+def test_the_power_is_that_of_a_simulated_t_test() -> None:
+    differences = np.random.default_rng(0).normal(0.3, 1.0, (4000, 60))
+    found = (ttest_1samp(differences, 0, axis=1).pvalue < 0.05).mean()
+    assert power(0.3, 1.0, 60) == pytest.approx(found, abs=0.02)
+    assert power(0.0001, 1.0, 60) == pytest.approx(0.05, abs=0.001), "that of chance"
+
+
+def test_the_smallest_number_with_the_power_is_found() -> None:
+    needed = instructions_needed(0.2, 1.0, 0.8)
+    assert power(0.2, 1.0, needed) >= 0.8 > power(0.2, 1.0, needed - 1)
+    assert needed == 199, "as statsmodels' TTestPower and G*Power have it"
+    assert instructions_needed(0.2, 1.0, 0.8, tests=6) > needed
+    assert instructions_needed(0.2, 0.0) == 5
+
+
+def test_the_labels_of_an_interval_make_it_as_narrow_as_asked() -> None:
+    needed = labels_needed(0.1, 0.25)
+    widths = [
+        1.96 * np.random.default_rng(seed).normal(0, 0.5, needed).std(ddof=1) / needed**0.5
+        for seed in range(200)
+    ]
+    assert np.mean(widths) == pytest.approx(0.1, rel=0.03)
+
+
+def test_the_variance_of_a_pilot_is_parted_between_and_within_instructions() -> None:
+    random = np.random.default_rng(1)
+    group, system = (each.ravel() for each in np.indices((4000, 2, 3))[:2])
+    level = random.normal(0, 0.5, (4000, 2))[group, system]  # the difference has a variance of 0.5
+    values = 3 + random.normal(0, 2, 4000)[group] + level + random.normal(0, 0.7, len(group))
+    found = paired_variances(values, group.astype(np.int32), system.astype(np.int32))
+    assert found is not None
+    assert found.between == pytest.approx(0.5, rel=0.1)
+    assert found.within == pytest.approx(2 * 0.49, rel=0.1)
+    assert found.of_difference(4) == pytest.approx(0.5 + 2 * 0.49 / 4, rel=0.1)
+    one = paired_variances(values[system == 0], group[system == 0].astype(np.int32), system[system == 0])
+    assert one is None, "one system has no difference"
+
+
+def test_a_pilot_says_how_many_instructions_a_comparison_needs(tmp_path: Path, cli: Cli) -> None:
+    random = np.random.default_rng(2)
+    tables = random.integers(1, 6, (2, 40)).tolist()
+    rows = [
+        row
+        for table, name in zip(tables, ("north", "south"), strict=True)
+        for row in rows_of(table, name, name)
+    ]
+    pilot = judged(tmp_path / "pilot", rows)
+    asked = ("sample-size", "--difference", 0.5, "--pilot", pilot, "--by", "helpfulness")
+    found = json.loads(cli(*asked, "--json").out)
+    variance = float(np.subtract(*tables).var(ddof=1))
+    [(name, (needed, most))] = found["instructions"].items()
+    assert (name, needed) == ("1 response of each system", instructions_needed(0.5, variance))
+    assert most > needed, "the variance of a pilot is not known exactly"
+    assert f"{needed:,}" in cli(*asked).out
+    labels = cli(*asked, "--labels", pilot.with_suffix(".jsonl")).out
+    assert "the judge explains 100%" in labels, "the labels are the judge's scores"
+
+
+def test_without_a_pilot_the_deviations_are_assumed(cli: Cli) -> None:
+    end = cli("sample-size", "--difference", "0.2")
+    assert end.code == 0
+    assert "standard deviation 1 (assumed)" in end.out
+    assert "199" in end.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [(["--difference", "0"], "must be above 0"), (["--difference", "0.2", "--labels", "x"], "give --pilot")],
+)
+def test_a_size_that_cannot_be_planned_is_refused(cli: Cli, flags: list[str], why: str) -> None:
+    end = cli("sample-size", *flags)
+    assert (end.code, why in end.err) == (2, True)
+
+
+def test_a_pilot_of_one_system_is_refused(tmp_path: Path, cli: Cli) -> None:
+    end = cli("sample-size", "--difference", 0.2, "--pilot", judged(tmp_path / "one", rows_of([1, 2, 3])))
+    assert (end.code, "no two systems" in end.err) == (2, True)
