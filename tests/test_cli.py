@@ -349,7 +349,7 @@ def test_the_help_lists_the_commands_in_groups_with_whole_descriptions(
     monkeypatch.setenv("COLUMNS", "80")
     said = cli("--help").out
     groups = {
-        heading: re.findall(r"^  (\w+) ", block, re.MULTILINE)
+        heading: re.findall(r"^  ([\w-]+) ", block, re.MULTILINE)
         for heading, block in re.findall(r"^(\w[\w ]*):\n((?:  .*\n)+)", said, re.MULTILINE)
     }
     assert {
@@ -360,7 +360,7 @@ def test_the_help_lists_the_commands_in_groups_with_whole_descriptions(
         "Read": {"show", "report", "export"},
         "Trust": {"agree", "rank", "compare", "sample-size", "jury", "calibrate", "import"},
         "Cluster and shards": {"merge"},
-        "Models and machine": {"models", "doctor", "pack", "rubrics"},
+        "Models and machine": {"models", "doctor", "serve-flags", "pack", "rubrics"},
     }
     assert (
         " ".join(said.split()).count("Merge the shards of a run into one run, in the order of the input.") == 1
