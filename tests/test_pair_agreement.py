@@ -344,7 +344,7 @@ def test_subsets_are_compared_each_by_itself(judged: Run) -> None:
     other = agreement(run, by="length")
     assert {name: each.pairs for name, each in other.subsets["better"].items()} == {"long": 6}
     with pytest.raises(
-        UsageError, match=r"`by` topic: no row of .* has this column; its columns are label, subset"
+        UsageError, match=r"`by_column` topic: no row of .* has this column; its columns are label, subset"
     ):
         agreement(run, by="topic")
 
@@ -437,7 +437,7 @@ def test_data_sets_of_pairs_are_read_as_they_come(
             "code": 1,
         }
     if name == "JudgeBench":
-        end = cli("agree", run, "--allow-dry-run", "--by", "source", "--all", "--resamples", FEW)
+        end = cli("agree", run, "--allow-dry-run", "--by-column", "source", "--all", "--resamples", FEW)
         assert "Accuracy in better by source" in end.out
         lines = map(json.loads, (run / "pairs.jsonl").read_text().splitlines())
         assert [line["id"] for line in lines] == ["id-0", "id-1", "id-2"]
@@ -508,9 +508,6 @@ def test_commands_for_single_responses_refuse_runs_of_pairs_in_one_line(
     )
     judge = ("--engine", "dry-run", "--rubric", short_rubric)
     assert cli("score", single, *judge, "--out", tmp_path / "single").code == 0
-    for flags, words in (
-        ((), "--labels is missing"),
-        (("--labels", single, "--by", "subset"), "--by subset: is for runs that compare two responses"),
-    ):
+    for flags, words in (((), "--labels is missing"),):
         end = cli("agree", tmp_path / "single", dry, *flags)
         assert (end.code, words in end.err) == (2, True)

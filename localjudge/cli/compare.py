@@ -10,7 +10,14 @@ import typer
 
 from localjudge.cli.audit import BELOW_THRESHOLD
 from localjudge.cli.options import as_text, check_out_file, input_extras
-from localjudge.cli.statistics_options import AllTables, LabelColumns, MovedInputs, ScoresOf, StatisticsOptions
+from localjudge.cli.statistics_options import (
+    AllTables,
+    ByColumn,
+    LabelColumns,
+    MovedInputs,
+    ScoresOf,
+    StatisticsOptions,
+)
 from localjudge.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,6 +53,7 @@ def compare(
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
     scores: ScoresOf = None,
+    by_column: ByColumn = None,
     moved: Annotated[int, typer.Option(min=0, metavar="N", help="The number of changed rows to list.")] = 10,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
@@ -61,11 +69,13 @@ def compare(
     margins = dict(map(_margin, margin or ()))
     if junit and not (margins or improve):
         raise UsageError("--junit: has no condition to report; give --margin or --improve")
+    from localjudge.analysis.by_slice import change_by_slice
     from localjudge.analysis.changes import change_lines, compare_runs
     from localjudge.analysis.changes.gate import as_junit, check_gate
     from localjudge.analysis.changes.matched_runs import JudgedRows, match_runs
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.scores import read_scores
+    from localjudge.analysis.matching.slices import read_slices
     from localjudge.analysis.pairs import read_judged_pairs
     from localjudge.analysis.pairs.pair_labels import read_pair_labels
     from localjudge.cli.progress import Progress
@@ -97,6 +107,10 @@ def compare(
         conditions = check_gate(matched, margins, improve or ())
     with progress.step(statistics.computing):
         changes = compare_runs(matched, known, moved, statistics.resamples, statistics.seed)
+        sliced = None
+        if by_column:
+            slices = read_slices(rows.source.folders, rows.source.manifests, by_column, inputs or ())
+            sliced = change_by_slice(matched, slices, statistics.resamples, statistics.seed)
     tables = change_tables(changes, conditions, all_tables)
     if markdown:
         # Indented, text from outside can be no markup.
@@ -106,7 +120,7 @@ def compare(
         name, answer = f"localjudge compare {' '.join(changes.names)}", "\n".join(change_lines(changes))
         junit.write_text(as_junit(conditions, name, answer), "utf-8")
     gate = [{"condition": each.name, "passes": each.passes, "reason": each.reason} for each in conditions]
-    statistics.print({**changes.as_dict(), "gate": gate}, tables)
+    statistics.print({**changes.as_dict(), "gate": gate}, tables, sliced)
     if not all(each.passes for each in conditions):
         raise typer.Exit(BELOW_THRESHOLD)
 

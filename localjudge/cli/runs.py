@@ -48,6 +48,10 @@ def show(
         typer.Option(min=1, metavar="N", help="List only the first N rows."),
     ] = None,
     intervals: IntervalFile = None,
+    by_column: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Show the systems for each value of this column of the rows."),
+    ] = None,
 ) -> None:
     """Show a run: its systems with their scores, a list of its rows, or single judgements by id.
 
@@ -60,7 +64,7 @@ def show(
     from localjudge.cli.tables.table_parts import headed
     from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
-    from localjudge.runs.summary import read_summary
+    from localjudge.runs.summary import read_summary, summaries_by_column
 
     lists_rows = system is not None or failed or sort is not None or limit is not None
     if row_id and lists_rows:
@@ -89,6 +93,15 @@ def show(
                 Messages.here().say(f"the texts of the rows are missing: {problem}")
         what = manifest.rubric.mode.item
         Messages.here().say(f"{len(found.rows)} of {counted(found.matching, what)}")
+        return
+    if by_column:
+        from rich.console import Group
+
+        with Progress().step("reading the run"):
+            each = summaries_by_column(run, by_column)
+        print_table(headed(notices))
+        for value, one in each.items():
+            print_table(Group(f"{by_column}: {value}", summary_table(one)))
         return
     with Progress().step("reading the run") as report:
         summary = read_summary(run, report)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from localjudge.cli.options import AsJson, print_json, print_table
+
+if TYPE_CHECKING:
+    from localjudge.analysis.by_slice import Sliced
 
 RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")]
 LabelFiles = Annotated[
@@ -60,6 +63,13 @@ AllowNoGain = Annotated[
     list[str] | None,
     typer.Option("--allow-no-gain", metavar="ASPECT", help="Calibrate this aspect although no gain is shown."),
 ]
+ByColumn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="Also by the values of this column of the rows, such as topic; differences are adjusted for all.",
+    ),
+]
 ScoresOf = Annotated[
     Literal["expected", "integer"] | None,
     typer.Option(
@@ -98,9 +108,13 @@ class StatisticsOptions:
         for run in () if self.allow_dry_run else runs:
             refuse_dry_run(read_manifest(run), run)
 
-    def print(self, document: dict[str, Any], table: object) -> None:
-        """Print the result as JSON or as a table."""
+    def print(self, document: dict[str, Any], table: object, sliced: Sliced | None = None) -> None:
+        """Print the result as JSON or as a table, and that of each slice after it."""
         if self.as_json:
-            print_json(document)
-        else:
-            print_table(table)
+            print_json(document if sliced is None else {**document, "slices": sliced.as_dict()})
+            return
+        print_table(table)
+        if sliced is not None:
+            from localjudge.cli.tables.slice_table import slice_table
+
+            print_table(slice_table(sliced))

@@ -12,6 +12,7 @@ from localjudge.cli.options import RunFolder, check_out_file, input_extras
 from localjudge.cli.statistics_options import (
     AllowNoGain,
     AllTables,
+    ByColumn,
     CalibrationFile,
     LabelColumns,
     LabelFiles,
@@ -44,13 +45,7 @@ def agree(
     *,
     mapping: LabelColumns = None,
     inputs: MovedInputs = None,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column that divides a run of pairs into subsets.  [default: subset, if the rows have it]",
-        ),
-    ] = None,
+    by_column: ByColumn = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
     all_tables: AllTables = False,
@@ -65,16 +60,16 @@ def agree(
         given = {"--calibration": calibration, "--allow-no-gain": allow_no_gain}
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; this one compares two")
-        _agree_on_pairs(run, labels or (), mapping or (), inputs or (), by, all_tables, statistics)
+        _agree_on_pairs(run, labels or (), mapping or (), inputs or (), by_column, all_tables, statistics)
         return
     if not labels:
         raise UsageError("--labels is missing: name the files with the labels of the rows")
-    if by is not None:
-        raise UsageError(f"--by {by}: is for runs that compare two responses; this one judges one")
     from localjudge.analysis.agreement import agree as compare
+    from localjudge.analysis.by_slice import agree_by_slice
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
     from localjudge.analysis.matching.scores import read_scores
+    from localjudge.analysis.matching.slices import read_slices
     from localjudge.cli.progress import Progress
     from localjudge.cli.tables.agreement_tables import agreement_tables
 
@@ -86,7 +81,11 @@ def agree(
         measures = measure(scores, inputs or ())
     with progress.step(statistics.computing):
         found = compare(scores, known, measures, applied, statistics.resamples, statistics.seed)
-    statistics.print(found.as_dict(), agreement_tables(found, all_tables))
+        sliced = None
+        if by_column:
+            slices = read_slices(scores.folders, scores.manifests, by_column, inputs or ())
+            sliced = agree_by_slice(scores, known, slices)
+    statistics.print(found.as_dict(), agreement_tables(found, all_tables), sliced)
 
 
 def _agree_on_pairs(
@@ -129,6 +128,7 @@ def rank(
             help="The aspect, or the share of a label such as grade=correct, that decides the order.",
         ),
     ] = None,
+    by_column: ByColumn = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
     all_tables: AllTables = False,
@@ -140,14 +140,17 @@ def rank(
     require("rank", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
     statistics.check(runs)
     if compare_responses(runs):
-        given = {"--labels": labels, "--map": mapping, "--scores": scores, "--calibration": calibration}
+        given: dict[str, object] = {"--labels": labels, "--map": mapping, "--scores": scores}
+        given |= {"--calibration": calibration, "--by-column": by_column}
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
         _rank_pairs(runs, inputs or (), by, all_tables, statistics)
         return
+    from localjudge.analysis.by_slice import rank_by_slice
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
     from localjudge.analysis.matching.scores import read_scores
+    from localjudge.analysis.matching.slices import read_slices
     from localjudge.analysis.ranking import rank as compare
     from localjudge.cli.progress import Progress
     from localjudge.cli.tables.ranking_tables import ranking_tables
@@ -165,7 +168,11 @@ def rank(
         judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
     with progress.step(statistics.computing):
         found = compare(judged, measures, known, scores, by, statistics.resamples, statistics.seed)
-    statistics.print(found.as_dict(), ranking_tables(found, all_tables))
+        sliced = None
+        if by_column:
+            slices = read_slices(judged.folders, judged.manifests, by_column, inputs or ())
+            sliced = rank_by_slice(judged, slices, scores, by, statistics.resamples, statistics.seed)
+    statistics.print(found.as_dict(), ranking_tables(found, all_tables), sliced)
 
 
 def compare_responses(runs: Sequence[Path]) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
 from localjudge.rubrics.mode import PAIRWISE
 from localjudge.runs.notices import notices
@@ -173,6 +175,29 @@ def read_summary(folder: Path, report: Report = no_progress) -> Summary:
     for outcome in with_progress(own_outcomes(folder, manifest), report, count_lines(folder)):
         summary.add(outcome)
     return summary
+
+
+def summaries_by_column(folder: Path, column: str) -> dict[str, Summary]:
+    """Return the summary of the rows with each value of a column of the input; of the others, by "(none)".
+
+    Args:
+        folder: the run directory.
+        column: the column.
+
+    Raises:
+        UsageError: no row has the column.
+    """
+    manifest, seen = read_manifest(folder), dict[str, None]()
+    found: dict[str, Summary] = {}
+    for outcome in own_outcomes(folder, manifest):
+        value = outcome.columns.get(column)
+        seen |= dict.fromkeys(outcome.columns)
+        name = "(none)" if value is None else value if isinstance(value, str) else json.dumps(value)
+        found.setdefault(name, Summary(manifest)).add(outcome)
+    if column not in seen:
+        there = ", ".join(seen) or "none"
+        raise UsageError(f"`by_column` {column}: no row of {folder} has this column; its columns are {there}")
+    return dict(sorted(found.items()))
 
 
 def _mean(total: float, count: int) -> float | None:

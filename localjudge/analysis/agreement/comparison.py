@@ -118,6 +118,7 @@ def with_interval(
     y: Floats,
     group: Integers,
     lowest: float = -1.0,
+    tests: int = 1,
 ) -> Estimate:
     """Return a statistic of pairs with its interval from the jackknife of instructions.
 
@@ -128,6 +129,7 @@ def with_interval(
         y: the second column, [m].
         group: the instruction of each pair, [m].
         lowest: the smallest possible value of the statistic.
+        tests: as for `localjudge.analysis.statistics.jackknife.jackknife_interval`.
     """
     from scipy.sparse import csr_array
 
@@ -143,7 +145,7 @@ def with_interval(
     for start in range(0, parts, block):
         weights = counts.sum(axis=0) - counts[start : start + block].toarray()
         left_out.append(statistic(pairs[:, 0], pairs[:, 1], weights))
-    return agreement_estimate(value, np.concatenate(left_out), lowest)
+    return agreement_estimate(value, np.concatenate(left_out), lowest, tests)
 
 
 def correlation(name: str, x: Floats, y: Floats) -> float | None:

@@ -101,7 +101,7 @@ class PairAgreement:
 def agree_on_pairs(
     pairs: JudgedPairs,
     labels: Labels,
-    by: str | None = None,
+    by_column: str | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> PairAgreement:
@@ -110,19 +110,21 @@ def agree_on_pairs(
     Args:
         pairs: the judged pairs of a run.
         labels: labels of some of them, numbers of `RESULTS`.
-        by: the column whose values divide the pairs; None for `SUBSET`, if the rows have it.
+        by_column: the column whose values divide the pairs; None for `SUBSET`, if the rows have it.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
 
     Raises:
-        UsageError: no row has the column `by`.
+        UsageError: no row has the column.
     """
-    column = by or SUBSET
+    column = by_column or SUBSET
     subsets = np.array([str(each[column]) if each.get(column) is not None else "" for each in pairs.columns])
     names = [] if (subsets == "").all() else sorted(set(subsets.tolist()) - {""})
-    if by is not None and not names:
+    if by_column is not None and not names:
         columns = ", ".join(list(pairs.columns[0])[:12]) or "none"
-        raise UsageError(f"`by` {by}: no row of {pairs.folder} has this column; its columns are {columns}")
+        raise UsageError(
+            f"`by_column` {column}: no row of {pairs.folder} has this column; its columns are {columns}"
+        )
     aspects, divided = {}, {}
     for aspect, marks in labels.marks.items():
         comparing = _Comparing(pairs, pairs.aspects[aspect], labels.annotators, resamples, seed)

@@ -147,12 +147,13 @@ class Shares:
         return [Estimate.from_floats(*each) for each in ends]
 
 
-def jackknife_interval(value: float, left_out: Floats) -> Floats:
+def jackknife_interval(value: float, left_out: Floats, tests: int = 1) -> Floats:
     """Return both ends of a statistic's interval, on a scale where it is symmetric; NaN if there is none.
 
     Args:
         value: the statistic of the sample.
         left_out: the statistic without each instruction (or each part of the instructions), [G].
+        tests: number of intervals that hold together in 95 % of samples (Bonferroni).
     """
     from scipy.stats import t
 
@@ -163,11 +164,11 @@ def jackknife_interval(value: float, left_out: Floats) -> Floats:
     if parts < LEAST_FOR_AGREEMENT or not np.isfinite(value + total) or total < 1e-24:
         return np.full(2, np.nan)
     freedom = max(total**2 / (squares**2).sum() - 2, 1)
-    reach = t.ppf(0.975, freedom) * np.sqrt(total * (parts - 1) / parts)
+    reach = t.ppf(1 - 0.025 / tests, freedom) * np.sqrt(total * (parts - 1) / parts)
     return np.array([value - reach, value + reach])
 
 
-def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0) -> Estimate:
+def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0, tests: int = 1) -> Estimate:
     """Return a statistic of agreement, `lowest` to 1, with its interval on Fisher's scale.
 
     Args:
@@ -175,10 +176,11 @@ def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0) -> 
         left_out: the statistic without each instruction (or each part of the instructions), [G]; NaN if it is
             undefined.
         lowest: the smallest possible value.
+        tests: as for `jackknife_interval`.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
         z = np.arctanh(2 * (np.append(value, left_out) - lowest) / (1 - lowest) - 1)
-    ends = lowest + (np.tanh(jackknife_interval(z[0], z[1:])) + 1) / 2 * (1 - lowest)
+    ends = lowest + (np.tanh(jackknife_interval(z[0], z[1:], tests)) + 1) / 2 * (1 - lowest)
     return Estimate.from_floats(value, *ends)
 
 

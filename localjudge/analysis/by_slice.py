@@ -1,0 +1,176 @@
+"""Statistics of each slice of a run. Looking at many slices finds differences by chance, so all are adjusted.
+
+The intervals of changes, and what is called significant, hold for all slices of a table together (as
+`Studentised` has it), and the intervals of agreement are Bonferroni's. Those of single means are not adjusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from localjudge.analysis import Floats, Integers
+from localjudge.analysis.agreement.comparison import ComparedLabels, correlation, with_interval
+from localjudge.analysis.changes.matched_runs import MatchedRuns
+from localjudge.analysis.matching.human_labels import Labels
+from localjudge.analysis.matching.scores import ScoreKind, Scores
+from localjudge.analysis.matching.slices import Slices
+from localjudge.analysis.ranking import deciding_column
+from localjudge.analysis.ranking.system_means import column_means, instruction_means
+from localjudge.analysis.ranking.system_order import SIGNIFICANCE_LEVEL
+from localjudge.analysis.statistics import Estimate, agreement_statistics
+from localjudge.analysis.statistics.resampling import studentise
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRow:
+    """The statistics of a slice: estimates by what they are of, and the differences that are significant."""
+
+    name: str
+    instructions: int
+    estimates: Mapping[str, Estimate]
+    significant: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sliced:
+    """A statistic of each slice; `statistic` says what it is."""
+
+    column: str
+    statistic: str
+    rows: tuple[SliceRow, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def rank_by_slice(
+    scores: Scores, slices: Slices, of: ScoreKind | None, by: str | None, resamples: int, seed: int
+) -> Sliced:
+    """Return the means of the systems in the column that decides, in each slice.
+
+    Args:
+        scores: the scores of all systems.
+        slices: the slices of their rows.
+        of: as for `localjudge.analysis.ranking.rank`.
+        by: as for `localjudge.analysis.ranking.rank`.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+    """
+    table = scores.table(of or scores.best)
+    column = by or deciding_column(scores, [*table])
+    values, (low, high) = table[column]
+    pairs = [*combinations(range(len(scores.systems)), 2)]
+    means = [
+        instruction_means(scores.take(own), values[own])
+        for own in (slices.of_row == place for place in range(len(slices.names)))
+    ]
+    # The last instructions of all may be missing in a slice.
+    missing = [(0, scores.groups - len(each)) for each in means]
+    means = [
+        np.pad(each, (rest, (0, 0)), constant_values=np.nan) for each, rest in zip(means, missing, strict=True)
+    ]
+    found = studentise(column_means(np.hstack(means)), low, high, resamples=resamples, seed=seed).estimates()
+    significant: list[tuple[str, ...]] = [()] * len(means)
+    if pairs:
+        first, second = np.array(pairs).T
+        differences = column_means(np.hstack([each[:, first] - each[:, second] for each in means]))
+        tested = studentise(differences, low - high, high - low, True, resamples, seed)
+        p = tested.adjusted().reshape(len(means), -1)
+        above = tested.value.reshape(len(means), -1) > 0
+        significant = [
+            tuple(
+                " > ".join(scores.systems[system] for system in (pair if is_above else pair[::-1]))
+                for pair, is_above, chance in zip(pairs, above[place], p[place], strict=True)
+                if chance < SIGNIFICANCE_LEVEL
+            )
+            for place in range(len(means))
+        ]
+    estimates = iter(found)
+    return Sliced(
+        slices.column,
+        f"means of {column}",
+        tuple(
+            SliceRow(
+                name,
+                int(np.isfinite(each).any(axis=1).sum()),
+                {system: next(estimates) for system in scores.systems},
+                differs,
+            )
+            for name, each, differs in zip(slices.names, means, significant, strict=True)
+        ),
+    )
+
+
+def change_by_slice(matched: MatchedRuns, slices: Slices, resamples: int, seed: int) -> Sliced:
+    """Return the change of each column in each slice; a row has the slice that OLD gives it.
+
+    Args:
+        matched: the rows of both runs.
+        slices: the slices of the rows of both, those of OLD first.
+        resamples: number of resamples for the intervals.
+        seed: seed of the resamples.
+    """
+    rows, both = matched.rows, matched.in_both
+    changes, of_cell = (matched.new - matched.old)[both], slices.of_row[matched.places[both, 0]]
+    group, groups = matched.group[both], int(matched.group.max()) + 1
+    each = (of_cell == place for place in range(len(slices.names)))
+    means = np.hstack([_group_means(changes, group, groups, chosen) for chosen in each])
+    width = np.tile(rows.width, len(slices.names))
+    tested = studentise(column_means(means), -width, width, True, resamples, seed)
+    found, p = iter(tested.simultaneous(-width, width).estimates()), iter(tested.adjusted().tolist())
+
+    def row(place: int, name: str) -> SliceRow:
+        estimates = {column: next(found) for column in rows.names}
+        chances = {column: next(p) for column in rows.names}
+        moved = tuple(
+            f"{column} {'rose' if (each.value or 0) > 0 else 'fell'}"
+            for column, each in estimates.items()
+            if chances[column] < SIGNIFICANCE_LEVEL
+        )
+        return SliceRow(name, len(np.unique(group[of_cell == place])), estimates, moved)
+
+    return Sliced(slices.column, "changes", tuple(row(place, name) for place, name in enumerate(slices.names)))
+
+
+def _group_means(values: Floats, group: Integers, groups: int, chosen: Any) -> Floats:
+    """Return the mean of the chosen rows on each instruction, [groups, columns]; NaN without one."""
+    totals = np.zeros((groups, values.shape[1]))
+    np.add.at(totals, group[chosen], values[chosen])
+    with np.errstate(invalid="ignore"):
+        means: Floats = totals / np.bincount(group[chosen], minlength=groups)[:, None]
+    return means
+
+
+def agree_by_slice(scores: Scores, labels: Labels, slices: Slices) -> Sliced:
+    """Return Spearman's correlation with the labels, or Cohen's kappa without an order, in each slice."""
+
+    def estimates(place: int) -> Iterator[tuple[str, Estimate]]:
+        for aspect, marks in {**labels.marks, **labels.nominal}.items():
+            if aspect.partition("=")[0] in labels.nominal and aspect not in labels.nominal:
+                continue
+            against = ComparedLabels.from_labels(marks.of_rows(slices.of_row == place), scores.group)
+            if aspect in labels.nominal:
+                x = scores.shares(aspect, "integer").argmax(axis=1)[against.single_row].astype(np.float64)
+                kappa, y = agreement_statistics.nominal_kappa, against.single
+                value = float(kappa(x, y, np.ones((1, len(x))))[0]) if len(x) > 1 else np.nan
+                known = value if np.isfinite(value) else None
+                yield aspect, with_interval(known, kappa, x, y, against.single_group, tests=count)
+            else:
+                x = scores.column(aspect, scores.best)[against.mean_row]
+                rho, statistic = correlation("spearman", x, against.mean), agreement_statistics.spearman
+                yield aspect, with_interval(rho, statistic, x, against.mean, against.mean_group, tests=count)
+
+    count = len(slices.names)
+    return Sliced(
+        slices.column,
+        "agreement (Spearman's correlation, Cohen's kappa of labels)",
+        tuple(
+            SliceRow(name, len(np.unique(scores.group[slices.of_row == place])), dict(estimates(place)))
+            for place, name in enumerate(slices.names)
+        ),
+    )
