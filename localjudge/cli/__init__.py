@@ -38,6 +38,7 @@ _TOPICS: dict[str, dict[str, str]] = {
         "trust.rank": "rank runs/first",
         "compare.compare": "compare runs/first runs/second --margin helpfulness=0.2",
         "trust.jury": "jury runs/first runs/second --out runs/jury",
+        "escalate.escalate": "escalate runs/first --labels labels.csv --by helpfulness",
         "trust.calibrate": "calibrate runs/first --labels labels.csv --out calibration.json",
         "imports.import_scores": "import scores.csv --aspect helpfulness --out runs/imported",
     },

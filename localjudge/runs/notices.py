@@ -16,9 +16,10 @@ from localjudge.runs.run_manifest import RunManifest
 
 DRY_RUN, IMPORTED, SERVER = "dry-run", "elsewhere", "server"
 """Names of engines: of a dry run, of scores that were imported (both are none), and of a server."""
+SEVERAL_JUDGES = "several judges"
 KINDS = (
-    "dry run", "bundled model", "small model", "unverified", "served model", "changed model", "prompt",
-    "incomplete", "part", "one order", "missing responses", "averaged verdicts", "guarded",
+    "dry run", SEVERAL_JUDGES, "bundled model", "small model", "unverified", "served model", "changed model",
+    "prompt", "incomplete", "part", "one order", "missing responses", "averaged verdicts", "guarded",
     "truncated", "calibrated",
 )  # fmt: skip
 """The kinds of notices."""

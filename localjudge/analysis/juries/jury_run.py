@@ -90,7 +90,7 @@ def _rows(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> list[dic
 def _outcomes(
     folders: Sequence[Path], names: Sequence[str], rubric: Rubric, rows: Sequence[Mapping[int, int]]
 ) -> Iterator[Outcome]:
-    others = [_Lookup(folder) for folder in folders[1:]]
+    others = [Lookup(folder) for folder in folders[1:]]
     for number, first in enumerate(read_outcomes(folders[0])):
         found = [first, *(other.find(of.get(number)) for other, of in zip(others, rows, strict=True))]
         keys = [each and each.key for each in found]
@@ -158,7 +158,7 @@ def _most_frequent(
     return [label for label in labels if (votes[label], known[label]) == best]
 
 
-class _Lookup:
+class Lookup:
     """A lookup of a run's outcomes by their numbers. Outcomes that are read before they are needed stay in
     memory; runs over the same input have the same order, so these are few."""
 

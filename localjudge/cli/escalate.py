@@ -1,0 +1,107 @@
+"""The command `escalate`: a large judge only where a small one is not sure enough, and people for the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from localjudge.cli.options import RunFolder, input_extras
+from localjudge.cli.statistics_options import LabelColumns, LabelFiles, MovedInputs
+from localjudge.errors import UsageError
+from localjudge.system.quantities import counted
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from localjudge.analysis.escalation import Selection, Verdicts
+
+
+def escalate(
+    run: RunFolder,
+    labels: LabelFiles,
+    *,
+    agreement: Annotated[
+        float,
+        typer.Option(
+            min=0.5, max=0.99, metavar="RATE", help="The share of kept verdicts that must agree with people."
+        ),
+    ] = 0.9,
+    by: Annotated[
+        str | None, typer.Option(metavar="ASPECT", help="The aspect.  [default: the rubric's only one]")
+    ] = None,
+    within: Annotated[int, typer.Option(min=0, metavar="N", help="Scores that differ by N or less agree.")] = 0,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL|DIR",
+            help="The large judge: a model, or its run on the rows that are passed on. Without it, only "
+            "what would be kept is printed.",
+        ),
+    ] = None,
+    rest: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the rows that are passed on as JSONL, to judge them with score."
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="The run directory to write.")] = None,
+    seed: Annotated[int, typer.Option(metavar="S", help="The seed of the choice of labelled rows.")] = 0,
+    mapping: LabelColumns = None,
+    inputs: MovedInputs = None,
+) -> None:
+    """Keep a small judge's verdicts where they agree with people at a rate; give the rest to a large judge."""
+    from localjudge.system.requirements import require
+
+    require("escalate", "trust", *input_extras([*labels, *(inputs or ())]))
+    if (to is None) != (out is None):
+        raise UsageError("--to and --out: give both, or none of them to see the plan")
+    if out is not None and out.exists() and any(out.iterdir()):
+        raise UsageError(f"--out {out}: is not empty; choose another folder")
+    from localjudge.analysis.escalation import Verdicts, select, write_escalated
+    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
+    from localjudge.cli.progress import Progress
+    from localjudge.rows.columns import record_of, responses_of
+    from localjudge.runs.notices import refuse_dry_run
+    from localjudge.runs.pipeline import RowSource, score_run
+    from localjudge.runs.reread_texts import rows_found
+    from localjudge.runs.run_manifest import MANIFEST, read_manifest
+
+    progress, manifest = Progress(), read_manifest(run)
+    refuse_dry_run(manifest, run)
+    aspects = [*manifest.rubric.aspects]
+    if by is None and len(aspects) > 1:
+        raise UsageError(f"--by is missing: name the aspect that decides, one of {', '.join(aspects)}")
+    verdicts, ours = Verdicts.read(run, by or aspects[0], within), parse_mapping(mapping or (), aspects)
+
+    def selected(judged: Verdicts, among: NDArray[np.bool_] | None = None) -> Selection:
+        known = read_labels(labels, judged.scores, ours, inputs or ())
+        found = select(judged, known, agreement, among, seed)
+        progress.say(found.in_words(agreement), always=True)
+        return found
+
+    small = selected(verdicts)
+    rows = [row for _, row in rows_found(manifest, small.passed_on, inputs or ())]
+    progress.say(f"passed on: {counted(len(rows), 'row')} of {len(small.passed_on):,} found in the inputs")
+    if rest is not None:
+        with rest.open("x", encoding="utf-8") as stream:
+            records = (record_of(row, responses_of(manifest.rubric.fields)) for row in rows)
+            stream.writelines(json.dumps(record) + "\n" for record in records)
+    if to is None or out is None:
+        return
+    folder = Path(to)
+    if not (folder / MANIFEST).is_file():
+        folder = out.with_name(f"{out.name}-large")
+        config = manifest.config_of(manifest.last_start)
+        if config is None:
+            raise UsageError(f"{run}: was not judged by localjudge; judge the rows of --rest with score")
+        config = config.replace(model=to, adapter=None, engine="auto", engine_args={})
+        start = manifest.last_start
+        source = RowSource(rows, start.inputs, start.columns, start.max_row_bytes)
+        score_run(config, source, folder, observer=progress)
+    second = Verdicts.read(folder, verdicts.aspect, within)
+    summary = write_escalated(small, selected(second, small.has_passed_on(second.scores)), out)
+    progress.say(f"{summary.judged} kept, {summary.failed} for people · {out}")

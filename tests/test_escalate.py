@@ -1,0 +1,181 @@
+"""Tests of `escalate`: what a small judge keeps, what a large one gets, and what is left for people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Cli, random_model
+from scipy.stats import binom
+
+from localjudge import Row, Rubric
+from localjudge.analysis import Flags, Floats
+from localjudge.analysis.escalation import ERROR, fewest_labels, threshold
+from localjudge.analysis.matching.imported_scores import write_run
+from localjudge.records import Judgement, row_key, settings_digest
+from localjudge.rubrics.aspect import Aspect
+from localjudge.runs.run_manifest import RunSettings
+
+LABELS = ("right", "wrong")
+GRADE = Rubric(
+    name="grade",
+    aspects={"grade": Aspect.model_validate({"choices": [*LABELS]})},
+    prompt={"template": "{$instruction} {$candidate} {$aspects} {$answer_format}"},  # type: ignore[arg-type]
+)
+
+
+def judged(folder: Path, confidence: Floats, agreed: Flags, truth: Flags, first: int = 0) -> Path:
+    """Write a run of a judge that names the right label where `agreed`, with this confidence."""
+    settings = RunSettings(engine="elsewhere", rubric=GRADE.digest, model=folder.name)
+    outcomes = []
+    for at, (sure, agrees, right) in enumerate(zip(confidence, agreed, truth, strict=True), first):
+        row = Row.from_response(
+            instruction=f"question {at}",
+            candidate=f"answer {at}",
+            system="north",
+            id=str(at),
+            source=f"rows.jsonl:{at + 1}",
+        )
+        says_right = bool(right) == bool(agrees)
+        outcomes.append(
+            Judgement(
+                **row.identity,
+                key=row_key(settings_digest(settings.as_dict()), row.digest),
+                texts=dict.fromkeys(GRADE.columns.texts, "because"),
+                scores={"grade": LABELS[not says_right]},
+                expected={},
+                probabilities={"grade": [sure, 1 - sure] if says_right else [1 - sure, sure]},
+                rationale_cut=False,
+                candidate_cut=0,
+                prompt_tokens=10,
+                output_tokens=5,
+            )
+        )
+    write_run(folder, outcomes, rubric=GRADE, settings=settings, model=folder.name, inputs=[], columns={})
+    return folder
+
+
+def write_labels(file: Path, truth: Flags, known: int) -> Path:
+    rows = [
+        {"instruction": f"question {at}", "candidate": f"answer {at}", "grade": LABELS[not right]}
+        for at, right in enumerate(truth[:known].tolist())
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def drawn(count: int, seed: int, good: float = 0.99) -> tuple[Floats, Flags, Flags]:
+    """Return confidences, agreement and truth: sure verdicts are right, others near chance."""
+    random = np.random.default_rng(seed)
+    sure = random.random(count) < 0.6
+    confidence = np.where(sure, random.uniform(0.9, 1, count), random.uniform(0.5, 0.7, count))
+    return confidence, random.random(count) < np.where(sure, good, 0.6), random.random(count) < 0.5
+
+
+def test_a_threshold_is_the_lowest_that_passes_the_exact_test_in_its_turn() -> None:
+    confidence, agreed, _ = drawn(400, 0)
+    found = threshold(confidence, agreed, 0.9)
+    assert found is not None
+    assert found < 0.95
+    kept = confidence >= found
+    assert binom.sf(agreed[kept].sum() - 1, kept.sum(), 0.9) <= ERROR
+    assert threshold(confidence, np.zeros_like(agreed), 0.9) is None
+    assert threshold(confidence, np.ones_like(agreed), 0.9) == confidence.min()
+
+
+def test_too_few_labels_keep_nothing() -> None:
+    assert (fewest_labels(0.9, 0.05), fewest_labels(0.9)) == (29, 36)
+    every = np.ones(36, dtype=np.bool_)
+    assert threshold(np.linspace(0.5, 1, 36), every, 0.9) == 0.5
+    assert threshold(np.linspace(0.5, 1, 35), every[:35], 0.9) is None
+
+
+def test_a_judge_just_below_the_rate_is_kept_in_few_of_many_samples() -> None:
+    random, kept = np.random.default_rng(1), 0
+    for _ in range(1000):
+        confidence, agreed = random.random(120), random.random(120) < 0.9
+        kept += threshold(confidence, agreed, 0.9) is not None
+    assert kept / 1000 < ERROR + 0.015, "three standard errors"
+
+
+def test_equal_confidences_are_kept_together() -> None:
+    confidence = np.repeat([0.9, 0.6], 100)
+    agreed = np.repeat([True, False], 100)
+    found = threshold(confidence, agreed, 0.9)
+    assert found == 0.9
+
+
+def test_the_sure_verdicts_stay_and_the_large_judge_speaks_for_the_rest(tmp_path: Path, cli: Cli) -> None:
+    confidence, agreed, truth = drawn(600, 2)
+    small = judged(tmp_path / "small", confidence, agreed, truth)
+    random = np.random.default_rng(3)
+    unsure = confidence < 0.8
+    better = np.where(unsure, random.uniform(0.6, 1, 600), confidence)
+    large = judged(tmp_path / "large", better, (better > 0.7) | (random.random(600) < 0.5), truth)
+    labels = write_labels(tmp_path / "labels.jsonl", truth, 500)
+    end = cli("escalate", small, "--labels", labels, "--to", large, "--out", tmp_path / "out")
+    assert end.code == 0, end.err
+    assert "small keeps" in end.err
+    assert "large keeps" in end.err
+    lines = [json.loads(line) for line in (tmp_path / "out" / "judgements.jsonl").read_text().splitlines()]
+    assert len(lines) == 600
+    speaks: dict[str, list[dict[str, Any]]] = {"small": [], "large": [], "people": []}
+    for line in lines:
+        speaks[line["columns"]["judge"] if line["error"] is None else "people"].append(line)
+    assert all(speaks.values())
+    kept, large_kept, people = ([int(line["id"]) for line in each] for each in speaks.values())
+    assert confidence[kept].min() > confidence[large_kept + people].max()
+    assert better[large_kept].min() > better[people].max()
+    assert "for people: no judge is sure enough (small: 0." in speaks["people"][0]["error"]
+    rank = cli("rank", tmp_path / "out", "--resamples", "100")
+    assert (rank.code, "several judges" in rank.out) == (0, True)
+
+
+def test_a_small_judge_that_is_never_sure_enough_keeps_nothing_and_says_so(tmp_path: Path, cli: Cli) -> None:
+    confidence, _, truth = drawn(200, 4)
+    agreed = np.random.default_rng(5).random(200) < 0.6
+    small = judged(tmp_path / "small", confidence, agreed, truth)
+    end = cli("escalate", small, "--labels", write_labels(tmp_path / "labels.jsonl", truth, 200))
+    assert end.code == 0
+    assert "small keeps nothing" in end.err
+
+
+def test_a_model_judges_the_rows_that_are_passed_on(tmp_path: Path, model: Path, cli: Cli) -> None:
+    rows, rubric = tmp_path / "rows.jsonl", tmp_path / "grade.toml"
+    texts = [{"id": str(at), "instruction": f"question {at}", "candidate": f"answer {at}"} for at in range(12)]
+    rows.write_text("".join(json.dumps(row) + "\n" for row in texts))
+    rubric.write_text(
+        'name = "grade"\n[aspects.grade]\nchoices = ["right", "wrong"]\n[answer]\nrationale_place = "none"\n'
+        '[prompt]\ntemplate = "{$instruction} {$candidate} {$aspects} {$answer_format}"\n'
+    )
+    assert cli("score", rows, "--rubric", rubric, "--model", model, "--out", tmp_path / "small").code == 0
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text("".join(json.dumps({**row, "grade": "right"}) + "\n" for row in texts))
+    other, rest = random_model(tmp_path / "other", seed=1), tmp_path / "rest.jsonl"
+    to = ("--to", other, "--out", tmp_path / "out")
+    end = cli("escalate", tmp_path / "small", "--labels", labels, *to, "--rest", rest)
+    assert end.code == 0, end.err
+    assert len(rest.read_text().splitlines()) == 12, "twelve labels are too few, so all rows are passed on"
+    lines = (tmp_path / "out-large" / "judgements.jsonl").read_text().splitlines()
+    assert len(lines) == 12
+    assert (tmp_path / "out" / "judgements.jsonl").read_text().count("for people") == 12
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (("--to", "x"), "give both"),
+        (("--within", "1"), "without an order"),
+        (("--by", "tone"), "give one of grade"),
+    ],
+)
+def test_what_cannot_be_escalated_is_refused(
+    tmp_path: Path, cli: Cli, flags: tuple[str, ...], why: str
+) -> None:
+    confidence, agreed, truth = drawn(5, 0)
+    small = judged(tmp_path / "small", confidence, agreed, truth)
+    end = cli("escalate", small, "--labels", write_labels(tmp_path / "labels.jsonl", truth, 5), *flags)
+    assert (end.code, why in end.err) == (2, True), end.err
