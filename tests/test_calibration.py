@@ -101,7 +101,7 @@ def test_a_calibrated_mean_has_no_interval_and_no_test_and_the_human_mean_of_new
     assert (found["pairs"][0]["difference"]["low"], found["pairs"][0]["p"]) == (None, None)
     assert any("they are not human means" in note for note in found["notes"])
     text = cli("rank", run, "--calibration", calibration).out
-    assert "Differences of calibrated scores are not tested" in text
+    assert "Differences are not tested: calibrated means have no intervals" in text
     assert "95 %" not in text
     labels = ("--labels", tmp_path / "new.jsonl")
     found = json.loads(cli("rank", run, *labels, "--calibration", calibration, "--json").out)

@@ -24,6 +24,8 @@ from localjudge.analysis.ranking.system_means import column_means, instruction_m
 from localjudge.analysis.ranking.system_order import SIGNIFICANCE_LEVEL
 from localjudge.analysis.statistics import Estimate, agreement_statistics
 from localjudge.analysis.statistics.resampling import studentise
+from localjudge.errors import UsageError
+from localjudge.runs.reader import is_complete
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,12 @@ def rank_by_slice(
         by: as for `localjudge.analysis.ranking.rank`.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
+
+    Raises:
+        UsageError: a run is not complete.
     """
+    if incomplete := [folder for folder in scores.folders if not is_complete(folder)]:
+        raise UsageError(f"{incomplete[0]}: not complete, and slices need all rows; continue it")
     table = scores.table(of or scores.best)
     column = by or deciding_column(scores, [*table])
     values, (low, high) = table[column]

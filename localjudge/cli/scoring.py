@@ -40,9 +40,11 @@ from localjudge.errors import UsageError
 from localjudge.rows.record import MAX_ROW_BYTES
 
 if TYPE_CHECKING:
+    from localjudge.analysis.ranking.incomplete_runs import UntilDecided
     from localjudge.config import JudgeConfig
     from localjudge.engines.cluster import Cluster
     from localjudge.judge import Judge
+    from localjudge.runs.interruption import StopSignal
 
 Orders = Annotated[
     str,
@@ -77,6 +79,22 @@ def score(
             rich_help_panel=RUN,
         ),
     ] = None,
+    shuffle: Annotated[
+        bool,
+        typer.Option(
+            "--shuffle",
+            help="Judge instructions in random order (of --seed): the run can be ranked before its end.",
+            rich_help_panel=RUN,
+        ),
+    ] = False,
+    until_decided: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ASPECT",
+            help="Stop when the best system in this aspect is known; with --shuffle.",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     retry_failed: Annotated[
         bool,
         typer.Option(
@@ -103,6 +121,9 @@ def score(
             raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
         columns["system"] = FILENAME
     part = Shard.parse(shard, os.environ)
+    progress = Progress()
+    stop = StopSignal(progress.say)
+    decided = _until_decided(until_decided, shuffle, config, judge, out, stop)
 
     def read() -> RowSource:
         return RowSource.from_files(
@@ -116,8 +137,6 @@ def score(
 
     source = read()
     check_out(out)
-    progress = Progress()
-    stop = StopSignal(progress.say)
     failed = False
     for judging, folder in _judges(judge, config, cluster, out):
         result = score_run(
@@ -125,14 +144,17 @@ def score(
             source,
             folder,
             shard=part,
+            shuffle=judge.seed if shuffle else None,
             retry_failed=retry_failed,
             cluster=cluster,
             allow_changed_model=judge.allow_changed_model,
             allow_download=judge.allow_download,
             observer=progress,
-            stopping=stop,
+            stopping=decided or stop,
         )
-        if not result.complete:
+        if decided and decided.answer and not result.complete:
+            progress.say(f"{decided.answer}; {result.planned - result.done} rows were not judged", always=True)
+        elif not result.complete:
             progress.say(
                 f"stopped with {result.done} of {result.planned} rows done; "
                 f"to continue, run this again: {typed_command()}",
@@ -157,6 +179,30 @@ def score(
         source = read()  # for another adapter
     if failed:
         raise typer.Exit(FAILED_ROWS)
+
+
+def _until_decided(
+    column: str | None, shuffle: bool, config: JudgeConfig, options: JudgeOptions, out: Path, stop: StopSignal
+) -> UntilDecided | None:
+    """Return what stops the run when the best system in this column is known."""
+    if column is None:
+        return None
+    from localjudge.analysis.ranking.incomplete_runs import UntilDecided
+    from localjudge.records.outcome_columns import OVERALL
+    from localjudge.rubrics.mode import POINTWISE
+    from localjudge.rubrics.score_column import averaged
+    from localjudge.system.requirements import require
+
+    require("--until-decided", "trust")
+    if not shuffle:
+        raise UsageError("--until-decided: rows that finish first are a random sample only with --shuffle")
+    if config.rubric.mode is not POINTWISE or len(options.adapter or ()) > 1:
+        raise UsageError("--until-decided: is for one run that judges one response")
+    known = [each.name for each in config.rubric.score_columns]
+    known += [OVERALL] * (len(averaged(config.rubric.score_columns)) > 1)
+    if column not in known:
+        raise UsageError(f"--until-decided {column}: give one of {', '.join(known)}")
+    return UntilDecided(out, column, stop)
 
 
 def _judges(

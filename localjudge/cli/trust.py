@@ -202,8 +202,14 @@ def _rank_pairs(
     from localjudge.analysis.pairs.preferences import read_preferences
     from localjudge.cli.progress import Progress
     from localjudge.cli.tables.ranking_tables import preference_tables
+    from localjudge.runs.reader import is_complete
 
     progress = Progress()
+    if incomplete := [run for run in runs if not is_complete(run)]:
+        raise UsageError(
+            f"{incomplete[0]}: not complete, and the pairs that finish first are not a random sample; the same "
+            "score command continues it"
+        )
     with progress.step(_READING):
         preferences = read_preferences(runs, inputs)
     with progress.step(statistics.computing):

@@ -18,6 +18,7 @@ from localjudge.report.listed_pairs import ListedPairs
 from localjudge.report.overview import by_series, head
 from localjudge.report.page import write_page
 from localjudge.rubrics.mode import PAIRWISE
+from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.requirements import require
 from localjudge.system.steps import Step, no_steps
@@ -131,7 +132,7 @@ def _write_pairs(
             pairs = stack.enter_context(ListedPairs(runs, inputs))
         with step("comparing the systems"):
             ranking = None
-            if pairs.names_systems:
+            if pairs.names_systems and all(map(is_complete, runs)):
                 first = next(iter(pairs.rubric.aspects))
                 ranking = rank_pairs(read_preferences(runs, inputs), first, resamples, seed)
             ours, agreements = parse_mapping(mapping, [*pairs.rubric.aspects]), []

@@ -3,6 +3,7 @@
     run.json           settings, rubric, model and its files' digests, engine, versions; written at the start
     judgements.jsonl   one line per row; appended as rows finish, put into the input's order at the end
     pairs.jsonl        one line per pair, if the rubric compares two responses; written after the judgements
+    order.txt          the instructions in random order, if the run is shuffled; removed when it is complete
     set-aside.jsonl    lines of rows that are no longer in the input, kept in case the rows return
     summary.json       counts and means; written last
 
@@ -40,6 +41,7 @@ from localjudge.runs.run_manifest import (
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.run_start import manifest_of, recorded_run
 from localjudge.runs.shard import WHOLE, Shard
+from localjudge.runs.shuffled_order import ORDER, order_lines
 from localjudge.runs.summary import Summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
 
@@ -162,13 +164,16 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             input_rows=plan.input_rows,
             input_digest=plan.input_digest,
             rows=plan.rows,
+            **({} if plan.shuffle is None else {"shuffle": plan.shuffle}),
         )
         if before is not None:
             self.new_weights = judge.rubric.new_weights(before.rubric)
         self.write_json(MANIFEST, self._manifest.as_dict())
         # A run without a summary counts as incomplete.
-        for name in filter(None, (SUMMARY, judge.rubric.mode.row_file)):
+        for name in filter(None, (SUMMARY, ORDER, judge.rubric.mode.row_file)):
             self._ownership.remove(name)
+        if plan.shuffle is not None:
+            self._write_lines(ORDER, order_lines(plan.instructions()))
         self._begin_journal(lines)
         return self.done
 
@@ -205,6 +210,7 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self.write_rows(self._manifest)
         self.complete = True
         self._write_summary(summary)
+        self._ownership.remove(ORDER)
         return summary
 
     def writing(self, name: str) -> AbstractContextManager[Path]:

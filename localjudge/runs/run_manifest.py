@@ -116,6 +116,7 @@ class StartRecord(_ManifestPart):
         input_rows: number of rows in the whole input.
         input_digest: digest of the whole input's rows, in their order.
         rows: number of rows in this shard.
+        shuffle: the seed of the random order of the instructions; None for that of the input.
         engine: the `EngineInfo` of the open engine; None without a judge.
         config: the settings of a `JudgeConfig` that are neither in `settings` nor in `rubric`; None without a
             judge.
@@ -134,6 +135,7 @@ class StartRecord(_ManifestPart):
     input_rows: int | None = None
     input_digest: str | None = None
     rows: int | None = None
+    shuffle: int | None = None
     engine: EngineInfo | None = None
     config: dict[str, Any] | None = None
     model_files: ModelFilesRead | None = None

@@ -13,6 +13,7 @@ import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from localjudge.prompts.task_stream import TaskStream
 from localjudge.records import Failure, Row, numbered, row_key
 from localjudge.rows.row_store import RowStore
 from localjudge.runs.shard import WHOLE, Shard
+from localjudge.runs.shuffled_order import random_place
 from localjudge.system.steps import Report, no_progress
 
 # The largest rows are encoded to find the longest prompt: as many as have this many bytes together.
@@ -42,6 +44,7 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         shard: the part of the input to judge.
         report: receives the number of rows that were read so far, and `expected`.
         expected: number of rows in the whole input, if it is known before they are read.
+        shuffle: the seed of a random order of the instructions; None for that of the input.
 
     Attributes:
         shard: the part of the input to judge.
@@ -62,8 +65,10 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         shard: Shard = WHOLE,
         report: Report = no_progress,
         expected: int | None = None,
+        shuffle: int | None = None,
     ) -> None:
         self.input_rows = 0
+        self.shuffle = shuffle
         self._input_digest = hashlib.sha256()
         self.shard = shard
         self._builder, self._scratch = judge.task_builder, scratch
@@ -78,7 +83,7 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         groups, digests = np.asarray(self._groups), np.frombuffer(self._digests, "S16")
         _, self._member, self._copies = np.unique(digests, return_inverse=True, return_counts=True)
         self.groups, self.different = len(np.unique(groups)), len(self._copies)
-        self.order = _order(groups, digests)
+        self.order = _order(groups, digests, shuffle)
         first = _first(np.asarray(self._ids))
         self._repeated = np.flatnonzero(first != np.arange(self.rows))
         self.repeated_ids = len(self._repeated)
@@ -150,6 +155,12 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         room = -self._builder.excess(0)
         return min(longest, room) if room else longest
 
+    def instructions(self) -> Iterator[tuple[str, int]]:
+        """Yield each instruction's digest in the order of judging, and the number of its different rows."""
+        readable = (place for place in self.order if not self._unreadable[place])
+        for group, places in groupby(readable, key=self._groups.__getitem__):
+            yield f"{group:016x}", len({self._member[place] for place in places})
+
     def repeated_id(self) -> Row | Failure:
         """Return the first row with the id and the system of an earlier row.
 
@@ -192,10 +203,12 @@ class RunPlan(AbstractContextManager["RunPlan"]):
         return row
 
 
-def _order(groups: NDArray[np.uint64], digests: NDArray[np.bytes_]) -> array[int]:
-    """Return the order of the rows: by the first row of the group, the first duplicate, and the input."""
-    first_of_group = _first(groups)
-    return array("q", np.lexsort((_first(digests), first_of_group)).astype(np.int64).tobytes())
+def _order(groups: NDArray[np.uint64], digests: NDArray[np.bytes_], shuffle: int | None) -> array[int]:
+    """Return the order of the rows: by group, the first duplicate, and the input."""
+    of_group: NDArray[np.generic] = _first(groups)
+    if shuffle is not None:
+        of_group = np.array([random_place(group, shuffle) for group in groups.tolist()], np.uint64)
+    return array("q", np.lexsort((_first(digests), of_group)).astype(np.int64).tobytes())
 
 
 def _first(values: NDArray[np.generic]) -> NDArray[np.int64]:

@@ -202,6 +202,8 @@ class Calibration(_CalibrationRecord):
             expected=np.column_stack(columns),
             notices=(*scores.notices, "; ".join(parts)),
             calibrated=True,
+            untested="calibrated means have no intervals, because the error of the map is unknown; they are "
+            "not human means: --labels with labels of a random sample of the rows estimates those",
         )
 
 

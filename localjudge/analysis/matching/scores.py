@@ -39,7 +39,9 @@ class Scores:
     number across systems and runs. Intervals resample these groups. `expected` is None unless every row has
     expected scores of some column; the other columns, which are named in `unmeasured`, have the integers there.
     `failed` is the number of rows without scores. `notices` has the notices of the runs.
-    `calibrated` is True if `expected` has calibrated scores.
+    `calibrated` is True if `expected` has calibrated scores. `untested` is the reason why the scores have no
+    intervals; empty if they have. `planned` is the number of instructions of an incomplete run, of which these
+    are the first that are finished, in random order; None for other scores.
     """
 
     columns: tuple[ScoreColumn, ...]
@@ -59,6 +61,8 @@ class Scores:
     calibrated: bool = False
     identities: list[Identity] = field(default_factory=list)  # of the rows, as their runs have them
     mass_note: str = ""  # the mean mass of the values, in words
+    untested: str = ""
+    planned: int | None = None
 
     @property
     def aspects(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from localjudge.analysis import Floats, Integers
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.measured_texts import Measures
 from localjudge.analysis.matching.scores import ScoreKind, Scores, check_one_judge
+from localjudge.analysis.ranking.incomplete_runs import random_sample
 from localjudge.analysis.ranking.ranked_column import Pair, RankedColumn
 from localjudge.analysis.ranking.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, differences_in_words
 from localjudge.analysis.statistics import UNDEFINED_SIGN, Estimate
@@ -61,7 +62,8 @@ class Ranking:
     difference has no p-value, also because they share no instruction. `detectable` has the difference that such
     runs find in 80 % of cases, between any two systems without a significant one.
     `contradictions` has the pairs of the last column whose tested difference has the other sign than the order
-    of the systems; `first` is the higher one.
+    of the systems; `first` is the higher one. `without_intervals` is the reason why the judge's scores have no
+    intervals; empty if they have.
     """
 
     columns: tuple[str, ...]
@@ -73,6 +75,7 @@ class Ranking:
     untested: Mapping[str, tuple[tuple[str, str], ...]]
     detectable: Mapping[str, float | None]
     contradictions: tuple[Pair, ...]
+    without_intervals: str
     notes: tuple[str, ...]
     notices: tuple[str, ...]
 
@@ -106,6 +109,10 @@ def rank(
             have several judges.
     """
     check_one_judge(scores.folders, scores.manifests)
+    sample = random_sample(scores)
+    complete = sample is scores
+    if not complete:  # the rows have other numbers
+        scores, measures, labels = sample, None, None
     of = of or scores.best
     table, whole = scores.table(of), averaged(scores.columns)
     values = {name: column for name, (column, _) in table.items()}
@@ -174,10 +181,12 @@ def rank(
     if of == "expected" and not scores.calibrated and (integers := scores.unmeasured & set(columns)):
         names = ", ".join(name for name in values if name in integers)
         notes.append(f"{names}: some judgements have no expected scores, so the integers are compared")
-    if scores.calibrated:
+    if scores.untested:
+        notes.append(scores.untested)
+    if scores.planned:
         notes.append(
-            "calibrated means have no intervals, because the error of the map is unknown; they are not human "
-            "means: --labels with labels of a random sample of the rows estimates those"
+            f"these are the first {scores.groups} of {scores.planned} instructions, in random order; intervals "
+            "and p hold at every look, for the population of which all instructions are a random sample"
         )
     if scores.failed:
         notes.append(f"{scores.failed} failed rows are excluded")
@@ -189,7 +198,9 @@ def rank(
             for one in range(last.component.max() + 1)
         ]
         notes.append(f"means are comparable only within each of these sets of systems: {'; '.join(sets)}")
-    if measures is None:
+    if not complete:
+        notes.append("labels, and the effect of length, are used only in complete runs")
+    elif measures is None:
         notes.append("the effect of length is unknown, because the inputs were moved; give them with --inputs")
     elif not measures.known.all():
         notes.append(f"length is known for {int(measures.known.sum())} of {len(measures.known)} rows")
@@ -215,6 +226,7 @@ def rank(
             for pair in ordered
             if pair.p is not None and (pair.difference.value or 0) < -NO_DIFFERENCE
         ),
+        without_intervals=scores.untested,
         notes=tuple(notes),
         notices=scores.notices,
     )

@@ -22,6 +22,7 @@ from localjudge.analysis.ranking.system_means import (
 )
 from localjudge.analysis.ranking.system_order import NO_DIFFERENCE, SystemOrder
 from localjudge.analysis.statistics import UNDEFINED, Estimate
+from localjudge.analysis.statistics.confidence_sequence import ConfidenceSequence
 from localjudge.analysis.statistics.resampling import studentise
 
 
@@ -73,11 +74,12 @@ class RankedColumn:
     ) -> None:
         self.name = name
         count = len(scores.systems)
-        # The error of a calibration's map is unknown, so calibrated scores have no intervals of their own.
-        own = 0 if scores.calibrated else resamples
+        own = 0 if scores.untested or scores.planned else resamples
         cells = instruction_means(scores, values)
         answered = np.isfinite(cells)
         self.means = studentise(column_means(cells), *ends, resamples=own, seed=seed).estimates()
+        if scores.planned:
+            self.means = ConfidenceSequence(cells, *ends).estimates()
         self.component = connected_systems(cells)
         same = means_on_same_instructions(cells)
         self.held = studentise(same, *ends, resamples=own, seed=seed).estimates()
@@ -98,10 +100,13 @@ class RankedColumn:
             self.level = _levels(paired.value, first, second, answered)
         drawn = own if human is None else resamples
         tested = studentise(paired, -reach, reach, symmetric=True, resamples=drawn, seed=seed)
-        tested, p = tested.simultaneous(-reach, reach), tested.adjusted()
+        differences, p = tested.simultaneous(-reach, reach).estimates(), tested.adjusted()
+        if scores.planned:
+            sequence = ConfidenceSequence(cells[:, first] - cells[:, second], -reach, reach, together=True)
+            differences, p = sequence.estimates(), sequence.p
         self.pairs: list[Pair] = []
         wins = np.zeros((count, 2))
-        for place, (a, b, difference) in enumerate(zip(first, second, tested.estimates(), strict=True)):
+        for place, (a, b, difference) in enumerate(zip(first, second, differences, strict=True)):
             between = cells[:, a] - cells[:, b]
             between = between[np.isfinite(between)]
             won, lost = int((between > NO_DIFFERENCE).sum()), int((between < -NO_DIFFERENCE).sum())

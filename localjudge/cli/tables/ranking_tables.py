@@ -47,12 +47,12 @@ def ranking_tables(ranking: Ranking, all_tables: bool = False) -> Group:
     The details are the other columns, the means by the human score, on the same instructions and at equal
     length, and the differences of the systems.
     """
-    last, untested = ranking.columns[-1], ranking.of == "calibrated"
+    last, untested = ranking.columns[-1], bool(ranking.without_intervals)
     without = untested and ranking.basis == "judge"
     answer: list[str] = []
     if len(ranking.systems) > 1:
         answer = (
-            ["Differences of calibrated scores are not tested: they have no intervals."]
+            [f"Differences are not tested: {ranking.without_intervals}"]
             if without
             else [*comparison_lines(ranking)]
         )
