@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from conftest import Cli, random_model
 from pair_runs import judged_pairs, lines, write_responses
+from report_page import head
 from scipy.stats import kendalltau
 from sklearn.metrics import cohen_kappa_score
 
@@ -147,6 +148,29 @@ def test_runs_that_differ_in_judge_and_responses_are_refused(tmp_path: Path, cli
     end = cli("compare", old, new)
     assert end.code == 2
     assert "so did 10 responses of 10" in end.err
+
+
+def test_the_report_of_two_runs_says_what_compare_says(tmp_path: Path, cli: Cli) -> None:
+    before = scores(60)
+    old = judged(tmp_path / "old", rows_of(before))
+    after = [score - (at % 3 == 0) for at, score in enumerate(before)]
+    new = judged(tmp_path / "new", rows_of(after, "another"))
+    page = tmp_path / "page.html"
+    assert cli("report", old, new, "--out", page).code == 0
+    shown = head(page)["changes"]
+    assert any("helpfulness fell by 0.33" in lead for lead in shown["leads"])
+    means, verdicts, moved = shown["tables"]
+    change = compared(cli, old, new)["columns"]["helpfulness"]
+    row = next(row for row in means["rows"] if row[0] == "helpfulness")
+    assert row[3]["value"] == pytest.approx(change["difference"]["value"])
+    assert next(row for row in verdicts["rows"] if row[0] == "helpfulness")[1] == 20
+    assert (len(moved["rows"]), moved["folded"]) == (len(compared(cli, old, new)["moved"]), True)
+
+    other = judged(tmp_path / "other", rows_of(before, "another"), "another judge")
+    assert cli("report", old, other, "--out", page).code == 0
+    assert "cannot be compared" in head(page)["changes"]["leads"][0]
+    assert cli("report", old, "--out", page).code == 0
+    assert head(page)["changes"] is None
 
 
 def test_runs_without_a_common_row_are_refused(tmp_path: Path, cli: Cli) -> None:

@@ -65,6 +65,7 @@ $("h-means").textContent = head.means;
 $("systems").hidden = !head.table;
 if (head.table) fillTable($("systems-table"), head.table);
 for (const note of head.table?.notes ?? []) $("systems-notes").append(make("p", { class: "lead" }, note));
+showTables("changes", head.changes);
 showTables("matrix", head.matrix);
 showTables("position", head.position);
 showTables("agreement", head.agreement);

@@ -51,6 +51,7 @@ def head(
     title: str | None,
     rankings: Sequence[Ranking],
     agreements: Sequence[tuple[str, Agreement]],
+    changes: dict[str, Any] | None,
     audit: Path | None,
 ) -> dict[str, Any]:
     """Return everything that the page shows besides the judgements.
@@ -60,6 +61,7 @@ def head(
         title: the title of the report; None for the names of the runs.
         rankings: one ranking for each judge.
         agreements: the name of each run with labels, and its agreement.
+        changes: what changed from the first run to the second, if there are two.
         audit: the output of `localjudge audit --json`, if any.
 
     Raises:
@@ -90,6 +92,7 @@ def head(
         "means": _means_heading(rubric),
         "legend": _common_legend(rubric),
         "figures": _figures(judgements, means),
+        "changes": changes,
         "agreement": agreement_tables(agreements),
         "audit": audit_tables(audit),
     }

@@ -28,6 +28,7 @@ def pairs_head(
     title: str | None,
     ranking: PreferenceRanking | None,
     agreements: Sequence[tuple[str, PairAgreement]],
+    changes: dict[str, Any] | None,
     audit: Path | None,
 ) -> dict[str, Any]:
     """Return everything that the page shows besides the pairs.
@@ -37,6 +38,7 @@ def pairs_head(
         title: the title of the report; None for the names of the runs.
         ranking: the comparison of the systems; None if the pairs do not name any.
         agreements: the name of each run with labels, and its agreement.
+        changes: what changed from the first run to the second, if there are two.
         audit: the output of `localjudge audit --json`, if any.
 
     Raises:
@@ -66,6 +68,7 @@ def pairs_head(
         "figures": {"length": [figure(None, _length_chart(pairs))] if _measured(pairs).any() else []},
         "matrix": ranking and _matrix(pairs, ranking),
         "position": _position(pairs, ranking),
+        "changes": changes,
         "agreement": pair_agreement_section(agreements),
         "audit": audit_tables(audit),
     }

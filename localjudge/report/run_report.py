@@ -13,6 +13,7 @@ from localjudge.analysis.matching.run_rows import run_names
 from localjudge.analysis.matching.scores import read_scores
 from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
+from localjudge.report.changes_tables import changes_tables
 from localjudge.report.judgements import Judgements
 from localjudge.report.listed_pairs import ListedPairs
 from localjudge.report.overview import by_series, head
@@ -100,8 +101,9 @@ def write_report(
                 known, measures = read_labels(labels, scores, ours, inputs), measure(scores, inputs)
                 calibrated = curves.apply_to(scores, allow_no_gain, known) if curves else None
                 agreements.append((name, agree(scores, known, measures, calibrated, resamples, seed)))
+            changes = changes_tables(runs, inputs, resamples, seed)
         with step("writing the page") as report:
-            about = head(judgements, title, rankings, agreements, audit)
+            about = head(judgements, title, rankings, agreements, changes, audit)
             write_page(out, about["title"], about, judgements, report)
         return list(about["notices"])
 
@@ -140,8 +142,9 @@ def _write_pairs(
                 judged = read_judged_pairs([run], inputs)
                 known = read_pair_labels(labels, judged, ours, inputs)
                 agreements.append((name, agree_on_pairs(judged, known, None, resamples, seed)))
+            changes = changes_tables(runs, inputs, resamples, seed)
         with step("writing the page", "pairs") as report:
-            about = pairs_head(pairs, title, ranking, agreements, audit)
+            about = pairs_head(pairs, title, ranking, agreements, changes, audit)
             write_page(out, about["title"], about, pairs, report)
         return list(about["notices"])
 
