@@ -144,6 +144,21 @@ def test_a_program_reads_the_pairs_of_a_run_as_outcomes_and_as_tables(run: Path)
     assert recorded.to_arrow().num_rows == 14, "the run itself has a row for each order"
 
 
+def test_a_program_gets_the_texts_that_an_export_has(cli: Cli, run: Path, tmp_path: Path) -> None:
+    exported(cli, run, "jsonl", tmp_path / "t.jsonl", "--with-texts")
+    whole = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text("utf-8").splitlines()]
+    recorded = load_run(run)
+    table = recorded.pairs.to_pandas(with_texts=True)
+    for name in ("instruction", "candidate_a", "candidate_b", "better_preference"):
+        assert table[name].tolist() == [line[name] for line in whole]
+    by_order = recorded.to_pandas(with_texts=True)
+    of_pair = by_order[by_order["id"] == whole[0]["id"]]
+    assert set(of_pair["swapped"]) == {True, False}
+    assert set(of_pair["candidate_a"]) == {whole[0]["candidate_a"]}, (
+        "both orders have the texts of the input's order"
+    )
+
+
 def test_a_run_of_single_responses_has_no_pairs(cli: Cli, model: Path, tmp_path: Path) -> None:
     assert cli("score", "examples", "--limit", 1, "--engine", "dry-run", "--out", tmp_path / "run").code == 0
     with pytest.raises(UsageError, match="judges one response, so it has no pairs"):

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from localjudge.errors import SettingError, UsageError
+from localjudge.errors import SettingError
 from localjudge.export import alpaca_eval
 from localjudge.export import inspect_log as inspect
 from localjudge.export import tabular as tables
-from localjudge.records import Outcome
 from localjudge.records.outcome_columns import INTERVAL, MODEL, NOTICE
 from localjudge.rubrics.mode import PAIRWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_row_outcomes
-from localjudge.runs.reread_texts import RowTexts, RowTextStore
+from localjudge.runs.reread_texts import RowTexts, recorded_texts, text_columns
 from localjudge.runs.run_manifest import RunManifest, read_manifest
 from localjudge.system.durable import replacing
 from localjudge.system.requirements import require
@@ -152,26 +150,10 @@ def outcomes_with_texts(folder: Path) -> Iterator[tuple[Any, RowTexts | None]]:
     Raises:
         UsageError: the inputs are missing, or a row has changed.
     """
-    with _texts(folder) as texts:
+    digests = (each.digest for each in read_outcomes(folder))
+    with recorded_texts(folder, read_manifest(folder), digests) as text_of:
         for outcome in read_row_outcomes(folder):
-            yield outcome, _text(folder, texts, outcome.first)
-
-
-@contextmanager
-def _texts(folder: Path) -> Iterator[RowTextStore]:
-    with RowTextStore(read_manifest(folder), (each.digest for each in read_outcomes(folder))) as texts:
-        if texts.problems:
-            raise UsageError(
-                f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}; restore the inputs"
-            )
-        yield texts
-
-
-def _text(folder: Path, texts: RowTextStore, outcome: Outcome) -> RowTexts | None:
-    text = texts.get(outcome.digest)
-    if text is None and outcome.digest:
-        raise UsageError(f"{folder}: {outcome.source} has changed since it was judged; restore the input")
-    return text
+            yield outcome, text_of(outcome.first)
 
 
 def _table(
@@ -186,23 +168,12 @@ def _table(
         intervals_of = read_intervals(intervals, [folder])
         names += [aspect + INTERVAL for aspect in columns.aspects]
     if with_texts:
-        taken = {*names, *mode.texts, MODEL, NOTICE}
-        for field in sorted(manifest.rubric.fields, key=lambda field: field in taken):  # free names are kept
-            if field not in mode.texts:
-                column_of[field] = _free(field, taken)
-                taken.add(column_of[field])
+        column_of = text_columns(manifest.rubric, names)
         names += [*mode.texts, *column_of.values()]
     alone = ((outcome, None) for outcome in read_row_outcomes(folder))
     outcomes = outcomes_with_texts(folder) if with_texts else alone
     lines = _lines(outcomes, manifest.rubric, column_of, intervals_of)
     return (dict.fromkeys(names) | line for line in lines), names
-
-
-def _free(field: str, taken: Collection[str]) -> str:
-    """Return the name of the column of a field of the template; a name that is taken gets a prefix."""
-    while field in taken:
-        field = f"input_{field}"
-    return field
 
 
 def _lines(
@@ -218,7 +189,5 @@ def _lines(
         if intervals_of:
             line |= {aspect + INTERVAL: [*ends] for aspect, ends in intervals_of(outcome).items()}
         if text:
-            said = (text.instruction, text.reference, *text.responses(outcome.first.swapped))
-            line |= dict(zip(mode.texts, said, strict=False))
-            line |= {column_of[field]: own for field, own in text.fields.items() if field in column_of}
+            line |= text.columns(mode.texts, outcome.first.swapped, column_of)
         yield line

@@ -8,16 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Judgement, Outcome, row_key, settings_digest
-from localjudge.records.outcome_columns import arrow_schema, to_line, without_objects
-from localjudge.rubrics.mode import PAIRWISE, RowOutcome
+from localjudge.records.outcome_columns import without_objects
+from localjudge.rubrics.mode import PAIRWISE, POINTWISE, Mode, RowOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
 from localjudge.runs.notices import notices
+from localjudge.runs.reread_texts import recorded_texts, text_columns
 from localjudge.runs.run_manifest import MANIFEST, RunManifest, read_manifest
 
 JUDGEMENTS = "judgements.jsonl"
@@ -29,13 +30,21 @@ _ROUNDING = 1e-3
 class _Lines(ABC):
     """Flat lines that become tables of other libraries."""
 
-    def to_pandas(self) -> Any:
+    folder: Path
+    rubric: Rubric
+    _mode: ClassVar[Mode[Any]]
+
+    def to_pandas(self, with_texts: bool = False) -> Any:
         """Return a pandas DataFrame with a row for each line; `columns` has the input's other columns.
 
+        Args:
+            with_texts: include the texts of each row, read again from the inputs.
+
         Raises:
-            UsageError: pandas is not installed.
+            UsageError: pandas is not installed, or the inputs are missing or have changed.
         """
-        return _library("pandas").DataFrame.from_records(list(self._lines()))
+        lines = self._with_texts() if with_texts else self._lines()
+        return _library("pandas").DataFrame.from_records(list(lines))
 
     def to_polars(self) -> Any:
         """Return a Polars DataFrame with a row for each line; `columns` is JSON text.
@@ -51,18 +60,28 @@ class _Lines(ABC):
         Raises:
             UsageError: PyArrow is not installed.
         """
-        return _library("pyarrow").Table.from_pylist(list(self._flat()), self._schema())
+        return _library("pyarrow").Table.from_pylist(list(self._flat()), self._mode.schema(self.rubric.columns))
+
+    def _with_texts(self) -> Iterator[dict[str, Any]]:
+        manifest = read_manifest(self.folder)
+        digests = (each.digest for each in read_outcomes(self.folder))
+        column_of = text_columns(manifest.rubric, self._mode.column_names(self.rubric.columns))
+        with recorded_texts(self.folder, manifest, digests) as text_of:
+            for outcome, line in zip(self, self._lines(), strict=True):
+                if text := text_of(outcome.first):
+                    line |= text.columns(manifest.rubric.mode.texts, outcome.first.swapped, column_of)
+                yield line
 
     def _flat(self) -> Iterator[dict[str, Any]]:
         return map(without_objects, self._lines())
 
-    @abstractmethod
     def _lines(self) -> Iterator[dict[str, Any]]:
-        """Return the lines as flat objects."""
+        """Yield the lines as flat objects."""
+        return (self._mode.line(outcome, self.rubric.columns) for outcome in self)
 
     @abstractmethod
-    def _schema(self) -> Any:
-        """Return the Arrow schema of the lines."""
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the outcomes of the lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +93,10 @@ class RecordedPairs(_Lines):
 
     folder: Path
     rubric: Rubric
+    _mode: ClassVar[Mode[Any]] = PAIRWISE
 
     def __iter__(self) -> Iterator[PairOutcome]:
         return read_pairs(self.folder)
-
-    def _lines(self) -> Iterator[dict[str, Any]]:
-        return (pair.line(self.rubric.columns) for pair in self)
-
-    def _schema(self) -> Any:
-        return PAIRWISE.schema(self.rubric.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,7 @@ class RecordedRun(_Lines):
     rubric: Rubric
     notices: tuple[str, ...]
     complete: bool
+    _mode: ClassVar[Mode[Any]] = POINTWISE
 
     def __iter__(self) -> Iterator[Outcome]:
         return read_outcomes(self.folder)
@@ -117,12 +132,6 @@ class RecordedRun(_Lines):
         """
         refuse_single(self.folder, self.rubric)
         return RecordedPairs(self.folder, self.rubric)
-
-    def _lines(self) -> Iterator[dict[str, Any]]:
-        return (to_line(outcome, self.rubric.columns) for outcome in self)
-
-    def _schema(self) -> Any:
-        return arrow_schema(self.rubric.columns)
 
 
 def load_run(folder: str | Path) -> RecordedRun:

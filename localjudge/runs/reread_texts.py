@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from localjudge.errors import UsageError
-from localjudge.records import Row
+from localjudge.records import Outcome, Row
+from localjudge.records.outcome_columns import MODEL, NOTICE
 from localjudge.rows.inputs import STDIN, can_be_read_twice, find_inputs
 from localjudge.rows.pairs import paired_rows
+from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.run_manifest import RunManifest, StartRecord
 from localjudge.system.line_store import LineStore
 
@@ -40,6 +43,20 @@ class RowTexts:
             swapped: whether the judge read the responses in the reverse of that order.
         """
         return (self.opponent or "", self.candidate) if swapped else (self.candidate, self.opponent)
+
+    def columns(
+        self, names: Sequence[str], swapped: bool, column_of: Mapping[str, str]
+    ) -> dict[str, str | None]:
+        """Return the columns of a table.
+
+        Args:
+            names: the names of the columns of the instruction, the reference and the responses.
+            swapped: as for `responses`.
+            column_of: the column of each further field.
+        """
+        said = (self.instruction, self.reference, *self.responses(swapped))
+        fields = {column_of[field]: text for field, text in self.fields.items() if field in column_of}
+        return dict(zip(names, said, strict=False)) | fields
 
 
 class RowTextStore(AbstractContextManager["RowTextStore"]):
@@ -135,3 +152,52 @@ def _readable(name: str, moved: bool, problems: list[str]) -> list[str]:
         except UsageError as error:
             problems.append(str(error))
     return []
+
+
+@contextmanager
+def recorded_texts(
+    folder: Path, manifest: RunManifest, digests: Iterable[str | None]
+) -> Iterator[Callable[[Outcome], RowTexts | None]]:
+    """Return what finds the texts of an outcome; None for a row that could not be read.
+
+    Args:
+        folder: the run directory, for messages.
+        manifest: the manifest of the run.
+        digests: the digests of the rows whose texts are needed.
+
+    Raises:
+        UsageError: the inputs are missing, or a row has changed.
+    """
+    with RowTextStore(manifest, digests) as texts:
+        if texts.problems:
+            raise UsageError(
+                f"{folder}: its rows cannot be read again: {'; '.join(texts.problems)}; restore the inputs"
+            )
+
+        def text_of(outcome: Outcome) -> RowTexts | None:
+            text = texts.get(outcome.digest)
+            if text is None and outcome.digest:
+                raise UsageError(
+                    f"{folder}: {outcome.source} has changed since it was judged; restore the input"
+                )
+            return text
+
+        yield text_of
+
+
+def text_columns(rubric: Rubric, taken: Iterable[str]) -> dict[str, str]:
+    """Return the column of each field of a template in a table with texts; a name that is taken gets a prefix.
+
+    Args:
+        rubric: the rubric.
+        taken: the other columns of the table.
+    """
+    used = {*taken, *rubric.mode.texts, MODEL, NOTICE}
+    column_of: dict[str, str] = {}
+    for field in sorted(rubric.fields, key=lambda field: field in used):  # free names are kept
+        if field not in rubric.mode.texts:
+            column_of[field] = field
+            while column_of[field] in used:
+                column_of[field] = f"input_{column_of[field]}"
+            used.add(column_of[field])
+    return column_of
