@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pair_runs
 import pytest
 from conftest import Cli, random_model
 from scipy.stats import binom
@@ -15,7 +17,8 @@ from localjudge import Row, Rubric
 from localjudge.analysis import Flags, Floats
 from localjudge.analysis.escalation import ERROR, fewest_labels, threshold
 from localjudge.analysis.matching.imported_scores import write_run
-from localjudge.records import Judgement, row_key, settings_digest
+from localjudge.records import Judgement, Response, row_key, settings_digest
+from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings
 
@@ -24,6 +27,12 @@ GRADE = Rubric(
     name="grade",
     aspects={"grade": Aspect.model_validate({"choices": [*LABELS]})},
     prompt={"template": "{$instruction} {$candidate} {$aspects} {$answer_format}"},  # type: ignore[arg-type]
+)
+
+BETTER = Rubric(
+    name="better",
+    aspects={"better": Aspect.model_validate({"preference": ["A", "B"]})},
+    prompt={"template": "{$instruction} {$candidate_a} {$candidate_b} {$aspects} {$answer_format}"},  # type: ignore[arg-type]
 )
 
 
@@ -55,6 +64,54 @@ def judged(folder: Path, confidence: Floats, agreed: Flags, truth: Flags, first:
             )
         )
     write_run(folder, outcomes, rubric=GRADE, settings=settings, model=folder.name, inputs=[], columns={})
+    return folder
+
+
+def judged_pairs(
+    folder: Path, confidence: Floats, agreed: Flags, first_wins: Flags, reverse: bool = False
+) -> Path:
+    """Write a run of pairs; where the judge is less sure than a half, it names the first response twice.
+
+    `reverse` gives the responses of every pair in the other order.
+    """
+    settings = RunSettings(engine="elsewhere", rubric=BETTER.digest, model=folder.name)
+    outcomes = []
+    for at, (sure, agrees, wins) in enumerate(zip(confidence, agreed, first_wins, strict=True)):
+        pair = Row(
+            instruction=f"question {at}",
+            responses=(Response(f"long answer {at}", "north"), Response(f"answer {at}", "south")),
+            id=str(at),
+            source=f"pairs.jsonl:{at + 1}",
+        )
+        pair = replace(pair, responses=pair.responses[::-1]) if reverse else pair
+        winner = "north" if bool(wins) == bool(agrees) else "south"
+        for row in (pair, pair.reversed()):
+            says_a = (row.responses[0].system == winner) if sure >= 0.5 else True
+            shares = [sure, 1 - sure] if says_a else [1 - sure, sure]
+            outcomes.append(
+                Judgement(
+                    **row.identity,
+                    key=row_key(settings_digest(settings.as_dict()), row.digest),
+                    texts=dict.fromkeys(BETTER.columns.texts, "because"),
+                    scores={"better": "A" if says_a else "B"},
+                    expected={},
+                    probabilities={"better": shares},
+                    rationale_cut=False,
+                    candidate_cut=0,
+                    prompt_tokens=10,
+                    output_tokens=5,
+                )
+            )
+    write_run(
+        folder,
+        outcomes,
+        rubric=BETTER,
+        settings=settings,
+        model=folder.name,
+        inputs=[],
+        columns={},
+        pairing=Pairing(),
+    )
     return folder
 
 
@@ -134,6 +191,51 @@ def test_the_sure_verdicts_stay_and_the_large_judge_speaks_for_the_rest(tmp_path
     assert (rank.code, "several judges" in rank.out) == (0, True)
 
 
+def test_pairs_are_escalated_whole_and_a_judge_that_read_them_reversed_still_names_the_same_response(
+    tmp_path: Path, cli: Cli
+) -> None:
+    confidence, agreed, truth = drawn(600, 2)
+    confidence[:20] = 0.4  # each order names another response: no verdict
+    small = judged_pairs(tmp_path / "small", confidence, agreed, truth)
+    random = np.random.default_rng(3)
+    better = np.where(confidence < 0.8, random.uniform(0.6, 1, 600), confidence)
+    right = (better > 0.7) | (random.random(600) < 0.5)
+    large = judged_pairs(tmp_path / "large", better, right, truth, reverse=True)
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text(
+        "".join(
+            json.dumps(
+                {
+                    "instruction": f"question {at}",
+                    "candidate_a": f"long answer {at}",
+                    "candidate_b": f"answer {at}",
+                    "better": "A" if wins else "B",
+                }
+            )
+            + "\n"
+            for at, wins in enumerate(truth[:500].tolist())
+        )
+    )
+    end = cli("escalate", small, "--labels", labels, "--to", large, "--out", tmp_path / "out")
+    assert end.code == 0, end.err
+    assert "pairs" in end.err
+    lines = [json.loads(line) for line in (tmp_path / "out" / "judgements.jsonl").read_text().splitlines()]
+    assert [line["id"] for line in lines] == [str(at) for at in range(600) for _ in "ab"]
+    assert [line["swapped"] for line in lines] == [False, True] * 600
+    pairs = [json.loads(line) for line in (tmp_path / "out" / "pairs.jsonl").read_text().splitlines()]
+    of_judge: dict[str, list[int]] = {"small": [], "large": [], "people": []}
+    for at, pair in enumerate(pairs):
+        judge = pair["columns"]["judge"] if pair["status"] == "judged" else "people"
+        of_judge[judge].append(at)
+        rightly = {"small": agreed, "large": right}.get(judge)
+        if rightly is not None:
+            assert pair["better"] == ("a" if truth[at] == rightly[at] else "b")
+    assert all(of_judge.values())
+    assert min(of_judge["small"]) >= 20, "a pair without a verdict is never kept"
+    rank = cli("rank", tmp_path / "out", "--resamples", "100")
+    assert (rank.code, "several judges" in rank.out) == (0, True), rank.err
+
+
 def test_a_small_judge_that_is_never_sure_enough_keeps_nothing_and_says_so(tmp_path: Path, cli: Cli) -> None:
     confidence, _, truth = drawn(200, 4)
     agreed = np.random.default_rng(5).random(200) < 0.6
@@ -162,6 +264,24 @@ def test_a_model_judges_the_rows_that_are_passed_on(tmp_path: Path, model: Path,
     lines = (tmp_path / "out-large" / "judgements.jsonl").read_text().splitlines()
     assert len(lines) == 12
     assert (tmp_path / "out" / "judgements.jsonl").read_text().count("for people") == 12
+
+
+def test_a_model_judges_the_pairs_of_systems_that_are_passed_on_in_both_orders(
+    tmp_path: Path, model: Path, cli: Cli
+) -> None:
+    responses = pair_runs.write_responses(tmp_path / "responses.jsonl")
+    small = pair_runs.judged_pairs(responses, model, tmp_path / "small")
+    labels, rest = tmp_path / "labels.jsonl", tmp_path / "rest.jsonl"
+    texts = {"instruction": "Question 2?", "candidate_a": "word x word x ", "candidate_b": "word y word y "}
+    labels.write_text(json.dumps({**texts, "better": "A"}) + "\n")
+    to = ("--to", random_model(tmp_path / "other", seed=1), "--out", tmp_path / "out")
+    end = cli("escalate", small, "--by", "better", "--labels", labels, *to, "--rest", rest)
+    assert end.code == 0, end.err
+    pairs = len(pair_runs.lines(small, "pairs.jsonl"))
+    assert len(rest.read_text().splitlines()) == pairs, "one label is too few, so all pairs are passed on"
+    for folder in (tmp_path / "out-large", tmp_path / "out"):
+        assert len(pair_runs.lines(folder, "judgements.jsonl")) == 2 * pairs
+        assert len(pair_runs.lines(folder, "pairs.jsonl")) == pairs
 
 
 @pytest.mark.parametrize(

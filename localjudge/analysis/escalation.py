@@ -13,8 +13,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,16 +23,22 @@ import numpy as np
 
 from localjudge.analysis import Flags, Floats, Integers
 from localjudge.analysis.juries.jury_run import Lookup
-from localjudge.analysis.matching.human_labels import Labels
+from localjudge.analysis.matching.human_labels import Labels, read_labels
 from localjudge.analysis.matching.imported_scores import write_run
-from localjudge.analysis.matching.rows import align_runs, identities
-from localjudge.analysis.matching.scores import Scores, read_scores
+from localjudge.analysis.matching.rows import align_runs, with_digests
+from localjudge.analysis.matching.run_rows import RunRows, common_rubric, read_rows
+from localjudge.analysis.matching.scores import read_scores
+from localjudge.analysis.pairs import RESULTS, read_judged_pairs
+from localjudge.analysis.pairs.pair_labels import read_pair_labels
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.answer import Value
+from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.mode import PAIRWISE, RowOutcome
+from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.runs.notices import SEVERAL_JUDGES, together
-from localjudge.runs.reader import read_notices, read_outcomes
-from localjudge.runs.run_manifest import JurorRecord, RunSettings, read_manifest
+from localjudge.runs.reader import read_notices, read_row_outcomes
+from localjudge.runs.run_manifest import JurorRecord, RunManifest, RunSettings, read_manifest
 from localjudge.runs.summary import Summary
 from localjudge.system.quantities import counted
 
@@ -76,19 +83,23 @@ def threshold(confidence: Floats, agreed: Flags, rate: float, error: float = ERR
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """The verdicts of a judge in one aspect, on n judged rows.
+    """The verdicts of a judge in one aspect, on the n rows of its run, judged or failed.
+
+    The verdict on a pair is the result that both orders name; a pair whose orders differ has none if the aspect
+    has no label for a tie. Its confidence is the mean of the result's probabilities in the orders.
 
     Attributes:
-        scores: the rows.
-        lines: the number of each row's line in the run, from 0, [n].
-        number: the number of the verdict: that of its value or, without an order, the place of its label, [n].
-        confidence: its probability, with those of the values that count as the same, [n].
+        rows: the rows.
+        aspect: the aspect.
+        within: the largest difference of two numbers that agree.
+        number: the number of the verdict: that of its value or, without an order, the place of its label; of a
+            pair, as in `localjudge.analysis.pairs.RESULTS`, [n]; NaN for a row without a verdict.
+        confidence: its probability, with those of the values that count as the same, [n]; NaN for none.
     """
 
-    scores: Scores
+    rows: RunRows
     aspect: str
     within: int
-    lines: Integers
     number: Floats
     confidence: Floats
 
@@ -104,57 +115,89 @@ class Verdicts:
         Raises:
             UsageError: the run has no such aspect, or a verdict has no probabilities.
         """
-        scores = read_scores([folder])
-        if aspect not in scores.rubric.aspects:
-            raise UsageError(f"`by` {aspect}: give one of {', '.join(scores.rubric.aspects)}")
-        known = scores.rubric.aspects[aspect]
-        numbers: dict[Value, int] = dict(known.numbers or {})
-        numbers = numbers or {value: place for place, value in enumerate(known.values.values())}
-        if within and known.numbers is None:
-            raise UsageError(f"`within` {within}: {aspect} has labels without an order")
-        every = np.array([*numbers.values()])
-        lines, found, confidence = [], [], []
-        for line, outcome in enumerate(read_outcomes(folder)):
-            if isinstance(outcome, Failure):
-                continue
-            if aspect not in outcome.probabilities:
-                raise UsageError(
-                    f"{folder}: {outcome.source} has no probabilities of {aspect}, which are the judge's "
-                    "confidence; judge with an engine that gives them"
-                )
-            own = numbers[outcome.scores[aspect]]
-            lines.append(line)
-            found.append(float(own))
-            confidence.append(
-                float(np.array(outcome.probabilities[aspect])[np.abs(every - own) <= within].sum())
-            )
-        return cls(scores, aspect, within, np.array(lines), np.array(found), np.array(confidence))
+        manifest = read_manifest(folder)
+        aspects = manifest.rubric.aspects
+        if aspect not in aspects:
+            raise UsageError(f"`by` {aspect}: give one of {', '.join(aspects)}")
+        if within and (aspects[aspect].numbers is None or manifest.rubric.mode is PAIRWISE):
+            kind = "labels without an order" if aspects[aspect].numbers is None else "a winner and no score"
+            raise UsageError(f"`within` {within}: {aspect} has {kind}")
+        values = _VerdictValues(folder, aspect, aspects[aspect], within)
+        rows = read_rows([folder], [manifest], values)
+        return cls(rows, aspect, within, np.array(values.number), np.array(values.confidence))
+
+    @property
+    def folder(self) -> Path:
+        """The run directory."""
+        return self.rows.folders[0]
+
+    @property
+    def manifest(self) -> RunManifest:
+        """The manifest of the run."""
+        return self.rows.manifests[0]
+
+    def labels(self, files: Sequence[str], mapping: Mapping[str, str], inputs: Sequence[str]) -> Labels:
+        """Return the labels of the judged rows; the arguments are those of `read_labels`."""
+        if self.manifest.rubric.mode is PAIRWISE:
+            return read_pair_labels(files, read_judged_pairs([self.folder], inputs), mapping, inputs)
+        return read_labels(files, read_scores([self.folder]), mapping, inputs)
 
     def agreed(self, labels: Labels, seed: int = 0) -> tuple[Integers, Flags, int]:
         """Return labelled rows, one of each instruction, and whether their verdicts agree with most labels.
 
         Args:
-            labels: labels of the rows.
+            labels: labels of the judged rows.
             seed: seed of the choice.
 
         Returns:
-            The rows [m], whether they agree [m], and the number of labelled rows without a majority.
+            The rows that have a verdict [m], whether they agree [m], and the number of labelled rows without a
+            majority.
 
         Raises:
             UsageError: there are no labels of the aspect.
         """
         marks = labels.nominal.get(self.aspect, labels.marks.get(self.aspect))
         if marks is None:
-            raise UsageError(f"{self.scores.where}: no label of {self.aspect}; its column is missing")
+            raise UsageError(f"{self.folder}: no label of {self.aspect}; its column is missing")
         given: dict[int, Counter[float]] = {}
-        for row, value in zip(marks.row.tolist(), marks.value.tolist(), strict=True):
+        for row, value in zip(self.rows.judged[marks.row].tolist(), marks.value.tolist(), strict=True):
             given.setdefault(row, Counter())[value] += 1
         most = {row: counts.most_common(2) for row, counts in given.items()}
         majority = {row: two[0][0] for row, two in most.items() if len(two) < 2 or two[0][1] > two[1][1]}
-        rows = np.random.default_rng(seed).permutation(np.array([*majority], dtype=np.int64))
-        rows = rows[np.unique(self.scores.group[rows], return_index=True)[1]]
+        known = [row for row in majority if np.isfinite(self.number[row])]
+        rows = np.random.default_rng(seed).permutation(np.array(known, dtype=np.int64))
+        rows = rows[np.unique(self.rows.group[rows], return_index=True)[1]]
         label = np.array([majority[row] for row in rows.tolist()])
         return rows, np.abs(self.number[rows] - label) <= self.within, len(given) - len(majority)
+
+
+class _VerdictValues:
+    """Collects the number and the confidence of the verdict of each row."""
+
+    def __init__(self, folder: Path, name: str, aspect: Aspect, within: int) -> None:
+        numbers: dict[Value, int] = dict(aspect.numbers or {})
+        self._numbers = numbers or {value: place for place, value in enumerate(aspect.values.values())}
+        self._folder, self._name, self._within = folder, name, within
+        self.number, self.confidence = array("d"), array("d")
+
+    def add(self, outcome: RowOutcome) -> None:
+        judged = [each for each in outcome.of_prompts if isinstance(each, Judgement)]
+        if any(self._name not in each.probabilities for each in judged):
+            raise UsageError(
+                f"{self._folder}: {outcome.first.source} has no probabilities of {self._name}, which are the "
+                "judge's confidence; judge with an engine that gives them"
+            )
+        number = confidence = math.nan
+        if isinstance(outcome, PairOutcome):
+            known = outcome.preferences.get(self._name)
+            if known is not None and known.winner is not None:
+                number, confidence = RESULTS[known.winner], getattr(known.mean, known.winner)
+        elif isinstance(outcome, Judgement):
+            number = self._numbers[outcome.scores[self._name]]
+            shares = zip(self._numbers.values(), outcome.probabilities[self._name], strict=True)
+            confidence = sum(share for other, share in shares if abs(other - number) <= self._within)
+        self.number.append(number)
+        self.confidence.append(confidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +222,10 @@ class Selection:
 
     def in_words(self, rate: float) -> str:
         """Return what is kept, and why."""
-        name, rows = self.verdicts.scores.folders[0].name, len(self.verdicts.lines)
+        name, rows = self.verdicts.folder.name, len(self.verdicts.rows.judged)
+        item = self.verdicts.manifest.rubric.mode.item
         on = f"{counted(self.labels, 'label')} of different instructions"
-        on += f" ({self.ties:,} rows without a majority)" * bool(self.ties)
+        on += f" ({self.ties:,} {item}s without a majority)" * bool(self.ties)
         if self.threshold is None:
             return (
                 f"{name} keeps nothing: no threshold of its confidence gives {rate:.0%} agreement with "
@@ -189,24 +233,25 @@ class Selection:
             )
         kept = int(self.kept.sum())
         return (
-            f"{name} keeps {kept:,} of {rows:,} rows ({kept / rows:.0%}), those with a confidence of "
+            f"{name} keeps {kept:,} of {counted(rows, item)} ({kept / rows:.0%}), those with a confidence of "
             f"{self.threshold:.3f} or more: {self.agreed} of {self.tested} such labels agree, of {on}"
         )
 
     @property
     def passed_on(self) -> list[str | None]:
-        """The digests of the rows whose verdict is not kept, and of those that failed."""
-        folder, kept = self.verdicts.scores.folders[0], set(self.verdicts.lines[self.kept].tolist())
-        return [each.digest for line, each in enumerate(read_outcomes(folder)) if line not in kept]
+        """The digests of the texts of the rows whose verdict is not kept, and of those that failed."""
+        shown = zip(self.verdicts.rows.shown, self.kept.tolist(), strict=True)
+        return [digest for (digest, _), kept in shown if not kept]
 
-    def has_passed_on(self, scores: Scores) -> Flags:
+    def has_passed_on(self, rows: RunRows) -> Flags:
         """Return which rows of another run have responses that this judge passes on."""
-        kept = {self.verdicts.scores.identities[row].digests for row in np.flatnonzero(self.kept).tolist()}
-        return np.array([each.digests not in kept for each in scores.identities])
+        own = self.verdicts.rows.identities
+        kept = {frozenset(own[row].digests) for row in np.flatnonzero(self.kept).tolist()}
+        return np.array([frozenset(each.digests) not in kept for each in rows.identities])
 
     @property
     def kept(self) -> Flags:
-        """Whether each verdict is kept, [n]."""
+        """Whether the verdict on each row is kept, [n]."""
         reached: Flags = self.verdicts.confidence >= (math.inf if self.threshold is None else self.threshold)
         return reached
 
@@ -243,72 +288,94 @@ def write_escalated(small: Selection, large: Selection | None, out: Path) -> Sum
         out: the run directory to create.
 
     Raises:
-        UsageError: the folder is not empty.
+        UsageError: the folder is not empty, or the judges have other aspects or orders of a pair.
     """
-    both = [each.verdicts.scores for each in (small, large) if each]
-    folders = [each.folders[0] for each in both]
-    manifests = [read_manifest(folder) for folder in folders]
+    judges = [small] if large is None else [small, large]
+    folders = [each.verdicts.folder for each in judges]
+    manifests = [each.verdicts.manifest for each in judges]
+    first, last = manifests[0], manifests[-1]
+    rubric = common_rubric(folders, manifests)
+    if first.orders != last.orders:
+        raise UsageError(
+            f"{folders[-1]}: judged in {counted(last.orders, 'order')}, but {folders[0]} in {first.orders}; "
+            "judge the pairs again in the same orders"
+        )
+    for folder, manifest in zip(folders, manifests, strict=True):
+        if manifest.averaged:
+            raise UsageError(
+                f"{folder}: its verdicts have the rule of an earlier version; judge the pairs again"
+            )
     settings = [manifest.settings.as_dict() for manifest in manifests]
-    limits = [each.threshold for each in (small, large) if each]
-    start, rubric = manifests[0].last_start, manifests[0].rubric
+    limits = [each.threshold for each in judges]
     names = [folder.resolve().name for folder in folders]
     notices = together(names, [read_notices(folder) for folder in folders])
     return write_run(
         out,
-        _outcomes(small, large, names),
+        _outcomes(judges, names),
         rubric=rubric,
         settings=RunSettings(
             engine="escalation",
             rubric=rubric.digest,
             model=hashlib.sha256(json.dumps([settings, limits], sort_keys=True).encode()).hexdigest(),
         ),
-        model=f"{manifests[0].model.judge}, and {manifests[-1].model.judge} where it is not sure",
-        inputs=start.inputs,
-        columns=start.columns,
+        model=f"{first.model.judge}, and {last.model.judge} where it is not sure",
+        inputs=first.last_start.inputs,
+        columns=first.last_start.columns,
+        pairing=first.last_start.pairing,
         jury=[
             JurorRecord(name=name, run=str(folder.resolve()), model=each.model.judge, settings=each.settings)
             for name, folder, each in zip(names, folders, manifests, strict=True)
         ],
         inherited_notices=[
-            f"{SEVERAL_JUDGES}: each row has the verdict of one of them (column `judge`); a difference between "
-            "rows can be one between judges",
+            f"{SEVERAL_JUDGES}: each {rubric.mode.item} has the verdict of one of them (column `judge`); a "
+            f"difference between {rubric.mode.item}s can be one between judges",
             *notices,
         ],
     )
 
 
-def _outcomes(small: Selection, large: Selection | None, names: list[str]) -> Iterator[Outcome]:
-    keeps = [_by_line(each) for each in (small, large) if each]
-    folders = [each.verdicts.scores.folders[0] for each in (small, large) if each]
+def _outcomes(judges: Sequence[Selection], names: Sequence[str]) -> Iterator[Outcome]:
+    """Yield the outcome of each prompt of the small judge's rows."""
+    known = [each.verdicts for each in judges]
+    runs = [
+        with_digests(each.rows.identities, [digest for digest, _ in each.rows.shown], each.manifest)
+        for each in known
+    ]
     place: dict[int, int] = {}
-    if large:
-        manifests = [read_manifest(folder) for folder in folders]
-        pairs, _ = align_runs([identities(*each) for each in zip(folders, manifests, strict=True)], manifests)
-        place = dict(pairs)  # type: ignore[arg-type]
-    lookup = Lookup(folders[-1])
-    for line, first in enumerate(read_outcomes(folders[0])):
-        said, second = [], lookup.find(place.get(line)) if large else None
-        for name, each, at, kept in zip(
-            names, (first, second), (line, place.get(line, -1)), keeps, strict=False
-        ):
-            if isinstance(each, Judgement) and at in kept and kept[at][0]:
-                columns = {**first.columns, "judge": name}
-                yield each.model_copy(update={**first.identity, "columns": columns, "key": _key(first, second)})
+    if len(runs) > 1:
+        place = dict(align_runs(runs, [each.manifest for each in known])[0])  # type: ignore[arg-type]
+    lookup = Lookup(read_row_outcomes(known[-1].folder))
+    for row, first in enumerate(read_row_outcomes(known[0].folder)):
+        other = place.get(row)
+        second = lookup.find(other)
+        kept, said = None, []
+        for name, judge, verdict, at in zip(names, judges, (first, second), (row, other), strict=False):
+            if verdict is None or at is None:
+                said.append(f"{name}: no verdict")
+            elif judge.kept[at]:
+                kept = name, verdict
                 break
-            confidence = f"{kept[at][1]:.2f}" if at in kept else getattr(each, "error", None) or "no verdict"
-            said.append(f"{name}: {confidence}")
-        else:
-            error = f"for people: no judge is sure enough ({'; '.join(said)})"
-            yield Failure(**{**first.identity, "key": _key(first, second)}, error=error)
+            else:
+                sure = judge.verdicts.confidence[at]
+                said.append(f"{name}: {verdict.error or (f'{sure:.2f}' if sure == sure else 'no verdict')}")
+        error = f"for people: no judge is sure enough ({'; '.join(said)})"
+        again = _by_responses(second)
+        spoken = _by_responses(kept and kept[1])
+        for prompt in first.of_prompts:
+            same, judgement = again.get(_responses(prompt)), spoken.get(_responses(prompt))
+            keys = [prompt.key, same and same.key]
+            key = hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:32]
+            if kept and isinstance(judgement, Judgement):
+                columns = {**prompt.columns, "judge": kept[0]}
+                yield judgement.model_copy(update={**prompt.identity, "columns": columns, "key": key})
+            else:
+                yield Failure(**{**prompt.identity, "key": key}, error=error)
 
 
-def _by_line(selection: Selection) -> dict[int, tuple[bool, float]]:
-    """Return whether the verdict of each line is kept, and its confidence."""
-    verdicts = selection.verdicts
-    each = zip(selection.kept.tolist(), verdicts.confidence.tolist(), strict=True)
-    return dict(zip(verdicts.lines.tolist(), each, strict=True))
+def _by_responses(outcome: RowOutcome | None) -> dict[tuple[str | None, str | None], Outcome]:
+    """Return the outcomes of a row's prompts by their responses in the order in which they were shown."""
+    return {} if outcome is None else {_responses(each): each for each in outcome.of_prompts}
 
 
-def _key(first: Outcome, second: Outcome | None) -> str:
-    keys = [first.key, second and second.key]
-    return hashlib.sha256(json.dumps(keys).encode()).hexdigest()[:32]
+def _responses(prompt: Outcome) -> tuple[str | None, str | None]:
+    return prompt.response_digest, prompt.opponent_digest

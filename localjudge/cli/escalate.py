@@ -62,7 +62,7 @@ def escalate(
     if out is not None and out.exists() and any(out.iterdir()):
         raise UsageError(f"--out {out}: is not empty; choose another folder")
     from localjudge.analysis.escalation import Verdicts, select, write_escalated
-    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
+    from localjudge.analysis.matching.human_labels import parse_mapping
     from localjudge.cli.progress import Progress
     from localjudge.rows.columns import record_of, responses_of
     from localjudge.runs.notices import refuse_dry_run
@@ -78,14 +78,15 @@ def escalate(
     verdicts, ours = Verdicts.read(run, by or aspects[0], within), parse_mapping(mapping or (), aspects)
 
     def selected(judged: Verdicts, among: NDArray[np.bool_] | None = None) -> Selection:
-        known = read_labels(labels, judged.scores, ours, inputs or ())
+        known = judged.labels(labels, ours, inputs or ())
         found = select(judged, known, agreement, among, seed)
         progress.say(found.in_words(agreement), always=True)
         return found
 
     small = selected(verdicts)
     rows = [row for _, row in rows_found(manifest, small.passed_on, inputs or ())]
-    progress.say(f"passed on: {counted(len(rows), 'row')} of {len(small.passed_on):,} found in the inputs")
+    found = counted(len(rows), manifest.rubric.mode.item)
+    progress.say(f"passed on: {found} of {len(small.passed_on):,} found in the inputs")
     if rest is not None:
         with rest.open("x", encoding="utf-8") as stream:
             records = (record_of(row, responses_of(manifest.rubric.fields)) for row in rows)
@@ -100,8 +101,10 @@ def escalate(
             raise UsageError(f"{run}: was not judged by localjudge; judge the rows of --rest with score")
         config = config.replace(model=to, adapter=None, engine="auto", engine_args={})
         start = manifest.last_start
-        source = RowSource(rows, start.inputs, start.columns, start.max_row_bytes)
+        pairs = None if start.pairing is None else start.pairing.model_copy(update={"forms": False})
+        prompts = rows if pairs is None else pairs.rows(rows)
+        source = RowSource(prompts, start.inputs, start.columns, start.max_row_bytes, start.pairing)
         score_run(config, source, folder, observer=progress)
     second = Verdicts.read(folder, verdicts.aspect, within)
-    summary = write_escalated(small, selected(second, small.has_passed_on(second.scores)), out)
+    summary = write_escalated(small, selected(second, small.has_passed_on(second.rows)), out)
     progress.say(f"{summary.judged} kept, {summary.failed} for people · {out}")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Judgement, Outcome, row_key, settings_digest
-from localjudge.records.outcome_columns import without_objects
+from localjudge.records.outcome_columns import to_json, without_objects
 from localjudge.rubrics.mode import PAIRWISE, POINTWISE, Mode, RowOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
@@ -185,6 +185,14 @@ def read_row_outcomes(folder: Path) -> Iterator[RowOutcome]:
 def row_outcomes(folder: Path, manifest: RunManifest) -> Iterator[Any]:
     """Yield the outcomes of a run with this manifest, as `read_row_outcomes` does."""
     return (outcome for _, outcome in numbered_row_outcomes(folder, manifest))
+
+
+def row_lines(folder: Path, manifest: RunManifest) -> Iterator[bytes]:
+    """Yield the outcome of each row of a run with this manifest as a line of JSON."""
+    mode, columns = manifest.rubric.mode, manifest.rubric.columns
+    for outcome in row_outcomes(folder, manifest):
+        line = mode.line(outcome, columns)
+        yield to_json(line, line).encode() + b"\n"
 
 
 def numbered_row_outcomes(folder: Path, manifest: RunManifest) -> Iterator[tuple[tuple[int, ...], Any]]:

@@ -25,14 +25,14 @@ from localjudge.errors import RunBrokenError
 from localjudge.judge import Judge
 from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Outcome, settings_digest
-from localjudge.records.outcome_columns import from_bytes, to_bytes, to_json
+from localjudge.records.outcome_columns import from_bytes, to_bytes
 from localjudge.rows.columns import Columns
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.earlier_lines import EarlierLines
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
-from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY, row_outcomes
+from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY, row_lines
 from localjudge.runs.run_manifest import (
     MANIFEST,
     RunManifest,
@@ -223,10 +223,8 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
 
     def write_rows(self, manifest: RunManifest) -> None:
         """Write the outcome of each row, from the lines in the input's order, unless these are the outcomes."""
-        mode, columns = manifest.rubric.mode, manifest.rubric.columns
-        if mode.row_file is not None:
-            lines = (mode.line(row, columns) for row in row_outcomes(self.folder, manifest))
-            self._write_lines(mode.row_file, (to_json(line, line).encode() + b"\n" for line in lines))
+        if (name := manifest.rubric.mode.row_file) is not None:
+            self._write_lines(name, row_lines(self.folder, manifest))
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         """Write a file of the run."""

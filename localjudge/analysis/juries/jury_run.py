@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from localjudge.analysis.matching.imported_scores import write_run
 from localjudge.analysis.matching.rows import align_runs, identities
@@ -21,6 +21,8 @@ from localjudge.runs.notices import is_dry_run, together
 from localjudge.runs.reader import read_notices, read_outcomes
 from localjudge.runs.run_manifest import JurorRecord, RunManifest, RunSettings, read_manifest
 from localjudge.runs.summary import Summary
+
+T = TypeVar("T")
 
 
 def write_jury(folders: Sequence[Path], out: Path) -> Summary:
@@ -90,7 +92,7 @@ def _rows(folders: Sequence[Path], manifests: Sequence[RunManifest]) -> list[dic
 def _outcomes(
     folders: Sequence[Path], names: Sequence[str], rubric: Rubric, rows: Sequence[Mapping[int, int]]
 ) -> Iterator[Outcome]:
-    others = [Lookup(folder) for folder in folders[1:]]
+    others = [Lookup(read_outcomes(folder)) for folder in folders[1:]]
     for number, first in enumerate(read_outcomes(folders[0])):
         found = [first, *(other.find(of.get(number)) for other, of in zip(others, rows, strict=True))]
         keys = [each and each.key for each in found]
@@ -158,15 +160,18 @@ def _most_frequent(
     return [label for label in labels if (votes[label], known[label]) == best]
 
 
-class Lookup:
-    """A lookup of a run's outcomes by their numbers. Outcomes that are read before they are needed stay in
-    memory; runs over the same input have the same order, so these are few."""
+class Lookup(Generic[T]):
+    """A lookup of the outcomes of a run, of its lines or of its rows, by their numbers.
 
-    def __init__(self, folder: Path) -> None:
-        self._outcomes = enumerate(read_outcomes(folder))
-        self._waiting: dict[int, Outcome] = {}
+    Outcomes that are read before they are needed stay in memory; runs over the same input have the same order,
+    so these are few.
+    """
 
-    def find(self, number: int | None) -> Outcome | None:
+    def __init__(self, outcomes: Iterable[T]) -> None:
+        self._outcomes = enumerate(outcomes)
+        self._waiting: dict[int, T] = {}
+
+    def find(self, number: int | None) -> T | None:
         """Return an outcome, once; None without a number."""
         if number is None or number in self._waiting:
             return None if number is None else self._waiting.pop(number)

@@ -20,13 +20,14 @@ from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settin
 from localjudge.records.outcome_columns import RATIONALE, AnswerColumns, to_bytes
 from localjudge.rows.columns import Columns, as_row
 from localjudge.rows.inputs import find_inputs, read_records
+from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.rubric_problems import problems_of
 from localjudge.rubrics.template import Template
 from localjudge.runs.notices import IMPORTED, exported
-from localjudge.runs.reader import JUDGEMENTS, SUMMARY
+from localjudge.runs.reader import JUDGEMENTS, SUMMARY, row_lines
 from localjudge.runs.run_manifest import (
     FORMAT,
     MANIFEST,
@@ -189,6 +190,7 @@ def write_run(
     model: str,
     inputs: Sequence[str],
     columns: Mapping[str, str],
+    pairing: Pairing | None = None,
     **fields: Any,
 ) -> Summary:
     """Write a run directory, completely or not at all.
@@ -201,6 +203,7 @@ def write_run(
         model: a name for the judge.
         inputs: the files of the rows.
         columns: the column of each field whose column has a custom name.
+        pairing: how rows of two responses were made; None for rows of one.
         fields: further fields of `run.json`.
 
     Raises:
@@ -217,8 +220,8 @@ def write_run(
         max_tokens=None,
         notice=None,
         shard=None,
-        **fields,
-        starts=[StartRecord.now(inputs, columns)],
+        starts=[StartRecord.now(inputs, columns, pairing=pairing)],
+        **{**rubric.mode.recorded, **fields},
     )
     folder.parent.mkdir(parents=True, exist_ok=True)
     with replacing(folder) as scratch:
@@ -229,6 +232,9 @@ def write_run(
         counted = summary.as_dict(manifest, complete=True, planned=summary.rows)
         (scratch / SUMMARY).write_bytes(as_json(counted))
         (scratch / MANIFEST).write_bytes(as_json(manifest.as_dict()))
+        if rubric.mode.row_file is not None:
+            with (scratch / rubric.mode.row_file).open("xb") as stream:
+                stream.writelines(row_lines(scratch, manifest))
     return summary
 
 
