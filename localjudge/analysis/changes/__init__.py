@@ -134,7 +134,7 @@ def compare_runs(
     tested = studentise(column_means(new - old), -width, width, True, resamples, seed)
     p, detectable = tested.adjusted(), tested.detectable()
     differences = tested.simultaneous(-width, width).estimates()
-    notes = [rows.note, *matched.notes]
+    notes = [rows.note, *filter(None, [rows.source.mass_note]), *matched.notes]
     missing = tuple(rows.identities[row].id or "" for row in matched.places[~both, 0].tolist())
     if missing:
         notes.append(
@@ -267,5 +267,6 @@ def change_lines(changes: Changes) -> Iterator[str]:
             few = changes.instructions - columns[name].equal
             yield (
                 f"{name} changed on {few:,} of {changes.instructions:,} instructions, by "
-                f"{two_decimals(columns[name].difference.value)} on average over all: too few for an interval."
+                f"{two_decimals(columns[name].difference.value)} on average over all: too few or too small "
+                "for an interval."
             )

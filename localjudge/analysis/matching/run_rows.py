@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -54,7 +54,7 @@ class RunRows:
         shown: the digest of the texts of its first prompt, and whether that prompt shows the responses of a
             pair in the reverse of the input's order.
         flags: a sum of `FAILED` and the other bits, [n].
-        mass: the mass of the values of all rows of the runs.
+        mass: the mass of the values in all rows of each judge, by the index of its first run.
     """
 
     folders: tuple[Path, ...]
@@ -67,7 +67,7 @@ class RunRows:
     group: Integers
     shown: list[tuple[str | None, bool]]
     flags: NDArray[np.uint8]
-    mass: ValueMass
+    mass: Mapping[int, ValueMass]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -84,8 +84,14 @@ class RunRows:
 
     @property
     def mass_note(self) -> str:
-        """The mean mass of the values in words; empty if it is not known."""
-        return self.mass.in_words(any(manifest.mass_is_lower_bound for manifest in self.manifests))
+        """The mean mass of the values in words, of each judge; empty if it is not known."""
+        names = run_names(self.folders)
+        said = {
+            names[run]: mass.in_words(self.manifests[run].mass_is_lower_bound)
+            for run, mass in self.mass.items()
+        }
+        several = len(said) > 1
+        return "; ".join(f"{name}: {text}" if several else text for name, text in said.items() if text)
 
     def system_names(self, unnamed: Sequence[str]) -> list[tuple[str, ...]]:
         """Return the names of the systems of each row in tables of all runs.
@@ -135,9 +141,10 @@ def read_rows(
         RunMismatchError: a line does not belong to its run.
         UsageError: a run is given twice.
     """
-    names = SystemNames(run_names(folders), [manifest.judge for manifest in manifests])
+    judges = [manifest.judge for manifest in manifests]
+    names, judge = SystemNames(run_names(folders), judges), [judges.index(each) for each in judges]
     numbers: dict[str, int] = {}
-    mass = ValueMass()
+    mass = {first: ValueMass() for first in judge}
     runs, groups, flags = array("i"), array("i"), array("B")
     lines: list[tuple[int, ...]] = []
     identities: list[Identity] = []
@@ -160,7 +167,7 @@ def read_rows(
         shown.append((first.digest, first.swapped))
         flags.append(_flags(outcome))
         for each in outcome.of_prompts:
-            mass.add(each)
+            mass[judge[run]].add(each)
     return RunRows(
         folders=tuple(folders),
         manifests=tuple(manifests),
