@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli
+from report_page import head
 from scipy.stats import spearmanr
 from test_compare import judged, rows_of
 
@@ -123,3 +124,30 @@ def test_a_column_that_tells_rows_apart_is_no_slice(tmp_path: Path, cli: Cli) ->
     rows = [{**row, "number": at} for at, row in enumerate(rows_of(scores(60)))]
     end = cli("rank", judged(tmp_path / "run", rows), "--by-column", "number")
     assert (end.code, "has 60 values; give one with at most 50" in end.err) == (2, True)
+
+
+def test_the_report_has_the_slices_of_the_changes_the_systems_and_the_labels(tmp_path: Path, cli: Cli) -> None:
+    before, page = scores(90), tmp_path / "page.html"
+    old = judged(tmp_path / "old", with_topics(before))
+    new = judged(
+        tmp_path / "new", with_topics([score - 1 - at // 3 % 2 for at, score in enumerate(before)], "other")
+    )
+    assert cli("report", old, new, "--by-column", "topic", "--out", page).code == 0
+    changed = next(table for table in head(page)["changes"]["tables"] if "By topic" in table["caption"])
+    assert [(row[0], row[1], row[-1]) for row in changed["rows"]] == [
+        (name, 30, "helpfulness fell, overall fell") for name in TOPICS
+    ]
+    labels = tmp_path / "labels.jsonl"
+    labels.write_text("".join(json.dumps(row) + "\n" for row in with_topics(before)))
+    assert cli("report", old, "--labels", labels, "--by-column", "topic", "--out", page).code == 0
+    shown = head(page)["slices"]
+    assert "adjusted for 3 slices" in shown["leads"][0]
+    ranked, agreed = shown["tables"]
+    for table, args in ((ranked, ("rank", old)), (agreed, ("agree", old, "--labels", labels))):
+        own = slices(cli, *args)
+        for row in table["rows"]:
+            assert row[1] == own[row[0]]["instructions"]
+            names = [column["name"] for column in table["columns"][2:-1]]
+            assert names == [*own[row[0]]["estimates"]]
+            for value, estimate in zip(row[2:-1], own[row[0]]["estimates"].values(), strict=True):
+                assert (value or {}).get("value") == estimate["value"]

@@ -26,6 +26,7 @@ from localjudge.analysis.statistics import Estimate, agreement_statistics
 from localjudge.analysis.statistics.resampling import studentise
 from localjudge.errors import UsageError
 from localjudge.runs.reader import is_complete
+from localjudge.system.quantities import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,20 @@ class Sliced:
     column: str
     statistic: str
     rows: tuple[SliceRow, ...]
+
+    @property
+    def title(self) -> str:
+        return f"By {self.column}: {self.statistic}, with 95 % intervals"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the estimates of any slice are of."""
+        return tuple(dict.fromkeys(name for row in self.rows for name in row.estimates))
+
+    @property
+    def note(self) -> str:
+        """What is adjusted, in words."""
+        return f"Differences and agreement are adjusted for {counted(len(self.rows), 'slice')}."
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -10,6 +10,7 @@ import typer
 from localjudge.cli.options import check_out_file, input_extras
 from localjudge.cli.statistics_options import (
     AllowNoGain,
+    ByColumn,
     CalibrationFile,
     IntervalFile,
     LabelColumns,
@@ -37,6 +38,7 @@ def report(
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
     intervals: IntervalFile = None,
+    by_column: ByColumn = None,
     audit: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The output of `audit --json`."),
@@ -62,6 +64,7 @@ def report(
         calibration=calibration,
         allow_no_gain=allow_no_gain or (),
         intervals=intervals,
+        by_column=by_column,
         step=progress.step,
     )
     progress.notices(notices)

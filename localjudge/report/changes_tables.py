@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from localjudge.analysis.by_slice import change_by_slice
 from localjudge.analysis.changes import Changes, change_lines, compare_runs
 from localjudge.analysis.changes.matched_runs import JudgedRows, match_runs
 from localjudge.analysis.matching.scores import read_scores
+from localjudge.analysis.matching.slices import read_slices
 from localjudge.analysis.pairs import read_judged_pairs
 from localjudge.analysis.ranking import p_value
 from localjudge.errors import UsageError
-from localjudge.report.report_tables import estimate_value, table
+from localjudge.report.report_tables import estimate_value, slice_tables, table
 from localjudge.rubrics.mode import PAIRWISE
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
@@ -21,7 +23,7 @@ _MOST_VERDICTS = 3
 
 
 def changes_tables(
-    runs: Sequence[Path], inputs: Sequence[str], resamples: int, seed: int
+    runs: Sequence[Path], inputs: Sequence[str], resamples: int, seed: int, by_column: str | None = None
 ) -> dict[str, Any] | None:
     """Return what `localjudge compare` finds in two complete runs; the reason if they cannot be compared.
 
@@ -30,6 +32,7 @@ def changes_tables(
         inputs: the files to read, if the inputs of pairs were moved.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
+        by_column: a column of the rows; the changes of each of its values are returned, too.
 
     Returns:
         None unless there are two runs, and both are complete.
@@ -41,9 +44,15 @@ def changes_tables(
             rows = JudgedRows.from_pairs(read_judged_pairs(runs, inputs))
         else:
             rows = JudgedRows.from_scores(read_scores(runs, by_run=False))
-        changes = compare_runs(match_runs(rows), resamples=resamples, seed=seed)
+        matched = match_runs(rows)
+        changes = compare_runs(matched, resamples=resamples, seed=seed)
     except UsageError as error:
         return {"leads": [f"The runs cannot be compared: {error}"], "tables": []}
+    sliced = []
+    if by_column:
+        slices = read_slices(runs, rows.source.manifests, by_column, inputs)
+        by_slice = ("", change_by_slice(matched, slices, resamples, seed))
+        sliced = (slice_tables([by_slice]) or {})["tables"]
     heading = ("column", "text"), *((name, "estimate") for name in changes.names)
     columns = [*heading, ("change", "estimate"), ("p", "number"), ("equal instructions", "number")]
     means = [
@@ -61,6 +70,7 @@ def changes_tables(
         "leads": [*change_lines(changes), *(f"{note[0].upper()}{note[1:]}." for note in changes.notes)],
         "tables": [
             table(" → ".join(changes.names), columns, means),
+            *sliced,
             *_verdicts(changes),
             *_judges(changes),
             *_rows(changes),

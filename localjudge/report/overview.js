@@ -66,6 +66,7 @@ $("systems").hidden = !head.table;
 if (head.table) fillTable($("systems-table"), head.table);
 for (const note of head.table?.notes ?? []) $("systems-notes").append(make("p", { class: "lead" }, note));
 showTables("changes", head.changes);
+showTables("slices", head.slices);
 showTables("matrix", head.matrix);
 showTables("position", head.position);
 showTables("agreement", head.agreement);

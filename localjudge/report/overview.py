@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 
 from localjudge.analysis.agreement import Agreement
+from localjudge.analysis.by_slice import Sliced
 from localjudge.analysis.matching.run_rows import FAILED, run_names
 from localjudge.analysis.matching.scores import Scores
 from localjudge.analysis.ranking import Ranking
 from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import Judgements, ListedRows
-from localjudge.report.report_tables import agreement_tables, audit_tables, systems_table
+from localjudge.report.report_tables import agreement_tables, audit_tables, slice_tables, systems_table
 from localjudge.report.shown_values import decides, kind, legend, mean_is_share, value_colours, value_texts
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
@@ -52,6 +53,7 @@ def head(
     rankings: Sequence[Ranking],
     agreements: Sequence[tuple[str, Agreement]],
     changes: dict[str, Any] | None,
+    slices: Sequence[tuple[str, Sliced]],
     audit: Path | None,
 ) -> dict[str, Any]:
     """Return everything that the page shows besides the judgements.
@@ -62,6 +64,7 @@ def head(
         rankings: one ranking for each judge.
         agreements: the name of each run with labels, and its agreement.
         changes: what changed from the first run to the second, if there are two.
+        slices: the statistics of slices, each with the names of its runs.
         audit: the output of `localjudge audit --json`, if any.
 
     Raises:
@@ -93,6 +96,7 @@ def head(
         "legend": _common_legend(rubric),
         "figures": _figures(judgements, means),
         "changes": changes,
+        "slices": slice_tables(slices),
         "agreement": agreement_tables(agreements),
         "audit": audit_tables(audit),
     }

@@ -12,6 +12,7 @@ from localjudge.analysis.agreement import Agreement
 from localjudge.analysis.agreement.alternative_annotator import NO_TEST, AnnotatorTest
 from localjudge.analysis.agreement.within_instructions import NOT_WITHIN, WITHIN_NOTE
 from localjudge.analysis.audit.findings import Audit
+from localjudge.analysis.by_slice import Sliced
 from localjudge.analysis.matching.run_rows import FAILED
 from localjudge.analysis.ranking import Ranking, comparison_lines
 from localjudge.analysis.ranking.system_order import differences_in_words
@@ -280,6 +281,33 @@ def audit_tables(file: Path | None) -> dict[str, Any] | None:
             table("Correlation of the aspects", [("aspect", "text"), *numbers], halo),
         ],
     }
+
+
+def slice_tables(found: Sequence[tuple[str, Sliced]]) -> dict[str, Any] | None:
+    """Return the statistics of slices.
+
+    Args:
+        found: the statistics, each with the names of its runs.
+    """
+    several = len({name for name, _ in found}) > 1
+    tables = []
+    for name, sliced in found:
+        columns = [
+            (sliced.column, "text"),
+            ("instructions", "number"),
+            *((of, "estimate") for of in sliced.names),
+        ]
+        rows = [
+            [
+                row.name,
+                row.instructions,
+                *(estimate_value(row.estimates.get(of)) for of in sliced.names),
+                ", ".join(row.significant),
+            ]
+            for row in sliced.rows
+        ]
+        tables.append(table(sliced.title + f" · {name}" * several, [*columns, ("significant", "word")], rows))
+    return {"leads": [found[0][1].note], "tables": tables} if found else None
 
 
 def table(

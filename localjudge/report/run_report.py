@@ -37,6 +37,7 @@ def write_report(
     calibration: Path | None = None,
     allow_no_gain: Sequence[str] = (),
     intervals: Path | None = None,
+    by_column: str | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
     step: Step = no_steps,
@@ -54,6 +55,7 @@ def write_report(
         calibration: the output file of `localjudge calibrate`; the means are then of calibrated scores.
         allow_no_gain: aspects to calibrate although no gain is shown.
         intervals: the output file of `localjudge calibrate --interval`; each score then has its interval.
+        by_column: a column of the rows; the statistics of each of its values are written, too.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples.
         step: receives the steps.
@@ -67,14 +69,17 @@ def write_report(
             "`calibration`": calibration,
             "`allow_no_gain`": allow_no_gain,
             "`intervals`": intervals,
+            "`by_column`": by_column,
         }
         if surplus := [option for option, value in given.items() if value]:
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
         return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed, step)
     from localjudge.analysis.agreement import agree
     from localjudge.analysis.agreement.calibration import Calibration, read_intervals
+    from localjudge.analysis.by_slice import agree_by_slice, rank_by_slice
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
+    from localjudge.analysis.matching.slices import read_slices
     from localjudge.analysis.ranking import rank
 
     curves = Calibration.load(calibration) if calibration else None
@@ -85,7 +90,7 @@ def write_report(
         with step("comparing the systems"):
             rubric = judgements.rubric
             ours = parse_mapping(mapping, [*rubric.aspects, *(column.name for column in rubric.score_columns)])
-            rankings, agreements = [], []
+            rankings, agreements, sliced = [], [], []
             for of_one_judge in _by_judge(runs):
                 scores = read_scores(of_one_judge)
                 known = read_labels(labels, scores, ours, inputs) if labels else None
@@ -96,14 +101,21 @@ def write_report(
                 # The overall human mean requires labels of every aspect.
                 whole = known if known and set(known.aspects) >= set(named.aspects) else None
                 rankings.append(rank(named, measures, whole, resamples=resamples, seed=seed))
+                if by_column:
+                    slices = read_slices(of_one_judge, scores.manifests, by_column, inputs)
+                    found = rank_by_slice(named, slices, None, None, resamples, seed)
+                    sliced.append((", ".join(run_names(of_one_judge)), found))
             for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
                 scores = read_scores([run])
                 known, measures = read_labels(labels, scores, ours, inputs), measure(scores, inputs)
                 calibrated = curves.apply_to(scores, allow_no_gain, known) if curves else None
                 agreements.append((name, agree(scores, known, measures, calibrated, resamples, seed)))
-            changes = changes_tables(runs, inputs, resamples, seed)
+                if by_column:
+                    slices = read_slices([run], scores.manifests, by_column, inputs)
+                    sliced.append((name, agree_by_slice(scores, known, slices)))
+            changes = changes_tables(runs, inputs, resamples, seed, by_column)
         with step("writing the page") as report:
-            about = head(judgements, title, rankings, agreements, changes, audit)
+            about = head(judgements, title, rankings, agreements, changes, sliced, audit)
             write_page(out, about["title"], about, judgements, report)
         return list(about["notices"])
 

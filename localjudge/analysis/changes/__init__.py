@@ -264,9 +264,10 @@ def change_lines(changes: Changes) -> Iterator[str]:
         )
     for name in rest:
         if name not in ends and name not in same:
-            few = changes.instructions - columns[name].equal
+            moved_on = changes.instructions - columns[name].equal
+            why = "few" if moved_on < changes.instructions / 2 else "alike"
             yield (
-                f"{name} changed on {few:,} of {changes.instructions:,} instructions, by "
-                f"{two_decimals(columns[name].difference.value)} on average over all: too few or too small "
-                "for an interval."
+                f"{name} changed on {moved_on:,} of {changes.instructions:,} instructions, by "
+                f"{two_decimals(columns[name].difference.value)} on average over all: too {why} for an "
+                "interval."
             )

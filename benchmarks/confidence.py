@@ -1,0 +1,127 @@
+"""Which sign of a judge's confidence tells its right verdicts from its wrong ones.
+
+    python benchmarks/confidence.py RUN=LABELS[:THEIRS=OURS] … --by ASPECT [--write FOLDER]
+
+For each labelled row of a real run: whether the verdict agrees with most labels, and four signs: the verdict's
+probability; whether both orders of a pair say the same; the spread of several samples' expected scores, turned
+round; the mass of the values. Of each sign the table has the area under the ROC curve, the probability that a
+right verdict has more of it than a wrong one (0.5 is chance), with a 95 % interval that resamples rows. Signs
+that a run does not have are left out. `--write` keeps probability and agreement for `benchmarks/escalation.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from array import array
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import results_table
+from scipy.stats import mannwhitneyu
+
+from localjudge.analysis import Flags, Floats
+from localjudge.analysis.escalation import Verdicts
+from localjudge.analysis.matching.run_rows import read_rows
+from localjudge.records import Judgement
+from localjudge.rubrics.mode import RowOutcome
+from localjudge.rubrics.pair_outcome import PairOutcome
+
+RESAMPLES = 1000
+
+
+class Signs:
+    """Collects the signs of each row, judged or failed; NaN where a row has none."""
+
+    def __init__(self, aspect: str) -> None:
+        self._aspect = aspect
+        self.columns = {name: array("d") for name in ("both orders agree", "samples", "mass")}
+
+    def add(self, outcome: RowOutcome) -> None:
+        judged = [each for each in outcome.of_prompts if isinstance(each, Judgement)]
+        known = outcome.preferences.get(self._aspect) if isinstance(outcome, PairOutcome) else None
+        agree = math.nan if known is None or known.agree is None else float(known.agree)
+        values = (
+            agree,
+            -self._mean([each.spread for each in judged]),
+            self._mean([each.mass for each in judged]),
+        )
+        for column, value in zip(self.columns.values(), values, strict=True):
+            column.append(value)
+
+    def _mean(self, columns: list[dict[str, float]]) -> float:
+        values = [each[self._aspect] for each in columns if self._aspect in each]
+        return sum(values) / len(values) if values else math.nan
+
+
+def area(sign: Floats, agreed: Flags) -> float:
+    """Return the probability that a right verdict has more of the sign than a wrong one; a tie counts half."""
+    right, wrong = sign[agreed], sign[~agreed]
+    if not len(right) or not len(wrong):
+        return math.nan
+    return float(mannwhitneyu(right, wrong).statistic) / (len(right) * len(wrong))
+
+
+def measured(sign: Floats, agreed: Flags) -> dict[str, Any]:
+    """Return the area with its interval."""
+    random = np.random.default_rng(0)
+    draws = (random.integers(len(sign), size=len(sign)) for _ in range(RESAMPLES))
+    areas = [area(sign[rows], agreed[rows]) for rows in draws]
+    low, high = np.nanquantile(areas, [0.025, 0.975])
+    return {"area": round(area(sign, agreed), 3), "low": round(float(low), 3), "high": round(float(high), 3)}
+
+
+def main() -> None:
+    options = _options()
+    found: dict[str, Any] = {}
+    for given in options.runs:
+        folder, _, labels = given.partition("=")
+        files, _, mapping = labels.partition(":")
+        theirs, _, ours = mapping.partition("=")
+        verdicts = Verdicts.read(Path(folder), options.by)
+        signs = Signs(options.by)
+        read_rows([verdicts.folder], [verdicts.manifest], signs)
+        rows, agreed, _ = verdicts.agreed(verdicts.labels([files], {theirs: ours} if theirs else {}, ()))
+        columns = {"probability": verdicts.confidence} | {
+            name: np.array(column) for name, column in signs.columns.items()
+        }
+        name = verdicts.folder.resolve().name
+        found[name] = {"labels": len(rows), "agreement": round(float(agreed.mean()), 3)} | {
+            sign: measured(values[rows], agreed)
+            for sign, values in columns.items()
+            if np.isfinite(values[rows]).all()
+        }
+        if options.write is not None:
+            pairs = [*zip(verdicts.confidence[rows].tolist(), map(int, agreed.tolist()), strict=True)]
+            (options.write / f"{name}.json").write_text(json.dumps(pairs))
+    signs_found = [
+        *dict.fromkeys(sign for one in found.values() for sign in one if isinstance(one[sign], dict))
+    ]
+    results_table.table(
+        f"{options.by}: area under the ROC curve of right verdicts, with 95 % interval",
+        ["", "labels", "agreement", *signs_found],
+        [
+            [name, one["labels"], one["agreement"], *(_shown(one.get(sign)) for sign in signs_found)]
+            for name, one in found.items()
+        ],
+    )
+    results_table.write("confidence", {"by": options.by, "found": found}, options.results)
+
+
+def _shown(one: dict[str, float] | None) -> str:
+    return "-" if one is None else f"{one['area']:.2f} ({one['low']:.2f} to {one['high']:.2f})"
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", metavar="RUN=LABELS[:THEIRS=OURS]")
+    parser.add_argument("--by", required=True, metavar="ASPECT")
+    parser.add_argument("--write", type=Path, metavar="FOLDER")
+    parser.add_argument("--results", type=Path, default=results_table.RESULTS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
