@@ -265,9 +265,8 @@ def change_lines(changes: Changes) -> Iterator[str]:
     for name in rest:
         if name not in ends and name not in same:
             moved_on = changes.instructions - columns[name].equal
-            why = "few" if moved_on < changes.instructions / 2 else "alike"
             yield (
                 f"{name} changed on {moved_on:,} of {changes.instructions:,} instructions, by "
-                f"{two_decimals(columns[name].difference.value)} on average over all: too {why} for an "
-                "interval."
+                f"{two_decimals(columns[name].difference.value)} on average over all; the changes vary too "
+                "little for an interval."
             )
