@@ -55,13 +55,24 @@ def open_in_browser(page: Path, folder: Path) -> tuple[str, set[str]]:
     return dumped, {each["url"] for each in events if each.get("initiator", "not an origin") != "not an origin"}
 
 
-class OpenPage(AbstractContextManager["OpenPage"]):
-    """A report that stays open in a browser, to use it by its script. Its charts are drawn."""
+CHARTS = "document.documentElement.dataset.charts"
+"""A report's charts are drawn."""
 
-    def __init__(self, page: Path, folder: Path) -> None:
+
+class OpenPage(AbstractContextManager["OpenPage"]):
+    """A page that stays open in a browser, to use it by its script and by keys.
+
+    Args:
+        page: a report, or the address of a page of this machine.
+        folder: a folder for the browser's files.
+        ready: an expression that is true as soon as the page can be used.
+    """
+
+    def __init__(self, page: Path | str, folder: Path, ready: str = CHARTS) -> None:
         command = [
             chromium(), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}",
-            "--host-resolver-rules=MAP * ~NOTFOUND", "--window-size=1280,900", "--remote-debugging-pipe",
+            "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1", "--window-size=1280,900",
+            "--remote-debugging-pipe",
         ]  # fmt: skip
         commands, self._to = os.pipe()
         self._from, events = os.pipe()
@@ -77,13 +88,10 @@ class OpenPage(AbstractContextManager["OpenPage"]):
             target = self._call("Target.createTarget", url="about:blank")["targetId"]
             self._session = self._call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
             self._call("Page.enable")
-            self._call("Page.navigate", url=page.as_uri())
+            self._call("Page.navigate", url=page if isinstance(page, str) else page.as_uri())
             while self._next().get("method") != "Page.loadEventFired":
                 pass
-            self.run(
-                "new Promise((done) => { const look = () => "
-                "document.documentElement.dataset.charts ? done() : setTimeout(look, 50); look(); })"
-            )
+            self.wait(ready)
         except BaseException:
             self.__exit__()
             raise
@@ -99,6 +107,30 @@ class OpenPage(AbstractContextManager["OpenPage"]):
         done = self._call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in done, done
         return done["result"].get("value")
+
+    def wait(self, condition: str) -> None:
+        """Wait until an expression in the page is true, for at most half a minute."""
+        look = f"() => {condition} ? done(true) : tries++ > 1500 ? done(false) : setTimeout(look, 20)"
+        is_true = self.run(f"new Promise((done) => {{ let tries = 0; const look = {look}; look(); }})")
+        assert is_true, f"{condition} stays false"
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after the other: a character, or the name of a key."""
+        codes = {"Enter": 13, "Tab": 9, "Escape": 27}
+        for key in keys:
+            code = codes.get(key, ord(key.upper()[0]))
+            known: dict[str, Any] = {"key": key, "windowsVirtualKeyCode": code, "nativeVirtualKeyCode": code}
+            text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+            self._call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **known)
+            self._call("Input.dispatchKeyEvent", type="keyUp", **known)
+
+    def screenshot(self, file: Path, width: int, height: int, dark: bool = False) -> None:
+        """Write a picture of the page."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._call("Emulation.setDeviceMetricsOverride", **size)
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self._call("Emulation.setEmulatedMedia", features=[scheme])
+        file.write_bytes(base64.b64decode(self._call("Page.captureScreenshot")["data"]))
 
     def texts(self, selector: str) -> list[str]:
         """Return the text of each element that the selector finds."""

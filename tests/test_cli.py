@@ -358,7 +358,17 @@ def test_the_help_lists_the_commands_in_groups_with_whole_descriptions(
         "Learn": {"help"},
         "Judge": {"score", "prompt", "audit", "repeat", "serve"},
         "Read": {"show", "report", "export"},
-        "Trust": {"agree", "rank", "compare", "sample-size", "jury", "escalate", "calibrate", "import"},
+        "Trust": {
+            "label",
+            "agree",
+            "rank",
+            "compare",
+            "sample-size",
+            "jury",
+            "escalate",
+            "calibrate",
+            "import",
+        },
         "Cluster and shards": {"merge"},
         "Models and machine": {"models", "doctor", "serve-flags", "pack", "rubrics"},
     }

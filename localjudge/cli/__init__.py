@@ -33,6 +33,7 @@ _TOPICS: dict[str, dict[str, str]] = {
         "runs.export": "export runs/first --to csv --out first.csv",
     },
     "Trust": {
+        "label.label": "label examples --sample 20 --out labels.jsonl",
         "sample_size.sample_size": "sample-size --difference 0.2 --pilot runs/first",
         "trust.agree": "agree runs/first --labels labels.csv",
         "trust.rank": "rank runs/first",

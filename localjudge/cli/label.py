@@ -1,0 +1,110 @@
+"""The command `label`: a page of this machine on which people label a sample of rows."""
+
+from __future__ import annotations
+
+import secrets
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from localjudge.cli.judge_options import PairOptions
+from localjudge.cli.listen_options import ListenOptions
+from localjudge.cli.options import RubricName, input_extras
+from localjudge.cli.statistics_options import MovedInputs
+from localjudge.errors import UsageError
+from localjudge.system.quantities import counted
+
+
+def label(
+    rows: Annotated[
+        list[str],
+        typer.Argument(metavar="INPUT...|RUN", help="Files as for score, or a run directory."),
+    ],
+    pairs: PairOptions,
+    listen: ListenOptions,
+    *,
+    rubric: RubricName = "six-aspects",
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The label file; it is continued.")] = Path(
+        "labels.jsonl"
+    ),
+    annotator: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who labels.  [default: the page asks]")
+    ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Label about N rows.  [default: all]"),
+    ] = None,
+    overlap: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="SHARE", help="The share that everyone labels."),
+    ] = 0.0,
+    show_judge: Annotated[
+        bool, typer.Option("--show-judge", help="Show the judge's answer; the labels then say so.")
+    ] = False,
+    seed: Annotated[int, typer.Option(metavar="S", help="The seed of the sample.")] = 0,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", metavar="OURS=THEIRS", help="A column with another name.")
+    ] = None,
+    inputs: MovedInputs = None,
+) -> None:
+    """Label a sample of rows on a page of this machine, blind, with the keyboard alone."""
+    from localjudge.system.requirements import require
+
+    require("label", "serve", "trust", *input_extras([*rows, *(inputs or ())]))
+    import uvicorn
+
+    from localjudge.cli.progress import Progress
+    from localjudge.labelling.candidates import candidates_of_rows, candidates_of_run
+    from localjudge.labelling.label_app import LabelApp
+    from localjudge.labelling.label_file import LabelFile
+    from localjudge.labelling.session import LabelSession
+    from localjudge.rows.columns import parse_columns
+    from localjudge.rows.row_store import RowStore
+    from localjudge.rubrics.mode import PAIRWISE
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.runs.pipeline import RowSource
+    from localjudge.runs.run_manifest import MANIFEST, read_manifest
+    from localjudge.serve.listener import LOOPBACK
+
+    progress, run = Progress(), Path(rows[0])
+    is_run = len(rows) == 1 and (run / MANIFEST).is_file()
+    if show_judge and not is_run:
+        raise UsageError("--show-judge: needs a run, whose judge has answered; give a run directory")
+    listener = listen.listener()
+    with ExitStack() as stack:
+        store = stack.enter_context(RowStore())
+        if is_run:
+            found = read_manifest(run).rubric
+            candidates = candidates_of_run(run, store, sample, show_judge, inputs or ())
+        else:
+            found = Rubric.load(rubric)
+            pairing = pairs.pairing(found.fields, "one" if found.mode is PAIRWISE else "both", seed)
+            used = found.fields if pairing is None else pairing.used(found.fields)
+            columns = parse_columns(column or (), used)
+            source = RowSource.from_files(rows, columns, used=found.fields, pairing=pairing)
+            candidates = candidates_of_rows(source.rows, store, sample)
+        file = stack.enter_context(LabelFile(out))
+        session = LabelSession(found, candidates, file, overlap, seed)
+        progress.say(
+            f"{counted(len(session), 'row')} to label of {len(store):,} · {out}: {len(file.lines):,} answered"
+        )
+        token = listener.token or secrets.token_urlsafe(16)
+        app = LabelApp(session, token, f"Labels: {found.name}", annotator, listener.host in LOOPBACK)
+        listening = stack.enter_context(listener.bind())
+        listening.listen()
+        port = listening.getsockname()[1]
+        scheme = "http" if listener.certfile is None else "https"
+        progress.say(f"open {scheme}://{listener.host}:{port}/?token={token}", always=True)
+        progress.say("Ctrl-C ends; every label is in the file as soon as the next row is shown")
+        config = uvicorn.Config(
+            app.asgi(),
+            ssl_certfile=listener.certfile,
+            ssl_keyfile=listener.keyfile,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+        )
+        uvicorn.Server(config).run(sockets=[listening])
+        progress.say(f"{out}: {counted(len(file.lines), 'answer')}")

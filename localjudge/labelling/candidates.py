@@ -1,0 +1,86 @@
+"""The rows that a sample for labels is drawn from, of files or of a run, with their chances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from localjudge.errors import UsageError
+from localjudge.labelling.sample import chances
+from localjudge.labelling.session import Candidates
+from localjudge.records import Judgement, Row
+from localjudge.rows.row_store import RowStore
+from localjudge.rubrics.answer import shown
+from localjudge.rubrics.pair_outcome import PairOutcome
+from localjudge.runs.reader import read_row_outcomes
+from localjudge.runs.reread_texts import rows_found
+from localjudge.runs.run_manifest import read_manifest
+
+
+def candidates_of_rows(rows: Iterable[object], store: RowStore, sample: int | None) -> Candidates:
+    """Return the rows of files; unreadable ones are left out.
+
+    Args:
+        rows: the rows and failures.
+        store: receives the rows.
+        sample: the number of rows that are expected in the sample; None for all.
+
+    Raises:
+        UsageError: there is no row.
+    """
+    return _candidates(rows, store, sample, {})
+
+
+def candidates_of_run(
+    run: Path,
+    store: RowStore,
+    sample: int | None,
+    show_judge: bool = False,
+    inputs: Iterable[str] = (),
+) -> Candidates:
+    """Return the rows of a run whose texts are found in its inputs.
+
+    Args:
+        run: the run directory.
+        store: receives the rows.
+        sample: as for `candidates_of_rows`.
+        show_judge: show people the judge's answer.
+        inputs: the input files, if they were moved.
+
+    Raises:
+        UsageError: no text was found.
+    """
+    manifest = read_manifest(run)
+    outcomes = {outcome.first.digest: outcome for outcome in read_row_outcomes(run)}
+    judged = {}
+    for digest, outcome in outcomes.items() if show_judge else ():
+        if isinstance(outcome, PairOutcome):
+            judged[digest] = {name: str(known.winner) for name, known in outcome.preferences.items()}
+        elif isinstance(outcome, Judgement):
+            judged[digest] = {name: shown(value) for name, value in outcome.scores.items()} | outcome.texts
+    rows = (row for _, row in rows_found(manifest, [*outcomes], inputs))
+    return _candidates(rows, store, sample, judged)
+
+
+def _candidates(
+    rows: Iterable[object],
+    store: RowStore,
+    sample: int | None,
+    judged: Mapping[str | None, Mapping[str, str]],
+) -> Candidates:
+    digests, groups = [], []
+    numbers: dict[str, int] = {}
+    for row in rows:
+        if isinstance(row, Row):
+            store.append(row)
+            digests.append(row.digest.hex())
+            groups.append(numbers.setdefault(row.group, len(numbers)))
+    if not groups:
+        raise UsageError("no row has texts to label; if the inputs of a run were moved, give `inputs`")
+    group = np.array(groups)
+    sizes = np.bincount(group)
+    chance = chances(np.ones(len(sizes)), sizes, sample)
+    places = {place: judged[digest] for place, digest in enumerate(digests) if digest in judged}
+    return Candidates(store, group, chance, places)

@@ -1,0 +1,208 @@
+"use strict";
+
+// The keys: a digit is a value of a scale; other values have the first letter of their text, or a digit.
+
+const $ = (id) => document.getElementById(id);
+const token = new URLSearchParams(location.search).get("token") ?? "";
+const LONG = 200_000; // characters of a text that are shown at once
+const PIECE = 20_000;
+// Characters that are not seen, or that turn the text around them.
+const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\ufff9-\ufffb]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]|[\u{e0000}-\u{e007f}]/gu;
+let annotator = HEAD.annotator ?? "";
+let row = null;
+let seen = 0; // seconds for which the row was visible
+let since = null;
+let busy = false;
+
+function make(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+// ---- texts: shown as they are; nothing in them is code, and nothing is invisible -------------------------
+
+function piece(text) {
+  const node = make("span", { dir: "auto" });
+  let from = 0;
+  for (const found of text.matchAll(HIDDEN)) {
+    const code = found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
+    node.append(text.slice(from, found.index), make("span", { class: "control" }, "U+" + code));
+    from = found.index + found[0].length;
+  }
+  node.append(text.slice(from));
+  return node;
+}
+
+function write(box, text, from, to) {
+  for (let at = from; at < Math.min(to, text.length); ) {
+    let end = Math.min(at + PIECE, to, text.length);
+    const line = text.lastIndexOf("\n", end) + 1; // pieces end with lines, where there are any
+    if (end < text.length && line > at) end = line;
+    else if (/[\ud800-\udbff]/.test(text[end - 1] ?? "")) end += 1;
+    box.append(piece(text.slice(at, end).replace(/\n$/, "")));
+    at = end;
+  }
+}
+
+function section(name, text) {
+  const box = make("div", { class: "text", tabindex: "0", role: "region", "aria-label": name });
+  write(box, text, 0, LONG);
+  const whole = make("section", {}, make("h2", {}, name), box);
+  if (text.length > LONG) {
+    const more = make("button", { type: "button" }, `Show the other ${(text.length - LONG).toLocaleString()} characters`);
+    more.onclick = () => { box.replaceChildren(); write(box, text, 0, text.length); more.remove(); };
+    whole.append(more);
+  }
+  if (text === "") box.append(make("em", {}, "(empty)"));
+  return whole;
+}
+
+// ---- the aspects ----------------------------------------------------------------------------------------
+
+function keysOf(values) {
+  if (values.every((value) => /^\d$/.test(value.text))) return values.map((value) => value.text);
+  const first = values.map((value) => value.text[0].toLowerCase());
+  const taken = ["s", "u", "c"];
+  const free = first.every((letter, at) => /[a-z]/.test(letter) && first.indexOf(letter) === at && !taken.includes(letter));
+  if (free) return first;
+  return values.map((_, at) => (at < 9 ? String(at + 1) : ""));
+}
+
+const aspects = HEAD.aspects.map((aspect) => {
+  const isNumber = aspect.values.length > 10 && aspect.values.every((value) => /^-?\d+$/.test(value.text));
+  const keys = isNumber ? [] : keysOf(aspect.values);
+  const field = make("fieldset", {}, make("legend", {}, aspect.name));
+  if (aspect.description) field.append(make("p", {}, aspect.description));
+  const values = make("div", { class: "values" });
+  if (isNumber) {
+    const low = aspect.values[0].text, high = aspect.values.at(-1).text;
+    values.append(make("label", {}, `${low} to ${high}`, make("input", {
+      type: "number", name: aspect.name, min: low, max: high, step: "1", inputmode: "numeric" })));
+    for (const value of aspect.values) if (value.means) values.append(make("small", {}, `${value.text}: ${value.means}`));
+  }
+  aspect.values.forEach((value, at) => {
+    if (isNumber) return;
+    const label = make("label", {}, make("input", { type: "radio", name: aspect.name, value: value.text }), " ", String(value.label));
+    if (keys[at] && keys[at] !== value.text) label.append(" ", make("kbd", {}, keys[at]));
+    if (value.means) label.append(make("small", {}, value.means));
+    values.append(label);
+  });
+  field.append(values);
+  $("aspects").append(field);
+  return { name: aspect.name, field, keys, inputs: [...field.querySelectorAll("input")] };
+});
+
+const chosen = ({ inputs }) => inputs[0].type === "number" ? inputs[0].value : inputs.find((input) => input.checked)?.value ?? "";
+const focus = ({ inputs }) => (inputs.find((input) => input.checked) ?? inputs[0]).focus();
+
+function goOn() {
+  const open = aspects.find((aspect) => chosen(aspect) === "");
+  if (open) focus(open); else $("save").focus();
+}
+
+// ---- the row --------------------------------------------------------------------------------------------
+
+function show(answer) {
+  $("said").textContent = answer.said ?? "";
+  row = answer.row;
+  const counts = row ?? answer;
+  const total = counts.labelled + counts.skipped + counts.left;
+  const pace = counts.labelled && counts.pace ? ` · ${Math.round(counts.pace)} s a row` : "";
+  const skipped = counts.skipped ? `, ${counts.skipped} skipped` : "";
+  $("progress").textContent = `${counts.labelled} labelled${skipped}, ${counts.left} left${pace}`;
+  $("bar").value = total ? 1 - counts.left / total : 1;
+  $("who").hidden = true;
+  $("work").hidden = row === null;
+  $("end").hidden = row !== null;
+  if (row === null) return;
+  const texts = [section("Instruction", row.instruction)];
+  for (const [name, text] of Object.entries(row.fields)) texts.push(section(name, text));
+  if (row.reference !== null) texts.push(section("Reference", row.reference));
+  const names = row.responses.length > 1 ? ["Response A", "Response B"] : ["Response"];
+  texts.push(make("div", { class: names.length > 1 ? "response pair" : "response" }, ...row.responses.map((text, at) => section(names[at], text))));
+  if (row.judged) texts.push(section("The judge's answer", Object.entries(row.judged).map((pair) => pair.join(": ")).join("\n")));
+  $("texts").replaceChildren(...texts);
+  $("answer").reset();
+  $("note").value = row.before?.note ?? "";
+  for (const aspect of aspects) {
+    const value = row.before?.values?.[aspect.name] ?? "";
+    for (const input of aspect.inputs) if (input.type === "number") input.value = value; else input.checked = input.value === value;
+  }
+  skipping(false);
+  window.scrollTo(0, 0);
+  focus(aspects[0]);
+  seen = 0;
+  since = document.hidden ? null : performance.now();
+}
+
+document.addEventListener("visibilitychange", () => {
+  if (since !== null) seen += (performance.now() - since) / 1000;
+  since = document.hidden ? null : performance.now();
+});
+
+async function ask(path, content) {
+  if (busy) return;
+  busy = true;
+  try {
+    const answer = await fetch(path, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ annotator, ...content }),
+    });
+    const found = await answer.json();
+    if (answer.ok) show(found); else $("said").textContent = found.error;
+  } catch {
+    $("said").textContent = "Not saved: localjudge label does not answer. Start it again with the same --out, and open its new address.";
+  } finally {
+    busy = false;
+  }
+}
+
+function save(skipped) {
+  const seconds = Math.round(100 * (seen + (since === null ? 0 : (performance.now() - since) / 1000))) / 100;
+  const values = Object.fromEntries(aspects.map((aspect) => [aspect.name, chosen(aspect)]));
+  return ask("/label", { key: row.key, seconds, note: $("note").value, ...(skipped ? { skipped } : { values }) });
+}
+
+function skipping(is) {
+  $("why").hidden = !is;
+  $("answer").hidden = is;
+  $("reason").value = "";
+  if (is) $("reason").focus();
+}
+
+$("answer").onsubmit = (event) => {
+  event.preventDefault();
+  const open = aspects.find((aspect) => chosen(aspect) === "");
+  if (open) { $("said").textContent = `${open.name} has no answer yet.`; focus(open); } else save(null);
+};
+$("why").onsubmit = (event) => { event.preventDefault(); save($("reason").value); };
+$("skip").onclick = () => skipping(true);
+$("back").onclick = () => { skipping(false); goOn(); };
+$("undo").onclick = () => ask("/undo", {});
+$("who").onsubmit = (event) => { event.preventDefault(); annotator = $("name").value.trim(); ask("/row", {}); };
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !$("why").hidden) $("back").click();
+  const target = event.target;
+  const types = target instanceof HTMLInputElement && target.type !== "radio";
+  if (row === null || $("work").hidden || !$("why").hidden || event.ctrlKey || event.altKey || event.metaKey) return;
+  if (types && !(target.type === "number" && /^[a-z]$/.test(event.key))) return;
+  const key = event.key.toLowerCase();
+  const aspect = aspects.find((each) => each.field.contains(target)) ?? aspects.find((each) => chosen(each) === "");
+  const at = aspect ? aspect.keys.indexOf(key) : -1;
+  if (at >= 0) {
+    aspect.inputs[at].checked = true;
+    goOn();
+  } else if (key === "s") skipping(true);
+  else if (key === "u") ask("/undo", {});
+  else if (key === "c") $("note").focus();
+  else if (key === "enter" && !(target instanceof HTMLButtonElement)) $("answer").requestSubmit();
+  else return;
+  event.preventDefault();
+});
+
+$("title").textContent = document.title = HEAD.title;
+if (annotator) ask("/row", {}); else { $("who").hidden = false; $("name").focus(); }

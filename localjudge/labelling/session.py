@@ -1,0 +1,216 @@
+"""What people label: which row a person gets next, what is shown of it, and what is kept of the answer."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from localjudge.analysis import Floats, Integers
+from localjudge.errors import UsageError
+from localjudge.labelling.label_file import LabelFile
+from localjudge.labelling.sample import draw
+from localjudge.records import RESPONSE_DIGESTS, Row
+from localjudge.records.outcome_columns import PAIR_DIGESTS, PAIR_SYSTEMS
+from localjudge.rows.row_store import RowStore
+from localjudge.rubrics.answer import shown
+from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.mode import PAIRWISE
+from localjudge.rubrics.rubric import Rubric
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The n rows that a sample is drawn from.
+
+    Attributes:
+        rows: the rows.
+        group: the number of each row's instruction, from 0 without gaps, [n].
+        chance: the chance of each instruction to be in the sample.
+        judged: what the judge said of each row, to be shown; empty if nothing may be shown.
+    """
+
+    rows: RowStore
+    group: Integers
+    chance: Floats
+    judged: Mapping[int, Mapping[str, str]]
+
+
+class LabelSession:
+    """The people and their rows.
+
+    Args:
+        rubric: the aspects.
+        candidates: the rows.
+        file: the file of labels; its lines are not asked for again.
+        overlap: the share of the instructions that everyone labels; the others are labelled by one person.
+        seed: seed of the sample and of each person's order.
+    """
+
+    def __init__(
+        self, rubric: Rubric, candidates: Candidates, file: LabelFile, overlap: float = 0.0, seed: int = 0
+    ) -> None:
+        self.rubric, self._candidates, self._file, self._seed = rubric, candidates, file, seed
+        random = np.random.default_rng(seed)
+        drawn = draw(candidates.chance, random)
+        self._common = set(drawn[: math.ceil(overlap * len(drawn))].tolist())
+        self._places = np.flatnonzero(np.isin(candidates.group, drawn))
+        self._key_of = {place: _key(self._row(place)) for place in self._places.tolist()}
+        self._place_of = {key: place for place, key in self._key_of.items()}
+        self._orders: dict[str, list[int]] = {}
+        self._held: dict[int, str] = {}  # the row on each person's screen
+        self._by: dict[str, set[str]] = {}  # who has answered each row
+        for line in file.lines:
+            self._by.setdefault(line["label"]["row"], set()).add(line["annotator"])
+
+    def __len__(self) -> int:
+        """The number of rows in the sample."""
+        return len(self._places)
+
+    def progress(self, annotator: str) -> dict[str, int]:
+        """Return how many rows a person has labelled and skipped, and how many are left."""
+        own = [line for line in self._file.lines if line["annotator"] == annotator]
+        skipped = sum(line["label"]["skipped"] is not None for line in own)
+        left = sum(self._is_open(place, annotator) for place in self._places.tolist())
+        return {"labelled": len(own) - skipped, "skipped": skipped, "left": left}
+
+    def next(self, annotator: str) -> dict[str, Any] | None:
+        """Return a person's next row as the page shows it; None at the end."""
+        self._held = {place: name for place, name in self._held.items() if name != annotator}
+        for place in self._order(annotator):
+            if self._is_open(place, annotator) and (place not in self._held or self._is_common(place)):
+                self._held.setdefault(place, annotator)
+                return self._shown(place, annotator)
+        return None
+
+    def add(self, annotator: str, key: str, answer: Mapping[str, Any]) -> bool:
+        """Keep a person's answer; False if the person has answered this row already.
+
+        Args:
+            annotator: the person.
+            key: the key of the row.
+            answer: the text of the value of each aspect in `values`; or why the row is skipped in `skipped`.
+                Also `seconds`, `note` and `saw_labels`.
+
+        Raises:
+            UsageError: there is no such row, or a value is not one of its aspect.
+            OSError: the answer could not be written.
+        """
+        place = self._place_of.get(key)
+        if place is None:
+            raise UsageError("this row is not in the sample; reload the page")
+        if annotator in self._by.get(key, ()):
+            return False
+        self._file.add(self._line(place, annotator, answer))
+        self._by.setdefault(key, set()).add(annotator)
+        return True
+
+    def undo(self, annotator: str) -> dict[str, Any] | None:
+        """Remove a person's last label, and return its row; None if there is none."""
+        line = self._file.remove_last(lambda line: bool(line["annotator"] == annotator))
+        if line is None:
+            return None
+        self._by[line["label"]["row"]].discard(annotator)
+        place = self._place_of.get(line["label"]["row"])
+        if place is None:
+            return None
+        self._held = {at: name for at, name in self._held.items() if name != annotator} | {place: annotator}
+        return {**self._shown(place, annotator), "before": line["label"]}
+
+    def _row(self, place: int) -> Row:
+        row = self._candidates.rows[place]
+        assert isinstance(row, Row)  # unreadable rows are no candidates
+        return row
+
+    def _order(self, annotator: str) -> list[int]:
+        """Return the rows in a person's own order: instructions at random, and the rows of each at random."""
+        if annotator not in self._orders:
+            random = np.random.default_rng([self._seed, *hashlib.sha256(annotator.encode()).digest()])
+            groups = self._candidates.group[self._places]
+            turn = random.permutation(len(self._candidates.chance))[groups]
+            self._orders[annotator] = self._places[np.lexsort((random.random(len(groups)), turn))].tolist()
+        return self._orders[annotator]
+
+    def _is_common(self, place: int) -> bool:
+        return int(self._candidates.group[place]) in self._common
+
+    def _is_open(self, place: int, annotator: str) -> bool:
+        by = self._by.get(self._key_of[place], ())
+        return annotator not in by if self._is_common(place) else not by
+
+    def _shows_reversed(self, place: int, annotator: str) -> bool:
+        """Whether a person sees the responses of a pair in the reverse of the input's order."""
+        text = f"{self._seed} {annotator} {self._key_of[place]}"
+        return self.rubric.mode is PAIRWISE and hashlib.sha256(text.encode()).digest()[0] % 2 == 1
+
+    def _shown(self, place: int, annotator: str) -> dict[str, Any]:
+        row = self._row(place)
+        texts = row.texts[::-1] if self._shows_reversed(place, annotator) else row.texts
+        return {
+            "key": self._key_of[place],
+            "instruction": row.instruction,
+            "reference": row.reference if "reference" in self.rubric.fields else None,
+            "fields": dict(row.fields),
+            "responses": texts,
+            "judged": self._candidates.judged.get(place),
+            **self.progress(annotator),
+        }
+
+    def _line(self, place: int, annotator: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+        row = self._row(place)
+        turned, skipped = self._shows_reversed(place, annotator), answer.get("skipped")
+        names, digests = (
+            (PAIR_SYSTEMS, PAIR_DIGESTS) if len(row.responses) > 1 else (("system",), RESPONSE_DIGESTS[:1])
+        )
+        values = answer.get("values") or {}
+        given = {
+            name: _value(name, aspect, values.get(name), turned)
+            for name, aspect in self.rubric.aspects.items()
+            if skipped is None
+        }
+        return {
+            "id": row.id,
+            **dict(zip(names, (each.system for each in row.responses), strict=True)),
+            **dict(zip(digests, row.response_digests, strict=True)),
+            "annotator": annotator,
+            **given,
+            "label": {
+                "row": self._key_of[place],
+                "chance": float(self._candidates.chance[self._candidates.group[place]]),
+                "skipped": skipped,
+                "note": answer.get("note") or None,
+                "seconds": answer.get("seconds"),
+                "labelled": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+                "shown_reversed": turned,
+                "saw_labels": bool(answer.get("saw_labels")),
+                "saw_judge": place in self._candidates.judged,
+                "values": dict(values),
+            },
+        }
+
+
+def _key(row: Row) -> str:
+    """Return the key of a row: equal texts of several systems, and several rows of one text, have their own."""
+    known = [row.digest.hex(), row.id, *(each.system for each in row.responses)]
+    return hashlib.sha256(repr(known).encode()).hexdigest()[:24]
+
+
+def _value(name: str, aspect: Aspect, text: Any, turned: bool) -> Any:
+    """Return the label of a text that the page has sent; a preference is a, tie or b of the input's order.
+
+    Raises:
+        UsageError: the text is not a value of the aspect.
+    """
+    if text not in aspect.values:
+        raise UsageError(f"{name}: {shown(text)} is not one of {', '.join(aspect.values)}")
+    value = aspect.values[text]
+    if aspect.preference is None:
+        return value
+    assert aspect.numbers is not None  # a preference has an order
+    number = -aspect.numbers[value] if turned else aspect.numbers[value]
+    return "a" if number > 0 else "b" if number < 0 else "tie"

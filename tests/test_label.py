@@ -1,0 +1,344 @@
+"""Tests of `label`: people label a random sample on a page, blind, and no label is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Cli
+from report_page import OpenPage
+
+from localjudge.errors import UsageError
+from localjudge.labelling.candidates import candidates_of_rows
+from localjudge.labelling.label_file import LabelFile
+from localjudge.labelling.sample import chances, draw
+from localjudge.labelling.session import LabelSession
+from localjudge.rows.pairs import Pairing
+from localjudge.rows.row_store import RowStore
+from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.pipeline import RowSource
+
+PAIR = Rubric.load("pairwise")
+RUBRIC = """
+name = "reply"
+[aspects.warmth]
+description = "how warm it sounds"
+scale = { lowest = 1, highest = 5 }
+levels = { 1 = "cold", 5 = "as warm as a friend" }
+[aspects.outcome]
+choices = { A = "solved", B = "passed on" }
+[aspects.polite]
+boolean = true
+[aspects.percent]
+scale = { lowest = 0, highest = 100 }
+[prompt]
+template = "{$instruction} {$candidate} {$aspects} {$answer_format}"
+"""
+
+
+def write_rows(file: Path, instructions: int = 4, systems: str = "xy") -> Path:
+    rows = [
+        {
+            "id": f"{n}{one}",
+            "instruction": f"Question {n}?",
+            "candidate": f"answer {n} {one}",
+            "system": one,
+        }
+        for n in range(instructions)
+        for one in systems
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+@contextmanager
+def session(
+    rows: Path, out: Path, rubric: Rubric | None = None, overlap: float = 0.0, sample: int | None = None
+) -> Iterator[LabelSession]:
+    found = rubric or Rubric.load("no-reference")
+    with RowStore() as store, LabelFile(out) as file:
+        pairing = Pairing(orders=1) if rubric is PAIR else None
+        source = RowSource.from_files([str(rows)], used=found.fields, pairing=pairing)
+        yield LabelSession(found, candidates_of_rows(source.rows, store, sample), file, overlap)
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+@contextmanager
+def served(*args: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start `localjudge label`, and yield the process and the address of its page."""
+    command = [sys.executable, "-m", "localjudge", "label", *map(str, args), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = []
+        for line in process.stderr:
+            said.append(line)
+            if line.startswith("open "):
+                break
+        else:
+            raise AssertionError("".join(said))
+        threading.Thread(target=process.stderr.read, daemon=True).start()
+        try:
+            yield process, line.split()[1]
+        finally:
+            process.kill()
+
+
+def ask(address: str, path: str, content: Any, **headers: str) -> tuple[int, dict[str, Any]]:
+    """Return the status and the answer of a request."""
+    base, _, token = address.partition("?token=")
+    given = {"authorization": f"Bearer {token}", **headers}
+    request = urllib.request.Request(base.rstrip("/") + path, json.dumps(content).encode(), given)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        body = error.read()
+        return error.code, json.loads(body) if body.startswith(b"{") else {}
+
+
+def test_each_instruction_is_drawn_with_its_chance() -> None:
+    weights, sizes = np.array([1.0, 1.0, 2.0, 30.0, 4.0, 1.0]), np.array([2, 1, 3, 2, 1, 1])
+    chance = chances(weights, sizes, 5)
+    assert chance[3] == 1
+    assert (chance > 0).all()
+    assert chance @ sizes == pytest.approx(5)
+    draws = [draw(chance, np.random.default_rng(seed)) for seed in range(4000)]
+    shares = np.bincount(np.concatenate(draws), minlength=6) / 4000
+    assert shares == pytest.approx(chance, abs=0.03)
+    assert set(chances(weights, sizes, None)) == {1.0}
+
+
+def test_a_mean_with_the_recorded_chances_is_right_and_without_them_is_not() -> None:
+    random = np.random.default_rng(0)
+    values = random.integers(1, 6, 300).astype(float)
+    chance = chances(np.where(values < 2, 3.0, 0.5), np.ones(300, dtype=int), 60)
+    weighted, plain = [], []
+    for seed in range(500):
+        drawn = draw(chance, np.random.default_rng(seed))[:40]  # the person stops early
+        plain.append(values[drawn].mean())
+        weighted.append(np.average(values[drawn], weights=1 / chance[drawn]))
+    error = float(np.std(weighted)) / 500**0.5
+    assert abs(float(np.mean(weighted)) - values.mean()) < 3 * error + 0.02
+    assert abs(float(np.mean(plain)) - values.mean()) > 0.3
+
+
+def test_two_people_share_the_rows_and_both_label_the_overlap(tmp_path: Path) -> None:
+    answers = dict.fromkeys(Rubric.load("no-reference").aspects, "3")
+    with session(write_rows(tmp_path / "rows.jsonl", 10), tmp_path / "l.jsonl", overlap=0.2) as people:
+        while True:
+            left = 0
+            for name in ("Ann", "Bo"):
+                row = people.next(name)
+                if row is not None:
+                    assert set(row) >= {"instruction", "responses"}
+                    assert "system" not in json.dumps(row), "who wrote a response is not said"
+                    assert people.add(name, row["key"], {"values": answers})
+                    assert not people.add(name, row["key"], {"values": answers}), "a second tab"
+                    left += 1
+            if not left:
+                break
+    found = lines(tmp_path / "l.jsonl")
+    by = {
+        row: {line["annotator"] for line in found if line["id"] == row}
+        for row in {line["id"] for line in found}
+    }
+    assert len(by) == 20
+    assert sum(len(names) == 2 for names in by.values()) == 4, "two instructions of two rows"
+    assert len(found) == 24
+
+
+def test_a_pair_is_shown_in_random_order_and_kept_in_the_inputs(tmp_path: Path) -> None:
+    file, labels = tmp_path / "pairs.jsonl", tmp_path / "l.jsonl"
+    rows = [
+        {"id": str(n), "instruction": f"Q{n}", "reference": "", "candidate_a": "good", "candidate_b": "bad"}
+        for n in range(30)
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with session(file, labels, PAIR) as people:
+        while (row := people.next("Ann")) is not None:
+            choice = "A" if row["responses"][0] == "good" else "B"
+            people.add("Ann", row["key"], {"values": {"better": choice}})
+    found = lines(labels)
+    assert {line["better"] for line in found} == {"a"}
+    assert {line["label"]["shown_reversed"] for line in found} == {True, False}
+
+
+def test_what_is_labelled_goes_into_agree_and_rank_as_it_is(tmp_path: Path, cli: Cli) -> None:
+    rows, labels = write_rows(tmp_path / "rows.jsonl", 12), tmp_path / "l.jsonl"
+    random = np.random.default_rng(0)
+    aspects = [*Rubric.load("no-reference").aspects]
+    with session(rows, labels, sample=16) as people:
+        while (row := people.next("Ann")) is not None:
+            people.add("Ann", row["key"], {"values": {name: str(random.integers(1, 6)) for name in aspects}})
+    judged = tmp_path / "scores.jsonl"
+    judged.write_text(
+        "".join(
+            json.dumps({**json.loads(line), **dict.fromkeys(aspects, at % 5 + 1)}) + "\n"
+            for at, line in enumerate(rows.read_text().splitlines())
+        )
+    )
+    run = tmp_path / "run"
+    flags = [flag for name in aspects for flag in ("--aspect", name)]
+    assert cli("import", judged, *flags, "--out", run).code == 0
+    for command in ("agree", "rank"):
+        end = cli(command, run, "--labels", labels, "--resamples", 100, "--json")
+        assert end.code == 0, end.err
+    assert len(lines(labels)) == 16
+
+
+def test_a_line_that_a_crash_has_cut_is_removed_and_another_program_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "l.jsonl"
+    line = {"annotator": "Ann", "label": {"row": "k"}}
+    with LabelFile(out) as file:
+        file.add(line)
+        with pytest.raises(UsageError, match="another program writes it"):
+            LabelFile(out)
+    out.write_bytes(out.read_bytes() + b'{"annotator": "An')
+    with LabelFile(out) as file:
+        assert file.lines == [line]
+        file.add({**line, "annotator": "Bo"})
+        assert file.remove_last(lambda each: each["annotator"] == "Ann") == line
+        file.add(line)
+    assert [each["annotator"] for each in lines(out)] == ["Bo", "Ann"]
+    other = tmp_path / "other.jsonl"
+    other.write_text('{"id": 1}\n')
+    with pytest.raises(UsageError, match=r"other.jsonl:1: is not a line of localjudge label"):
+        LabelFile(other)
+    assert other.read_text() == '{"id": 1}\n'
+
+
+def test_a_full_disk_loses_no_label_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "l.jsonl"
+    with LabelFile(out) as file:
+        file.add({"annotator": "Ann", "label": {"row": "k"}})
+
+        def full(descriptor: int) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            file.add({"annotator": "Bo", "label": {"row": "k"}})
+        assert len(file.lines) == 1
+    assert len(lines(out)) == 1
+
+
+def test_requests_without_the_token_from_elsewhere_or_for_another_name_are_refused(tmp_path: Path) -> None:
+    out = tmp_path / "l.jsonl"
+    with served(write_rows(tmp_path / "rows.jsonl"), "--rubric", "no-reference", "--out", out) as (_, address):
+        assert ask(address, "/row", {"annotator": "Ann"})[0] == 200
+        assert ask(address, "/row", {"annotator": "Ann"}, authorization="Bearer x")[0] == 403
+        assert ask(address, "/row", {"annotator": "Ann"}, origin="http://evil.example")[0] == 403
+        assert ask(address, "/row", {"annotator": "Ann"}, host="evil.example")[0] == 400
+        assert ask(address, "/row", {"annotator": " "})[0] == 400
+        assert ask(address, "/row", ["Ann"])[0] == 400
+        status, refused = ask(address, "/label", {"annotator": "Ann", "key": "x", "values": {}})
+        assert (status, "not in the sample" in refused["error"]) == (400, True)
+        key = ask(address, "/row", {"annotator": "Ann"})[1]["row"]["key"]
+        status, refused = ask(address, "/label", {"annotator": "Ann", "key": key, "values": {"safety": "9"}})
+        assert (status, "safety: 9 is not one of 1, 2, 3, 4, 5" in refused["error"]) == (400, True)
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(address.partition("?")[0], timeout=20)
+        page = urllib.request.urlopen(address, timeout=20)
+        assert "default-src 'none'" in page.headers["content-security-policy"]
+        assert "://" not in page.read().decode()
+
+
+def test_no_label_is_lost_or_doubled_by_a_hundred_kills_while_saving(tmp_path: Path) -> None:
+    out, rows = tmp_path / "l.jsonl", write_rows(tmp_path / "rows.jsonl", 2000)
+    values, random = dict.fromkeys(Rubric.load("no-reference").aspects, "3"), np.random.default_rng(0)
+    saved: set[str] = set()
+    with RowStore() as store:
+        source = RowSource.from_files([str(rows)], used=Rubric.load("no-reference").fields)
+        candidates = candidates_of_rows(source.rows, store, None)
+        for kill in range(100):
+            receive, send = os.pipe()
+            child = os.fork()
+            if child == 0:
+                with LabelFile(out) as file:
+                    people = LabelSession(Rubric.load("no-reference"), candidates, file)
+                    os.write(send, b"begun\n")
+                    while (row := people.next("Ann")) is not None:
+                        people.add("Ann", row["key"], {"values": values})
+                        os.write(send, row["key"].encode() + b"\n")
+                os._exit(0)
+            os.close(send)
+            with os.fdopen(receive) as acknowledged:
+                assert acknowledged.readline() == "begun\n"
+                time.sleep(random.uniform(0, 0.05))
+                os.kill(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                saved |= {line.strip() for line in acknowledged if line.endswith("\n")}
+            with LabelFile(out) as file:
+                kept = [line["label"]["row"] for line in file.lines]
+            assert saved <= set(kept), kill
+            assert len(kept) == len(set(kept)), kill
+    assert len(saved) > 200
+
+
+def test_the_command_goes_on_after_a_kill(tmp_path: Path) -> None:
+    out, rows = tmp_path / "l.jsonl", write_rows(tmp_path / "rows.jsonl")
+    given = (rows, "--rubric", "no-reference", "--out", out)
+    values = dict.fromkeys(Rubric.load("no-reference").aspects, "3")
+    for labelled in range(2):
+        with served(*given) as (_, address):
+            row = ask(address, "/row", {"annotator": "Ann"})[1]["row"]
+            assert row["labelled"] == labelled
+            ask(address, "/label", {"annotator": "Ann", "key": row["key"], "values": values})
+    assert len(lines(out)) == 2
+
+
+def test_a_person_labels_with_the_keyboard_alone(tmp_path: Path) -> None:
+    rubric, out = tmp_path / "reply.toml", tmp_path / "l.jsonl"
+    rubric.write_text(RUBRIC)
+    rows = tmp_path / "rows.jsonl"
+    hostile = (
+        "<script>document.title = 'hacked'</script><img src=x onerror=alert(1)> \u202egnp.exe \x1b[31m</style>"
+    )
+    rows.write_text(
+        "".join(json.dumps({"instruction": f"Q{n}", "candidate": hostile}) + "\n" for n in range(3))
+    )
+    with (
+        served(rows, "--rubric", rubric, "--out", out) as (_, address),
+        OpenPage(address, tmp_path, "document.activeElement.id === 'name'") as page,
+    ):
+        page.press(*"Ann Lee", "Enter")
+        page.wait("row !== null")
+        assert page.run("document.title") == "Labels: reply"
+        assert page.run("document.querySelectorAll('#texts script, #texts img').length") == 0
+        assert page.texts(".control") == ["U+202E", "U+001B"]
+        assert "<script>" in page.texts("#texts")[0]
+        page.press("4", "b", "y", *"73", "Enter")
+        page.wait("$('progress').textContent.startsWith('1 labelled, 2 left')")
+        page.press("2", "a", "Enter")
+        assert page.texts("#said") == ["polite has no answer yet."]
+        page.press("n")
+        page.press(*"100", "Enter")
+        page.wait("$('progress').textContent.startsWith('2 labelled, 1 left')")
+        page.press("u")
+        page.wait("row.before")
+        assert page.run("chosen(aspects[3])") == "100", "what was answered before is shown"
+        page.press("s", *"not a reply", "Enter")
+        page.wait("$('progress').textContent.startsWith('1 labelled, 1 skipped, 1 left')")
+        page.press("c", *"odd", "Escape")
+        page.press("Enter")
+    first, second = lines(out)
+    given = {name: first[name] for name in ("annotator", "warmth", "outcome", "polite", "percent")}
+    assert given == {"annotator": "Ann Lee", "warmth": 4, "outcome": "passed on", "polite": True, "percent": 73}
+    assert first["label"]["seconds"] > 0
+    assert (second["label"]["skipped"], "warmth" in second) == ("not a reply", False)
