@@ -23,11 +23,13 @@ from report_page import OpenPage
 
 from localjudge.errors import UsageError
 from localjudge.labelling.candidates import candidates_of_rows
+from localjudge.labelling.findings import Answer, findings
 from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.sample import chances, draw
 from localjudge.labelling.session import LabelSession
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.row_store import RowStore
+from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.pipeline import RowSource
 
@@ -202,6 +204,26 @@ def test_what_is_labelled_goes_into_agree_and_rank_as_it_is(tmp_path: Path, cli:
     assert len(lines(labels)) == 16
 
 
+def test_the_findings_are_means_and_agreement_of_whole_batches_with_intervals_that_hold() -> None:
+    aspects = {"warmth": Aspect.model_validate({"scale": {"lowest": 1, "highest": 5}})}
+    missed = 0
+    for seed in range(200):
+        random = np.random.default_rng(seed)
+        label, judge = random.integers(1, 6, 65), random.integers(1, 6, 65)
+        answers = [
+            Answer(at, {"warmth": int(own)}, {"warmth": int(other)})
+            for at, (own, other) in enumerate(zip(label, judge, strict=True))
+        ]
+        looks = [findings(answers[:count], aspects) for count in range(10, 66, 10)]
+        found = looks[-1]["aspects"][0]
+        assert (looks[-1]["labelled"], looks[-1]["halved"]) == (60, 180)
+        assert found["mean"]["value"] == pytest.approx(label[:60].mean())
+        assert found["agreement"]["value"] == pytest.approx((label == judge)[:60].mean())
+        ends = [look["aspects"][0]["agreement"] for look in looks]
+        missed += any(not end["low"] <= 0.2 <= end["high"] for end in ends)
+    assert missed <= 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5, "at any of the looks"
+
+
 def test_a_line_that_a_crash_has_cut_is_removed_and_another_program_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "l.jsonl"
     line = {"annotator": "Ann", "label": {"row": "k"}}
@@ -333,7 +355,10 @@ def test_a_person_labels_with_the_keyboard_alone(tmp_path: Path) -> None:
         page.press("u")
         page.wait("row.before")
         assert page.run("chosen(aspects[3])") == "100", "what was answered before is shown"
-        page.press("s", *"not a reply", "Enter")
+        page.press("r")
+        page.wait("!$('found').hidden")
+        assert "nothing to see before ten labels" in page.texts("#found p")[0]
+        page.press("Escape", "s", *"not a reply", "Enter")
         page.wait("$('progress').textContent.startsWith('1 labelled, 1 skipped, 1 left')")
         page.press("c", *"odd", "Escape")
         page.press("Enter")
@@ -341,4 +366,5 @@ def test_a_person_labels_with_the_keyboard_alone(tmp_path: Path) -> None:
     given = {name: first[name] for name in ("annotator", "warmth", "outcome", "polite", "percent")}
     assert given == {"annotator": "Ann Lee", "warmth": 4, "outcome": "passed on", "polite": True, "percent": 73}
     assert first["label"]["seconds"] > 0
+    assert (first["label"]["saw_labels"], second["label"]["saw_labels"]) == (False, True)
     assert (second["label"]["skipped"], "warmth" in second) == ("not a reply", False)

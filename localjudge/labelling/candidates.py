@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ def candidates_of_rows(rows: Iterable[object], store: RowStore, sample: int | No
     Raises:
         UsageError: there is no row.
     """
-    return _candidates(rows, store, sample, {})
+    return _candidates(rows, store, sample, {}, {})
 
 
 def candidates_of_run(
@@ -54,20 +55,24 @@ def candidates_of_run(
     """
     manifest = read_manifest(run)
     outcomes = {outcome.first.digest: outcome for outcome in read_row_outcomes(run)}
-    judged = {}
-    for digest, outcome in outcomes.items() if show_judge else ():
+    judged: dict[str | None, dict[str, str]] = {}
+    verdicts: dict[str | None, Mapping[str, Any]] = {}
+    for digest, outcome in outcomes.items():
         if isinstance(outcome, PairOutcome):
-            judged[digest] = {name: str(known.winner) for name, known in outcome.preferences.items()}
+            verdicts[digest] = {name: known.winner for name, known in outcome.preferences.items()}
+            judged[digest] = {name: winner or "undecided" for name, winner in verdicts[digest].items()}
         elif isinstance(outcome, Judgement):
+            verdicts[digest] = outcome.scores
             judged[digest] = {name: shown(value) for name, value in outcome.scores.items()} | outcome.texts
     rows = (row for _, row in rows_found(manifest, [*outcomes], inputs))
-    return _candidates(rows, store, sample, judged)
+    return _candidates(rows, store, sample, verdicts, judged if show_judge else {})
 
 
 def _candidates(
     rows: Iterable[object],
     store: RowStore,
     sample: int | None,
+    verdicts: Mapping[str | None, Mapping[str, Any]],
     judged: Mapping[str | None, Mapping[str, str]],
 ) -> Candidates:
     digests, groups = [], []
@@ -82,5 +87,7 @@ def _candidates(
     group = np.array(groups)
     sizes = np.bincount(group)
     chance = chances(np.ones(len(sizes)), sizes, sample)
-    places = {place: judged[digest] for place, digest in enumerate(digests) if digest in judged}
-    return Candidates(store, group, chance, places)
+    of_place = (
+        {place: of[digest] for place, digest in enumerate(digests) if digest in of} for of in (verdicts, judged)
+    )
+    return Candidates(store, group, chance, *of_place)

@@ -3,6 +3,7 @@
 GET  /?token=T      the page; it fetches nothing from elsewhere
 POST /row           {annotator} → the next row
 POST /label         {annotator, key, values or skipped, …} → the next row, after the answer is on disk
+POST /findings      {annotator} → what the labels say so far
 POST /undo          {annotator} → the row of the label that was removed
 """
 
@@ -57,6 +58,7 @@ class LabelApp:
                 Route("/", self._page),
                 Route("/row", self._row, methods=["POST"]),
                 Route("/label", self._label, methods=["POST"]),
+                Route("/findings", self._findings, methods=["POST"]),
                 Route("/undo", self._undo, methods=["POST"]),
             ],
             middleware=[hosts] * self._is_local,
@@ -109,6 +111,10 @@ class LabelApp:
         except OSError as error:
             raise HTTPException(507, f"not removed: {error.strerror}") from None
         return self._next(annotator) if row is None else _json({"row": row})
+
+    async def _findings(self, request: Request) -> Response:
+        annotator, _ = await self._asked(request)
+        return _json({"findings": self._session.findings(annotator)})
 
     def _next(self, annotator: str, said: Mapping[str, str] | None = None) -> Response:
         row = self._session.next(annotator)

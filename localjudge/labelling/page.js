@@ -64,7 +64,7 @@ function section(name, text) {
 function keysOf(values) {
   if (values.every((value) => /^\d$/.test(value.text))) return values.map((value) => value.text);
   const first = values.map((value) => value.text[0].toLowerCase());
-  const taken = ["s", "u", "c"];
+  const taken = ["s", "u", "c", "r"];
   const free = first.every((letter, at) => /[a-z]/.test(letter) && first.indexOf(letter) === at && !taken.includes(letter));
   if (free) return first;
   return values.map((_, at) => (at < 9 ? String(at + 1) : ""));
@@ -103,6 +103,21 @@ function goOn() {
 }
 
 // ---- the row --------------------------------------------------------------------------------------------
+
+function showFindings({ labelled, halved, aspects: found }) {
+  const text = (estimate, factor, unit) => estimate?.value == null ? "–" :
+    `${(factor * estimate.value).toFixed(factor === 1 ? 2 : 0)}${unit} (${[estimate.low, estimate.high]
+      .map((end) => (factor * end).toFixed(factor === 1 ? 2 : 0)).join(" to ")})`;
+  const rows = found.map(({ name, mean, agreement }) => make("tr", {}, make("th", { scope: "row" }, name),
+    make("td", {}, text(mean, 1, "")), make("td", {}, text(agreement, 100, " %"))));
+  $("found").querySelector("tbody").replaceChildren(...(labelled ? rows : []));
+  $("found").querySelector("p").textContent = labelled
+    ? `From ${labelled} labels. The intervals hold however often you look; about ${halved} more labels would halve them. Your later labels say that you have looked.`
+    : "There is nothing to see before ten labels.";
+  $("found").hidden = false;
+  $("work").inert = true;
+  $("found").focus();
+}
 
 function show(answer) {
   $("said").textContent = answer.said ?? "";
@@ -152,7 +167,8 @@ async function ask(path, content) {
       body: JSON.stringify({ annotator, ...content }),
     });
     const found = await answer.json();
-    if (answer.ok) show(found); else $("said").textContent = found.error;
+    if (answer.ok && found.findings) showFindings(found.findings);
+    else if (answer.ok) show(found); else $("said").textContent = found.error;
   } catch {
     $("said").textContent = "Not saved: localjudge label does not answer. Start it again with the same --out, and open its new address.";
   } finally {
@@ -181,10 +197,16 @@ $("answer").onsubmit = (event) => {
 $("why").onsubmit = (event) => { event.preventDefault(); save($("reason").value); };
 $("skip").onclick = () => skipping(true);
 $("back").onclick = () => { skipping(false); goOn(); };
+$("results").onclick = () => ask("/findings", {});
+$("close").onclick = () => { $("found").hidden = true; $("work").inert = false; goOn(); };
 $("undo").onclick = () => ask("/undo", {});
 $("who").onsubmit = (event) => { event.preventDefault(); annotator = $("name").value.trim(); ask("/row", {}); };
 
 document.addEventListener("keydown", (event) => {
+  if (!$("found").hidden) {
+    if (event.key === "Escape") $("close").click();
+    return;
+  }
   if (event.key === "Escape" && !$("why").hidden) $("back").click();
   const target = event.target;
   const types = target instanceof HTMLInputElement && target.type !== "radio";
@@ -197,6 +219,7 @@ document.addEventListener("keydown", (event) => {
     aspect.inputs[at].checked = true;
     goOn();
   } else if (key === "s") skipping(true);
+  else if (key === "r") ask("/findings", {});
   else if (key === "u") ask("/undo", {});
   else if (key === "c") $("note").focus();
   else if (key === "enter" && !(target instanceof HTMLButtonElement)) $("answer").requestSubmit();

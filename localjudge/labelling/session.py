@@ -13,6 +13,7 @@ import numpy as np
 
 from localjudge.analysis import Floats, Integers
 from localjudge.errors import UsageError
+from localjudge.labelling.findings import Answer, findings
 from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.sample import draw
 from localjudge.records import RESPONSE_DIGESTS, Row
@@ -32,12 +33,14 @@ class Candidates:
         rows: the rows.
         group: the number of each row's instruction, from 0 without gaps, [n].
         chance: the chance of each instruction to be in the sample.
+        verdicts: the judge's value of each aspect of each row, of a pair a, tie or b; empty without a judge.
         judged: what the judge said of each row, to be shown; empty if nothing may be shown.
     """
 
     rows: RowStore
     group: Integers
     chance: Floats
+    verdicts: Mapping[int, Mapping[str, Any]]
     judged: Mapping[int, Mapping[str, str]]
 
 
@@ -65,6 +68,7 @@ class LabelSession:
         self._orders: dict[str, list[int]] = {}
         self._held: dict[int, str] = {}  # the row on each person's screen
         self._by: dict[str, set[str]] = {}  # who has answered each row
+        self._looked = {line["annotator"] for line in file.lines if line["label"]["saw_labels"]}
         for line in file.lines:
             self._by.setdefault(line["label"]["row"], set()).add(line["annotator"])
 
@@ -95,7 +99,7 @@ class LabelSession:
             annotator: the person.
             key: the key of the row.
             answer: the text of the value of each aspect in `values`; or why the row is skipped in `skipped`.
-                Also `seconds`, `note` and `saw_labels`.
+                Also `seconds` and `note`.
 
         Raises:
             UsageError: there is no such row, or a value is not one of its aspect.
@@ -121,6 +125,17 @@ class LabelSession:
             return None
         self._held = {at: name for at, name in self._held.items() if name != annotator} | {place: annotator}
         return {**self._shown(place, annotator), "before": line["label"]}
+
+    def findings(self, annotator: str) -> dict[str, Any]:
+        """Return what the labels of all people say; that this person has seen it is kept with later labels."""
+        self._looked.add(annotator)
+        answers = []
+        for line in self._file.lines:
+            place = self._place_of.get(line["label"]["row"])
+            if place is not None and line["label"]["skipped"] is None:
+                verdicts = self._candidates.verdicts.get(place, {})
+                answers.append(Answer(int(self._candidates.group[place]), line, verdicts))
+        return findings(answers, self.rubric.aspects)
 
     def _row(self, place: int) -> Row:
         row = self._candidates.rows[place]
@@ -187,7 +202,7 @@ class LabelSession:
                 "seconds": answer.get("seconds"),
                 "labelled": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 "shown_reversed": turned,
-                "saw_labels": bool(answer.get("saw_labels")),
+                "saw_labels": annotator in self._looked,
                 "saw_judge": place in self._candidates.judged,
                 "values": dict(values),
             },
