@@ -165,6 +165,13 @@ def test_two_people_share_the_rows_and_both_label_the_overlap(tmp_path: Path) ->
     assert len(found) == 24
 
 
+def test_a_response_that_several_rows_have_is_labelled_once(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 3)
+    rows.write_text(rows.read_text() + rows.read_text().replace('"id": "0x"', '"id": "again"'))
+    with session(rows, tmp_path / "l.jsonl") as people:
+        assert len(people) == 6
+
+
 def test_a_pair_is_shown_in_random_order_and_kept_in_the_inputs(tmp_path: Path) -> None:
     file, labels = tmp_path / "pairs.jsonl", tmp_path / "l.jsonl"
     rows = [
@@ -368,3 +375,25 @@ def test_a_person_labels_with_the_keyboard_alone(tmp_path: Path) -> None:
     assert first["label"]["seconds"] > 0
     assert (first["label"]["saw_labels"], second["label"]["saw_labels"]) == (False, True)
     assert (second["label"]["skipped"], "warmth" in second) == ("not a reply", False)
+
+
+def test_skipped_rows_and_what_people_saw_are_said_with_the_agreement(tmp_path: Path, cli: Cli) -> None:
+    rows, labels, run = write_rows(tmp_path / "rows.jsonl", 10, "x"), tmp_path / "l.jsonl", tmp_path / "run"
+    aspects = [*Rubric.load("no-reference").aspects]
+    judged = [{**json.loads(line), **dict.fromkeys(aspects, 3)} for line in rows.read_text().splitlines()]
+    scored = tmp_path / "scored.jsonl"
+    scored.write_text("".join(json.dumps(row) + "\n" for row in judged))
+    flags = [flag for name in aspects for flag in ("--aspect", name)]
+    assert cli("import", scored, *flags, "--out", run).code == 0
+    with session(rows, labels) as people:
+        for at in range(10):
+            row = people.next("Ann")
+            assert row is not None
+            answer = {"skipped": "spam"} if at < 2 else {"values": dict.fromkeys(aspects, str(at % 5 + 1))}
+            people.add("Ann", row["key"], answer)
+            if at == 6:
+                people.findings("Ann")
+    notes = " ".join(json.loads(cli("agree", run, "--labels", labels, "--json").out)["notes"])
+    assert "2 of 10 rows were skipped and are left out" in notes
+    assert "could move a mean or a share by up to 20%" in notes
+    assert "3 labels were given after a look" in notes

@@ -10,7 +10,7 @@ import numpy as np
 
 from localjudge.errors import UsageError
 from localjudge.labelling.sample import chances
-from localjudge.labelling.session import Candidates
+from localjudge.labelling.session import Candidates, row_key
 from localjudge.records import Judgement, Row
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.answer import shown
@@ -77,8 +77,11 @@ def _candidates(
 ) -> Candidates:
     digests, groups = [], []
     numbers: dict[str, int] = {}
+    seen = set()
     for row in rows:
-        if isinstance(row, Row):
+        # A label is of a response; it belongs to every row that has it.
+        if isinstance(row, Row) and (key := row_key(row)) not in seen:
+            seen.add(key)
             store.append(row)
             digests.append(row.digest.hex())
             groups.append(numbers.setdefault(row.group, len(numbers)))

@@ -63,7 +63,7 @@ class LabelSession:
         drawn = draw(candidates.chance, random)
         self._common = set(drawn[: math.ceil(overlap * len(drawn))].tolist())
         self._places = np.flatnonzero(np.isin(candidates.group, drawn))
-        self._key_of = {place: _key(self._row(place)) for place in self._places.tolist()}
+        self._key_of = {place: row_key(self._row(place)) for place in self._places.tolist()}
         self._place_of = {key: place for place, key in self._key_of.items()}
         self._orders: dict[str, list[int]] = {}
         self._held: dict[int, str] = {}  # the row on each person's screen
@@ -209,9 +209,9 @@ class LabelSession:
         }
 
 
-def _key(row: Row) -> str:
-    """Return the key of a row: equal texts of several systems, and several rows of one text, have their own."""
-    known = [row.digest.hex(), row.id, *(each.system for each in row.responses)]
+def row_key(row: Row) -> str:
+    """Return the key of a row: of the texts that its judge reads, and of the systems that wrote them."""
+    known = [row.group, *row.response_digests, *(each.system for each in row.responses)]
     return hashlib.sha256(repr(known).encode()).hexdigest()[:24]
 
 

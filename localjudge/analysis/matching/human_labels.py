@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -166,6 +166,7 @@ class LabelRecords:
         self._record_of: dict[tuple[str, int, str], int] = {}
         self._repeating: set[int] = set()
         self._notices: dict[str, None] = {}
+        self._answered = Counter[str]()  # by what a line of `localjudge label` says of itself
 
     def begin(self, record: Record, where: str) -> tuple[Mapping[str, Any], str]:
         """Count a record; return it and the name of its annotator.
@@ -176,6 +177,9 @@ class LabelRecords:
         if isinstance(record, RowError):
             raise UsageError(f"{where}: {record.reason}")
         self.count += 1
+        if isinstance(own := record.get("label"), Mapping) and "chance" in own:
+            self._answered += Counter(all=1, skipped=own["skipped"] is not None)
+            self._answered += Counter({name: own[name] for name in ("saw_judge", "saw_labels")})
         self._notices |= dict.fromkeys(exported(record))
         if any(notice.startswith("dry run") for notice in self._notices):
             raise UsageError(
@@ -250,7 +254,20 @@ class LabelRecords:
             f"{len(contradicted)} labels are not used, because their annotator gave the same row another one "
             f"(first: {next(iter(contradicted.values()), '')})"
         ]
-        return (*said * bool(repeating), *differ * bool(contradicted), *origins)
+        return (*said * bool(repeating), *differ * bool(contradicted), *self._of_people(), *origins)
+
+    def _of_people(self) -> Iterator[str]:
+        """Yield remarks on the lines of `localjudge label`."""
+        given = self._answered
+        if skipped := given["skipped"]:
+            yield (
+                f"{skipped:,} of {given['all']:,} rows were skipped and are left out; labelled, they could "
+                f"move a mean or a share by up to {skipped / given['all']:.0%} of its scale"
+            )
+        if given["saw_judge"]:
+            yield f"{given['saw_judge']:,} labels were given with the judge's answer in sight"
+        if given["saw_labels"]:
+            yield f"{given['saw_labels']:,} labels were given after a look at what the labels say"
 
 
 class _Matching:
