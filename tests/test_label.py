@@ -21,10 +21,13 @@ import pytest
 from conftest import Cli
 from report_page import OpenPage
 
+from localjudge.analysis.ranking.system_means import drawn_with_chances, prediction_powered
+from localjudge.analysis.statistics.resampling import studentise
 from localjudge.errors import UsageError
-from localjudge.labelling.candidates import candidates_of_rows
+from localjudge.labelling.candidates import candidates_of_rows, candidates_of_run
 from localjudge.labelling.findings import Answer, findings
 from localjudge.labelling.label_file import LabelFile
+from localjudge.labelling.preference import doubtful, even
 from localjudge.labelling.sample import chances, draw
 from localjudge.labelling.session import LabelSession
 from localjudge.rows.pairs import Pairing
@@ -32,6 +35,7 @@ from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.pipeline import RowSource
+from localjudge.runs.run_manifest import read_manifest
 
 PAIR = Rubric.load("pairwise")
 RUBRIC = """
@@ -138,6 +142,39 @@ def test_a_mean_with_the_recorded_chances_is_right_and_without_them_is_not() -> 
     error = float(np.std(weighted)) / 500**0.5
     assert abs(float(np.mean(weighted)) - values.mean()) < 3 * error + 0.02
     assert abs(float(np.mean(plain)) - values.mean()) > 0.3
+
+
+def test_rare_rows_and_doubtful_ones_get_more_weight_and_none_gets_nothing() -> None:
+    weights = even(["x"] * 9 + ["y"])
+    assert weights[:9].sum() == pytest.approx(weights[9])
+    assert doubtful([None, 0.0, 2.0]).tolist() == [1.0, 0.5, 1.5]
+
+
+def test_the_mean_of_labels_drawn_by_doubt_has_an_interval_that_holds_and_is_shorter() -> None:
+    missed, widths, means = 0, [], []
+    for seed in range(300):
+        random = np.random.default_rng(seed)
+        doubt = random.random(600) ** 3
+        judge = random.uniform(1, 5, 600)
+        label = judge + 3 * doubt * random.normal(size=600)
+        rows = draw(chances(doubtful(doubt.tolist()), np.ones(600, dtype=int), 80), random)
+        known = np.zeros(600, dtype=bool)
+        known[rows] = True
+        chance = chances(doubtful(doubt.tolist()), np.ones(600, dtype=int), 80)
+        each, ones = np.arange(600), np.ones(600)
+        found = studentise(
+            drawn_with_chances(judge, known, label[known], chance[known], each, 600, ones), resamples=300
+        )
+        missed += not found.low[0] <= 3 <= found.high[0]
+        means.append(found.value[0])
+        rows = random.permutation(600)[: len(rows)]
+        known[:] = False
+        known[rows] = True
+        plain = studentise(prediction_powered(judge, known, label[known], each, 600, ones), resamples=300)
+        widths.append((found.high[0] - found.low[0]) / (plain.high[0] - plain.low[0]))
+    assert missed <= 300 * 0.05 + 3 * (300 * 0.05 * 0.95) ** 0.5
+    assert np.mean(means) == pytest.approx(3, abs=0.03)
+    assert np.mean(widths) < 0.9
 
 
 def test_two_people_share_the_rows_and_both_label_the_overlap(tmp_path: Path) -> None:
@@ -375,6 +412,29 @@ def test_a_person_labels_with_the_keyboard_alone(tmp_path: Path) -> None:
     assert first["label"]["seconds"] > 0
     assert (first["label"]["saw_labels"], second["label"]["saw_labels"]) == (False, True)
     assert (second["label"]["skipped"], "warmth" in second) == ("not a reply", False)
+
+
+def test_rank_undoes_unequal_chances_and_other_commands_refuse_them(tmp_path: Path, cli: Cli) -> None:
+    rows, labels, run = write_rows(tmp_path / "rows.jsonl", 60, "x"), tmp_path / "l.jsonl", tmp_path / "run"
+    given = [json.loads(line) for line in rows.read_text().splitlines()]
+    scored = tmp_path / "scored.jsonl"
+    lines_of = [json.dumps({**row, "quality": 1 if at < 6 else 5}) for at, row in enumerate(given)]
+    scored.write_text("\n".join(lines_of) + "\n")
+    assert cli("import", scored, "--aspect", "quality", "--out", run).code == 0
+    with RowStore() as store, LabelFile(labels) as file:
+        candidates = candidates_of_run(run, store, 20, "score")
+        people = LabelSession(read_manifest(run).rubric, candidates, file)
+        while (row := people.next("Ann")) is not None:
+            low = int(row["instruction"].split()[1][:-1]) < 6
+            people.add("Ann", row["key"], {"values": {"quality": "1" if low else "5"}})
+    drawn = lines(labels)
+    assert {line["label"]["chance"] for line in drawn if line["quality"] == 1} == {1.0}
+    assert sum(line["quality"] == 1 for line in drawn) == 6, "a tenth of the rows, and a third of the sample"
+    ranked = json.loads(cli("rank", run, "--labels", labels, "--resamples", 100, "--json").out)
+    assert ranked["systems"][0]["human"]["quality"]["value"] == pytest.approx(4.6, abs=0.05)
+    assert any("with the chances in the label file" in note for note in ranked["notes"])
+    end = cli("agree", run, "--labels", labels)
+    assert (end.code, "drawn with unequal chances" in end.err) == (2, True)
 
 
 def test_skipped_rows_and_what_people_saw_are_said_with_the_agreement(tmp_path: Path, cli: Cli) -> None:

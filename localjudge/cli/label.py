@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -35,6 +35,13 @@ def label(
     sample: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Label about N rows.  [default: all]"),
+    ] = None,
+    prefer: Annotated[
+        Literal["system", "score", "orders", "jurors", "mass", "interval"] | None,
+        typer.Option(
+            help="Draw more often: rows of rare systems or scores; or rows that the judge of RUN doubts, by "
+            "its orders, its jurors, its mass or its interval. Only rank undoes it."
+        ),
     ] = None,
     overlap: Annotated[
         float,
@@ -77,14 +84,14 @@ def label(
         store = stack.enter_context(RowStore())
         if is_run:
             found = read_manifest(run).rubric
-            candidates = candidates_of_run(run, store, sample, show_judge, inputs or ())
+            candidates = candidates_of_run(run, store, sample, prefer, show_judge, inputs or ())
         else:
             found = Rubric.load(rubric)
             pairing = pairs.pairing(found.fields, "one" if found.mode is PAIRWISE else "both", seed)
             used = found.fields if pairing is None else pairing.used(found.fields)
             columns = parse_columns(column or (), used)
             source = RowSource.from_files(rows, columns, used=found.fields, pairing=pairing)
-            candidates = candidates_of_rows(source.rows, store, sample)
+            candidates = candidates_of_rows(source.rows, store, sample, prefer)
         file = stack.enter_context(LabelFile(out))
         session = LabelSession(found, candidates, file, overlap, seed)
         progress.say(

@@ -163,7 +163,8 @@ def rank(
     with progress.step(_READING) as report:
         judged = read_scores(runs, report=report)
         if labels:
-            known = read_labels(labels, judged, parse_mapping(mapping or (), judged.targets), inputs or ())
+            ours = parse_mapping(mapping or (), judged.targets)
+            known = read_labels(labels, judged, ours, inputs or (), equal_chances=calibration is not None)
         measures = measure(judged, inputs or ())
         judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
     with progress.step(statistics.computing):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from localjudge.errors import UsageError
+from localjudge.labelling.preference import Preferred, even, judge_weights
 from localjudge.labelling.sample import chances
 from localjudge.labelling.session import Candidates, row_key
 from localjudge.records import Judgement, Row
@@ -20,24 +21,30 @@ from localjudge.runs.reread_texts import rows_found
 from localjudge.runs.run_manifest import read_manifest
 
 
-def candidates_of_rows(rows: Iterable[object], store: RowStore, sample: int | None) -> Candidates:
+def candidates_of_rows(
+    rows: Iterable[object], store: RowStore, sample: int | None, prefer: Preferred | None = None
+) -> Candidates:
     """Return the rows of files; unreadable ones are left out.
 
     Args:
         rows: the rows and failures.
         store: receives the rows.
         sample: the number of rows that are expected in the sample; None for all.
+        prefer: what is drawn more often; without a judge, only "system".
 
     Raises:
-        UsageError: there is no row.
+        UsageError: there is no row, or only a run has what is preferred.
     """
-    return _candidates(rows, store, sample, {}, {})
+    if prefer not in (None, "system"):
+        raise UsageError(f"`prefer` {prefer}: needs a run, whose judge has said it; give a run directory")
+    return _candidates(rows, store, sample, prefer, {}, {}, {})
 
 
 def candidates_of_run(
     run: Path,
     store: RowStore,
     sample: int | None,
+    prefer: Preferred | None = None,
     show_judge: bool = False,
     inputs: Iterable[str] = (),
 ) -> Candidates:
@@ -47,11 +54,12 @@ def candidates_of_run(
         run: the run directory.
         store: receives the rows.
         sample: as for `candidates_of_rows`.
+        prefer: what is drawn more often.
         show_judge: show people the judge's answer.
         inputs: the input files, if they were moved.
 
     Raises:
-        UsageError: no text was found.
+        UsageError: no text was found, or no row has what is preferred.
     """
     manifest = read_manifest(run)
     outcomes = {outcome.first.digest: outcome for outcome in read_row_outcomes(run)}
@@ -64,18 +72,25 @@ def candidates_of_run(
         elif isinstance(outcome, Judgement):
             verdicts[digest] = outcome.scores
             judged[digest] = {name: shown(value) for name, value in outcome.scores.items()} | outcome.texts
+    weights = {}
+    if prefer is not None and prefer != "system":
+        weights = judge_weights(outcomes.values(), manifest.rubric, prefer)
     rows = (row for _, row in rows_found(manifest, [*outcomes], inputs))
-    return _candidates(rows, store, sample, verdicts, judged if show_judge else {})
+    return _candidates(rows, store, sample, prefer, weights, verdicts, judged if show_judge else {})
 
 
 def _candidates(
     rows: Iterable[object],
     store: RowStore,
     sample: int | None,
+    prefer: Preferred | None,
+    weights: Mapping[str | None, float],
     verdicts: Mapping[str | None, Mapping[str, Any]],
     judged: Mapping[str | None, Mapping[str, str]],
 ) -> Candidates:
-    digests, groups = [], []
+    if prefer is not None and sample is None:
+        raise UsageError(f"`prefer` {prefer}: needs `sample`; all rows are drawn without it")
+    digests, groups, systems = [], [], []
     numbers: dict[str, int] = {}
     seen = set()
     for row in rows:
@@ -84,12 +99,14 @@ def _candidates(
             seen.add(key)
             store.append(row)
             digests.append(row.digest.hex())
+            systems.append(tuple(each.system for each in row.responses))
             groups.append(numbers.setdefault(row.group, len(numbers)))
     if not groups:
         raise UsageError("no row has texts to label; if the inputs of a run were moved, give `inputs`")
     group = np.array(groups)
     sizes = np.bincount(group)
-    chance = chances(np.ones(len(sizes)), sizes, sample)
+    of_row = even(systems) if prefer == "system" else np.array([weights.get(each, 1.0) for each in digests])
+    chance = chances(np.bincount(group, of_row) / sizes, sizes, sample)
     of_place = (
         {place: of[digest] for place, digest in enumerate(digests) if digest in of} for of in (verdicts, judged)
     )

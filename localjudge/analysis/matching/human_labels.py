@@ -60,8 +60,8 @@ class Labels:
     """Labels matched to scores.
 
     `marks` has the labels of each score column, and `nominal` those of each aspect without an order, as numbers
-    from 0; these also give the marks of the shares of its labels, 0 and 1. `digests` has the SHA-256 of each
-    file, and `notes` remarks for the reader.
+    from 0; these also give the marks of the shares of its labels, 0 and 1. `chance` has the chance of a row to
+    be labelled, if its label has it. `digests` has the SHA-256 of each file, and `notes` remarks for the reader.
     """
 
     marks: Mapping[str, LabelArray]
@@ -69,6 +69,11 @@ class Labels:
     digests: tuple[str, ...]
     notes: tuple[str, ...]
     nominal: Mapping[str, LabelArray] = field(default_factory=dict)
+    chance: Mapping[int, float] = field(default_factory=dict)
+
+    def chances(self, rows: Integers) -> Floats:
+        """Return the chance of each of these rows to be labelled, [m]; 1 if it is not known."""
+        return np.array([self.chance.get(row, 1.0) for row in rows.tolist()])
 
     @property
     def aspects(self) -> tuple[str, ...]:
@@ -105,6 +110,7 @@ def read_labels(
     scores: Scores,
     mapping: Mapping[str, str] | None = None,
     inputs: Sequence[str] = (),
+    equal_chances: bool = True,
 ) -> Labels:
     """Return the labels of the rows that were judged.
 
@@ -113,9 +119,11 @@ def read_labels(
         scores: the rows.
         mapping: the aspect, or the share of a label, that a column of another name holds.
         inputs: the files of the rows, for labels that are matched by instruction and candidate.
+        equal_chances: refuse labels of rows that were drawn with unequal chances.
 
     Raises:
-        UsageError: a file cannot be read, a value is not a label, or no label belongs to any row.
+        UsageError: a file cannot be read, a value is not a label, no label belongs to any row, or the chances
+            are unequal.
     """
     names = find_inputs(files)
     if special := [name for name in names if name == STDIN or not Path(name).is_file()]:
@@ -126,7 +134,10 @@ def read_labels(
     for name in names:
         for number, record in read_records(name):
             reading.add(record, f"{name}:{number}")
-    return reading.labels(tuple(hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in names))
+    found = reading.labels(tuple(hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in names))
+    if equal_chances:
+        refuse_unequal_chances(found.chance)
+    return found
 
 
 def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None = None) -> list[LabelColumn]:
@@ -150,6 +161,19 @@ def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None 
     ]
 
 
+def refuse_unequal_chances(chance: Mapping[int, float]) -> None:
+    """Refuse labels of rows that were drawn with unequal chances, for statistics that weigh all rows alike.
+
+    Raises:
+        UsageError: the chances differ.
+    """
+    if len(set(chance.values())) > 1:
+        raise UsageError(
+            "`labels`: their rows were drawn with unequal chances (`label` with `prefer`), which only "
+            "`rank` undoes; label a sample without `prefer` for it"
+        )
+
+
 class LabelRecords:
     """The records of label files and their labels.
 
@@ -166,6 +190,8 @@ class LabelRecords:
         self._record_of: dict[tuple[str, int, str], int] = {}
         self._repeating: set[int] = set()
         self._notices: dict[str, None] = {}
+        self.chance: dict[int, float] = {}  # by row
+        self._given_chance: float | None = None
         self._answered = Counter[str]()  # by what a line of `localjudge label` says of itself
 
     def begin(self, record: Record, where: str) -> tuple[Mapping[str, Any], str]:
@@ -177,7 +203,9 @@ class LabelRecords:
         if isinstance(record, RowError):
             raise UsageError(f"{where}: {record.reason}")
         self.count += 1
+        self._given_chance = None
         if isinstance(own := record.get("label"), Mapping) and "chance" in own:
+            self._given_chance = own["chance"]
             self._answered += Counter(all=1, skipped=own["skipped"] is not None)
             self._answered += Counter({name: own[name] for name in ("saw_judge", "saw_labels")})
         self._notices |= dict.fromkeys(exported(record))
@@ -207,6 +235,8 @@ class LabelRecords:
         Raises:
             UsageError: the row has another label, and neither names an annotator.
         """
+        if self._given_chance is not None:
+            self.chance[row] = self._given_chance
         annotator = named if place == 1 and named != _UNNAMED else f"{named} {place}"
         key = aspect, row, annotator
         if (before := self._labels.setdefault(key, value)) != value:
@@ -310,6 +340,7 @@ class _Matching:
             annotators=self._records.annotators,
             digests=digests,
             notes=(*self._rows.notes("label records"), *self._records.notes()),
+            chance=self._records.chance,
         )
 
 

@@ -15,7 +15,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from localjudge.analysis.matching.human_labels import LabelRecords, Labels, nothing_found
+from localjudge.analysis.matching.human_labels import (
+    LabelRecords,
+    Labels,
+    nothing_found,
+    refuse_unequal_chances,
+)
 from localjudge.analysis.matching.label_values import NO_LABEL, value_at
 from localjudge.analysis.matching.rows import JudgedRows, column_of, identity_of
 from localjudge.analysis.pairs import RESULTS, JudgedPairs
@@ -163,6 +168,7 @@ class _PairMatching:
                     f"`labels`: {column!r} has the number 0, but never 2, so that 0 can mean a tie or one of "
                     "the responses; write a, b and tie"
                 )
+        refuse_unequal_chances(self._records.chance)
         marks = self._records.marks
         if not marks:
             raise UsageError(

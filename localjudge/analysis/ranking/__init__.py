@@ -205,9 +205,9 @@ def rank(
     elif not measures.known.all():
         notes.append(f"length is known for {int(measures.known.sum())} of {len(measures.known)} rows")
     if human is not None:
-        notes.append(
-            "human: prediction-powered means; they hold if the labelled rows are a random sample of all rows"
-        )
+        uneven = any(known is not None and np.ptp(known[2]) > 0 for known in human.values())
+        drawn = "were drawn with the chances in the label file" if uneven else "are a random sample of all rows"
+        notes.append(f"human: prediction-powered means; they hold if the labelled rows {drawn}")
         if lacking := [name for name in columns if not human.get(name)]:
             notes.append(f"no labels of {', '.join(lacking)}: their ranks follow from the judge's scores")
     if scores.mass_note:
@@ -241,12 +241,15 @@ def deciding_column(scores: Scores, columns: Sequence[str]) -> str:
 
 def _labelled(
     labels: Labels, scores: Scores, columns: Sequence[str]
-) -> dict[str, tuple[Integers, Floats] | None]:
-    """Return the labelled rows and their mean labels for each column; None for a column without labels.
+) -> dict[str, tuple[Integers, Floats, Floats] | None]:
+    """Return the labelled rows, their mean labels and their chances for each column; None without labels.
 
     The column "overall" uses the rows with a label of every aspect.
     """
-    found: dict[str, tuple[Integers, Floats] | None] = {name: labels.means(name) for name in labels.aspects}
+    means = {name: labels.means(name) for name in labels.aspects}
+    found: dict[str, tuple[Integers, Floats, Floats] | None] = {
+        name: (rows, label, labels.chances(rows)) for name, (rows, label) in means.items()
+    }
     if OVERALL in columns:
         found[OVERALL] = None
         if set(labels.aspects) >= {column.name for column in scores.columns if column.weight}:
@@ -258,7 +261,7 @@ def _labelled(
                     table[rows, place] = label
             mean = scores.overall(table)
             whole = np.flatnonzero(~np.isnan(mean)).astype(np.int32)
-            found[OVERALL] = whole, mean[whole]
+            found[OVERALL] = whole, mean[whole], labels.chances(whole)
     return found
 
 

@@ -68,7 +68,7 @@ class RankedColumn:
         values: Floats,
         ends: tuple[int, int],
         measures: Measures | None,
-        human: tuple[Integers, Floats] | None,
+        human: tuple[Integers, Floats, Floats] | None,
         resamples: int,
         seed: int,
     ) -> None:

@@ -66,6 +66,47 @@ def prediction_powered(
     return Contributions(np.array([value]), shares, np.array([float(units)]))
 
 
+def drawn_with_chances(
+    judged: Floats,
+    labelled: NDArray[np.bool_],
+    labels: Floats,
+    chance: Floats,
+    group: Integers,
+    groups: int,
+    weights: Floats,
+) -> Contributions:
+    """Return `prediction_powered` for labels of rows that were drawn with unequal chances.
+
+    Each labelled row stands for 1 / chance rows (active inference, arXiv:2403.03208); the judge's mean on the
+    labelled rows is compared with that on all rows.
+
+    Args:
+        judged: as for `prediction_powered`.
+        labelled: as for `prediction_powered`.
+        labels: as for `prediction_powered`.
+        chance: the chance of each labelled row to be in the sample, up to a common factor.
+        group: as for `prediction_powered`.
+        groups: as for `prediction_powered`.
+        weights: the weight of each row in the mean, [m].
+    """
+    shares = np.zeros((groups, 1))
+    if labelled.sum() < 2:
+        return Contributions(np.array([np.nan]), shares, np.zeros(1))
+    label, own, every = np.zeros(len(judged)), np.zeros(len(judged)), weights / weights.sum()
+    label[labelled], own[labelled] = labels, weights[labelled] / chance
+    own /= own.sum()
+    surplus = own @ judged - every @ judged
+    of_label = own * (label - own @ label)
+    of_judge = own * (judged - own @ judged) - every * (judged - every @ judged)
+    squares = of_judge**2
+    known = squares.sum() > 0
+    tuning = float(np.clip(of_label @ of_judge / squares.sum(), 0, 1)) if known else 0.0
+    leverage = np.where(labelled, np.minimum(squares / squares.sum(), 0.9), 0) if tuning else 0.0
+    np.add.at(shares[:, 0], group, (of_label - tuning * of_judge) / (1 - leverage))
+    units = len(np.unique(group[labelled]))
+    return Contributions(np.array([own @ label - tuning * surplus]), shares, np.array([float(units)]))
+
+
 def power_tuning(known: Floats, rest: Floats, labels: Floats) -> float:
     """Return the weight of the judge's scores, 0 to 1, that minimizes the variance of the mean.
 
@@ -153,7 +194,9 @@ def means_on_same_instructions(cells: Floats) -> Contributions:
     return Contributions(value, shares, present.sum(axis=0).astype(np.float64))
 
 
-def human_means(scores: Scores, values: Floats, labelled: Integers, labels: Floats) -> Contributions:
+def human_means(
+    scores: Scores, values: Floats, labelled: Integers, labels: Floats, chance: Floats
+) -> Contributions:
     """Return each system's prediction-powered mean of the human score.
 
     Args:
@@ -161,15 +204,21 @@ def human_means(scores: Scores, values: Floats, labelled: Integers, labels: Floa
         values: the judge's score of each row, [rows].
         labelled: numbers of the rows with labels.
         labels: the mean label of each of these rows.
+        chance: the chance of each of these rows to be labelled, up to a common factor.
     """
     systems = range(len(scores.systems))
     return _concatenated(
-        [_human_mean(scores, values, labelled, labels, scores.system == system) for system in systems]
+        [_human_mean(scores, values, labelled, labels, chance, scores.system == system) for system in systems]
     )
 
 
 def human_differences(
-    scores: Scores, values: Floats, labelled: Integers, labels: Floats, answered: NDArray[np.bool_]
+    scores: Scores,
+    values: Floats,
+    labelled: Integers,
+    labels: Floats,
+    chance: Floats,
+    answered: NDArray[np.bool_],
 ) -> Contributions:
     """Return the difference of the prediction-powered means of each pair of systems, on common instructions.
 
@@ -178,27 +227,35 @@ def human_differences(
         values: the judge's score of each row, [rows].
         labelled: numbers of the rows with labels.
         labels: the mean label of each of these rows.
+        chance: the chance of each of these rows to be labelled, up to a common factor.
         answered: whether each system answered each instruction, [groups, systems].
     """
     each = []
     for pair in combinations(range(len(scores.systems)), 2):
         common = np.logical_and.reduce(answered[:, pair], axis=1)[scores.group]
         both = [
-            _human_mean(scores, values, labelled, labels, common & (scores.system == system)) for system in pair
+            _human_mean(scores, values, labelled, labels, chance, common & (scores.system == system))
+            for system in pair
         ]
         each.append(_concatenated(both).contrast(np.array([0]), np.array([1])))
     return _concatenated(each)
 
 
 def _human_mean(
-    scores: Scores, values: Floats, labelled: Integers, labels: Floats, rows: NDArray[np.bool_]
+    scores: Scores,
+    values: Floats,
+    labelled: Integers,
+    labels: Floats,
+    chance: Floats,
+    rows: NDArray[np.bool_],
 ) -> Contributions:
-    label = np.full(len(values), np.nan)
-    label[labelled] = labels
+    label, chances = np.full((2, len(values)), np.nan)
+    label[labelled], chances[labelled] = labels, chance
     known, weights = np.isfinite(label[rows]), instruction_weights(scores)[rows]
-    return prediction_powered(
-        values[rows], known, label[rows][known], scores.group[rows], scores.groups, weights
-    )
+    label, chances, group = label[rows][known], chances[rows][known], scores.group[rows]
+    if len(label) and np.ptp(chances) > 0:
+        return drawn_with_chances(values[rows], known, label, chances, group, scores.groups, weights)
+    return prediction_powered(values[rows], known, label, group, scores.groups, weights)
 
 
 def _concatenated(each: list[Contributions]) -> Contributions:
