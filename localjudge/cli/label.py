@@ -39,8 +39,9 @@ def label(
     prefer: Annotated[
         Literal["system", "score", "orders", "jurors", "mass", "interval"] | None,
         typer.Option(
+            metavar="system|score|orders|jurors|mass|interval",
             help="Draw more often: rows of rare systems or scores; or rows that the judge of RUN doubts, by "
-            "its orders, its jurors, its mass or its interval. Only rank undoes it."
+            "its orders, its jurors, its mass or its interval. Only rank undoes it.",
         ),
     ] = None,
     overlap: Annotated[

@@ -61,7 +61,7 @@ class Labels:
 
     `marks` has the labels of each score column, and `nominal` those of each aspect without an order, as numbers
     from 0; these also give the marks of the shares of its labels, 0 and 1. `chance` has the chance of a row to
-    be labelled, if its label has it. `digests` has the SHA-256 of each file, and `notes` remarks for the reader.
+    be labelled, if it is known. `digests` has the SHA-256 of each file, and `notes` remarks for the reader.
     """
 
     marks: Mapping[str, LabelArray]
