@@ -21,6 +21,8 @@ import pytest
 from conftest import Cli
 from report_page import OpenPage
 
+from localjudge.analysis.matching.human_labels import read_labels
+from localjudge.analysis.matching.scores import read_scores
 from localjudge.analysis.ranking.system_means import drawn_with_chances, prediction_powered
 from localjudge.analysis.statistics.resampling import studentise
 from localjudge.errors import UsageError
@@ -435,6 +437,51 @@ def test_rank_undoes_unequal_chances_and_other_commands_refuse_them(tmp_path: Pa
     assert any("with the chances in the label file" in note for note in ranked["notes"])
     end = cli("agree", run, "--labels", labels)
     assert (end.code, "drawn with unequal chances" in end.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("records", "mapping"),
+    [
+        (  # Argilla, records.to_list(flatten=True)
+            [
+                {
+                    "id": f"{n}x", "status": "completed", "_server_id": "s", "instruction": f"Question {n}?",
+                    "candidate": f"answer {n} x", "quality.responses": [n % 5 + 1, 5, 1],
+                    "quality.responses.users": ["u1", "u2", "u3"][:: 1 - 2 * (n % 2)],
+                    "quality.responses.status": ["submitted", "discarded", "submitted"],
+                }
+                for n in range(12)
+            ],
+            "quality.responses=quality",
+        ),
+        (  # Label Studio, JSON-MIN
+            [
+                {
+                    "id": 100 + n, "annotation_id": n, "annotator": annotator, "lead_time": 3.1,
+                    "instruction": f"Question {n}?", "candidate": f"answer {n} x", "rating": rating,
+                }
+                for n in range(12)
+                for annotator, rating in ((1, n % 5 + 1), (3, 1))
+            ],
+            "rating=quality",
+        ),
+    ],
+)  # fmt: skip
+def test_labels_of_other_tools_are_read_with_their_annotators(
+    tmp_path: Path, cli: Cli, records: list[dict[str, Any]], mapping: str
+) -> None:
+    rows, labels, run = write_rows(tmp_path / "rows.jsonl", 12, "x"), tmp_path / "l.json", tmp_path / "run"
+    scored = tmp_path / "scored.jsonl"
+    scored.write_text(
+        "".join(json.dumps({**json.loads(line), "quality": 3}) + "\n" for line in rows.read_text().splitlines())
+    )
+    assert cli("import", scored, "--aspect", "quality", "--out", run).code == 0
+    labels.write_text(json.dumps(records))
+    scores = read_scores([run])
+    found = read_labels([str(labels)], scores, dict([mapping.split("=")]))
+    marks = found.marks["quality"]
+    assert len(found.annotators) == 2
+    assert sorted(marks.value.tolist()) == sorted([1.0] * 12 + [n % 5 + 1.0 for n in range(12)])
 
 
 def test_skipped_rows_and_what_people_saw_are_said_with_the_agreement(tmp_path: Path, cli: Cli) -> None:

@@ -318,11 +318,14 @@ class _Matching:
         found = self._rows.find(identity)
         places: Counter[str] = Counter()
         for column in self._columns:
-            for value in column.read(record, where):
+            # Argilla's export has the annotator and the status of each label in lists of their own.
+            users, status = (record.get(f"{column.name}.{name}") or [] for name in ("users", "status"))
+            for at, value in enumerate(column.read(record, where)):
                 places[column.target] += 1
-                for row in found.rows if value is not None else ():
-                    place = places[column.target]
-                    self._records.mark(row, column.target, named, place, value or 0.0, where)
+                is_kept = value is not None and (at >= len(status) or status[at] in (None, "submitted"))
+                who = (str(users[at]), 1) if at < len(users) else (named, places[column.target])
+                for row in found.rows if is_kept else ():
+                    self._records.mark(row, column.target, *who, value or 0.0, where)
 
     def labels(self, digests: tuple[str, ...]) -> Labels:
         given = self._records.marks
