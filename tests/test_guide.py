@@ -31,6 +31,7 @@ NOT_RUN = {
     "needs a host of yours",
     "needs files of yours",
     "needs Docker",
+    "needs a person in a browser",
     "needs Slurm and Apptainer",
     "needs the server that this command starts",
     "`.ci/run` packs and unpacks",

@@ -32,6 +32,7 @@ from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.preference import doubtful, even
 from localjudge.labelling.sample import chances, draw
 from localjudge.labelling.session import LabelSession
+from localjudge.records import Failure
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.aspect import Aspect
@@ -504,3 +505,17 @@ def test_skipped_rows_and_what_people_saw_are_said_with_the_agreement(tmp_path: 
     assert "2 of 10 rows were skipped and are left out" in notes
     assert "could move a mean or a share by up to 20%" in notes
     assert "3 labels were given after a look" in notes
+
+
+def test_rows_that_cannot_be_read_are_left_out_and_the_first_is_named(tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", 1, "x")
+    rows.write_text(rows.read_text() + '{"id": "broken"\n')
+    with RowStore() as store:
+        source = RowSource.from_files([str(rows)], used=("instruction", "candidate"))
+        found = candidates_of_rows(source.rows, store, None)
+        assert (len(store), len(found.unreadable)) == (1, 1)
+        assert "rows.jsonl:2" in found.unreadable[0]
+        with pytest.raises(UsageError, match=r"no row has texts to label: .*rows\.jsonl:2"):
+            candidates_of_rows(
+                [Failure(id="x", key="", source="rows.jsonl:2", error=found.unreadable[0])], store, None
+            )

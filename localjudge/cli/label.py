@@ -93,6 +93,8 @@ def label(
             columns = parse_columns(column or (), used)
             source = RowSource.from_files(rows, columns, used=found.fields, pairing=pairing)
             candidates = candidates_of_rows(source.rows, store, sample, prefer)
+        if lost := candidates.unreadable:
+            progress.warn(f"{counted(len(lost), 'row')} cannot be read and are left out; first: {lost[0]}")
         file = stack.enter_context(LabelFile(out))
         session = LabelSession(found, candidates, file, overlap, seed)
         progress.say(

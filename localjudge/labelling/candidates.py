@@ -12,7 +12,7 @@ from localjudge.errors import UsageError
 from localjudge.labelling.preference import Preferred, even, judge_weights
 from localjudge.labelling.sample import chances
 from localjudge.labelling.session import Candidates, row_key
-from localjudge.records import Judgement, Row
+from localjudge.records import Failure, Judgement, Row
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.pair_outcome import PairOutcome
@@ -22,7 +22,7 @@ from localjudge.runs.run_manifest import read_manifest
 
 
 def candidates_of_rows(
-    rows: Iterable[object], store: RowStore, sample: int | None, prefer: Preferred | None = None
+    rows: Iterable[Row | Failure], store: RowStore, sample: int | None, prefer: Preferred | None = None
 ) -> Candidates:
     """Return the rows of files; unreadable ones are left out.
 
@@ -80,7 +80,7 @@ def candidates_of_run(
 
 
 def _candidates(
-    rows: Iterable[object],
+    rows: Iterable[Row | Failure],
     store: RowStore,
     sample: int | None,
     prefer: Preferred | None,
@@ -92,22 +92,24 @@ def _candidates(
         raise UsageError(f"`prefer` {prefer}: needs `sample`; all rows are drawn without it")
     digests, groups, systems = [], [], []
     numbers: dict[str, int] = {}
-    seen = set()
+    seen, unreadable = set(), []
     for row in rows:
+        if isinstance(row, Failure):
+            unreadable.append(row.error)
         # A label is of a response; it belongs to every row that has it.
-        if isinstance(row, Row) and (key := row_key(row)) not in seen:
+        elif (key := row_key(row)) not in seen:
             seen.add(key)
             store.append(row)
             digests.append(row.digest.hex())
             systems.append(tuple(each.system for each in row.responses))
             groups.append(numbers.setdefault(row.group, len(numbers)))
     if not groups:
-        raise UsageError("no row has texts to label; if the inputs of a run were moved, give `inputs`")
+        why = unreadable[0] if unreadable else "if the inputs of the run were moved, give `inputs`"
+        raise UsageError(f"no row has texts to label: {why}")
     group = np.array(groups)
     sizes = np.bincount(group)
     of_row = even(systems) if prefer == "system" else np.array([weights.get(each, 1.0) for each in digests])
     chance = chances(np.bincount(group, of_row) / sizes, sizes, sample)
-    of_place = (
-        {place: of[digest] for place, digest in enumerate(digests) if digest in of} for of in (verdicts, judged)
-    )
-    return Candidates(store, group, chance, *of_place)
+    shown_of = {place: judged[digest] for place, digest in enumerate(digests) if digest in judged}
+    said = {place: verdicts[digest] for place, digest in enumerate(digests) if digest in verdicts}
+    return Candidates(store, group, chance, said, shown_of, unreadable)

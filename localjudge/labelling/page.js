@@ -95,7 +95,7 @@ const aspects = HEAD.aspects.map((aspect) => {
 });
 
 const chosen = ({ inputs }) => inputs[0].type === "number" ? inputs[0].value : inputs.find((input) => input.checked)?.value ?? "";
-const focus = ({ inputs }) => (inputs.find((input) => input.checked) ?? inputs[0]).focus();
+const focus = ({ inputs }, options = {}) => (inputs.find((input) => input.checked) ?? inputs[0]).focus(options);
 
 function goOn() {
   const open = aspects.find((aspect) => chosen(aspect) === "");
@@ -147,7 +147,7 @@ function show(answer) {
   }
   skipping(false);
   window.scrollTo(0, 0);
-  focus(aspects[0]);
+  focus(aspects[0], { preventScroll: true }); // the texts come first
   seen = 0;
   since = document.hidden ? null : performance.now();
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ class Candidates:
         chance: the chance of each instruction to be in the sample.
         verdicts: the judge's value of each aspect of each row, of a pair a, tie or b; empty without a judge.
         judged: what the judge said of each row, to be shown; empty if nothing may be shown.
+        unreadable: why each row that is left out cannot be read.
     """
 
     rows: RowStore
@@ -42,6 +43,7 @@ class Candidates:
     chance: Floats
     verdicts: Mapping[int, Mapping[str, Any]]
     judged: Mapping[int, Mapping[str, str]]
+    unreadable: Sequence[str] = ()
 
 
 class LabelSession:
