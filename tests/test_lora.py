@@ -196,7 +196,7 @@ def whole_weights(folder: Path) -> None:
         (pickled, "only pickled weights"),
         (cut_short, "adapter_model.safetensors: cut short"),
         (one_matrix, "not of rank 4"),
-        (whole_weights, "base_model.model.lm_head.weight, which is not part of a plain LoRA adapter"),
+        (whole_weights, "base_model.model.lm_head.weight, which is not supported"),
     ],
 )
 def test_a_damaged_adapter_is_refused_in_one_line(

@@ -54,7 +54,7 @@ def test_a_row_that_the_server_never_answers_fails_when_it_answers_a_trial(
     found = judged(lambda text, before: trouble if number_of(text) == 2 else chat(WHOLE), short_rubric)
     failed = found.pop("r2")
     assert isinstance(failed, Failure)
-    assert "5 times, and the server answers a trial" in failed.error
+    assert "5 times, although the server answers a test request" in failed.error
     assert all(isinstance(outcome, Judgement) for outcome in found.values())
 
 

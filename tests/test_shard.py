@@ -119,7 +119,7 @@ def test_merging_names_what_is_missing_or_does_not_belong(
         ("one", "two", "broken"): f"shards: 3/3 ({run['broken']}) is not complete",
         ("one", "two", "other"): "seed: 0 there, 1 now",
         ("one", "two", "fewer"): "input: other rows, or in another order (12 rows there, 11 here)",
-        ("one", "one", "two"): f"{run['one']}: is shard 1/3, as {run['one']} is",
+        ("one", "one", "two"): f"{run['one']}: is shard 1/3, and so is {run['one']}; give each shard once",
         ("one", "whole"): f"{run['whole']}: is not a shard",
     }.items():
         end = cli("merge", *(run[name] for name in others), "--out", tmp_path / "merged")

@@ -271,7 +271,7 @@ DEFECTS: dict[Callable[[Path], None], str] = {
     pickle_only: "weights refused: only pickled weights, which can run code when loaded: pytorch_model.bin",
     ask_for_remote_code: "config refused: it needs remote code (modeling_own.py), and no *.py",
     break_the_template: "template the model's chat template cannot be rendered: only for cats",
-    repeat_the_content: "template the model's chat template does not put the content in exactly one place",
+    repeat_the_content: "template the model's chat template must show the content in exactly one place",
     lose_the_tokenizer: "tokenizer no tokenizer: none of tokenizer.json",
     break_the_tokenizer: "tokenizer its tokenizer cannot be loaded: ",
     decode_by_nothing: "vocabulary the tokenizer decodes by nothing, which does not define the bytes",

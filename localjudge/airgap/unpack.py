@@ -151,7 +151,7 @@ def check_signature(folders: list[Path], key: Path | None) -> None:
     if not signature or not sums:
         missing = SUMS if signature else SIGNATURE
         raise PackError(
-            f"no {missing} in {', '.join(map(str, folders))}: this pack is not signed; copy it again"
+            f"no {missing} in {', '.join(map(str, folders))}: the pack is unsigned, or its copy is incomplete"
         )
     if not key.is_file():
         raise PackError(f"--key {key}: no such file; give the public key of the signer")

@@ -121,7 +121,7 @@ class Verdicts:
             raise UsageError(f"`by` {aspect}: give one of {', '.join(aspects)}")
         if within and (aspects[aspect].numbers is None or manifest.rubric.mode is PAIRWISE):
             kind = "labels without an order" if aspects[aspect].numbers is None else "a winner and no score"
-            raise UsageError(f"`within` {within}: {aspect} has {kind}")
+            raise UsageError(f"`within` {within}: is for scores in an order; {aspect} has {kind}")
         values = _VerdictValues(folder, aspect, aspects[aspect], within)
         rows = read_rows([folder], [manifest], values)
         return cls(rows, aspect, within, np.array(values.number), np.array(values.confidence))

@@ -80,7 +80,9 @@ def _aspects(
     given = {"--aspect": bool(names), "--scale": scale, "--choices": choices}
     if rubric is not None:
         if surplus := [option for option, value in given.items() if value]:
-            raise UsageError(f"{surplus[0]}: --rubric {rubric} has the aspects; give only one of the two")
+            raise UsageError(
+                f"{surplus[0]}: --rubric {rubric} already names the aspects; give only one of the two"
+            )
         read = Rubric.load(rubric)
         if read.mode is not POINTWISE:
             raise UsageError(f"--rubric {rubric}: {read.mode.judges}; import takes scores of one")

@@ -126,7 +126,7 @@ class LabelApp:
         self._check(given)
         origin = request.headers.get("origin")
         if origin is not None and origin.partition("://")[2] != request.headers.get("host"):
-            raise HTTPException(403, "another page cannot send labels")
+            raise HTTPException(403, "a page of another origin cannot send labels")
         body = bytearray()
         async for chunk in request.stream():
             body += chunk

@@ -155,7 +155,9 @@ def _modules(tensors: Mapping[str, Tensor], rank: int) -> dict[str, tuple[int, i
     for name, tensor in tensors.items():
         part = next((part for part in _PARTS if name.endswith(part)), None)
         if part is None or not name.startswith(_PREFIX):
-            raise ModelError(f"has {name[:120]}, which is not part of a plain LoRA adapter of linear layers")
+            raise ModelError(
+                f"has {name[:120]}, which is not supported; only LoRA matrices of linear layers are"
+            )
         found.setdefault(name.removeprefix(_PREFIX).removesuffix(part), {})[part] = tensor.shape
     modules = {}
     for module, shapes in found.items():

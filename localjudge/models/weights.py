@@ -88,7 +88,7 @@ def read_header(file: Path) -> dict[str, Tensor]:
         raise ModelError("its header is broken: not a JSON object")
     metadata = header.pop("__metadata__", None)
     if metadata is not None and not (isinstance(metadata, dict) and all(map(_is_text, metadata.values()))):
-        raise ModelError("its header is broken: its metadata are not names with texts")
+        raise ModelError("its header is broken: its metadata must map names to texts")
     tensors: dict[str, Tensor] = {}
     places: list[tuple[int, int, str]] = []
     for name, entry in header.items():

@@ -112,11 +112,11 @@ class _Renderer:
         found = _split_at(stand_ins).findall(text)
         if sorted(found) != sorted(stand_ins) or found[-1] != ROW:
             what = (
-                "system prompt or an example in exactly one place before the row; judge without it"
+                "system prompt and each example in exactly one place before the row; judge without them"
                 if self.contents and text.count(ROW) == 1
                 else "content in exactly one place"
             )
-            raise ModelError(f"the model's chat template does not put the {what}")
+            raise ModelError(f"the model's chat template must show the {what}")
         tried = [stand_ins | {ROW: content} for content in _TRICKY]
         for contents in (*tried, *([{**stand_ins, **self.contents}] if self.contents else [])):
             if not _renders(text, contents, self.render(contents)):

@@ -131,7 +131,7 @@ class FormLayout(AnswerLayout):
             yield field, written
             rest = _after(rest[len(written) :], closing)
         if rest:
-            raise ValueError(f"{rest[:20]!r} stands after its end")
+            raise ValueError(f"text after the end of the answer: {rest[:20]!r}")
 
 
 def _goes_on(text: str, values: Mapping[str, Value], closing: str) -> bool:

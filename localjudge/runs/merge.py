@@ -116,7 +116,9 @@ def _refuse_others(parts: Sequence[_ShardRun]) -> None:
         if found:
             raise RunMismatchError(f"{part.folder}: not of one run with {first.folder}: {'; '.join(found)}")
         if part.shard == before.shard:
-            raise RunMismatchError(f"{part.folder}: is shard {part.shard}, as {before.folder} is")
+            raise RunMismatchError(
+                f"{part.folder}: is shard {part.shard}, and so is {before.folder}; give each shard once"
+            )
 
 
 def _refuse_gaps(parts: Sequence[_ShardRun]) -> None:

@@ -87,7 +87,9 @@ def _repetition(
         settings = judge.settings
     if settings != (recorded := manifest.settings.as_dict()):
         different = [name for name, value in settings.items() if recorded.get(name) != value]
-        raise RunMismatchError(f"{folder}: cannot be repeated here; it differs in {', '.join(different)}")
+        raise RunMismatchError(
+            f"{folder}: cannot be repeated here; this start differs from the run in {', '.join(different)}"
+        )
     with step("reading the run"):
         judged = {outcome.key: outcome for outcome in read_outcomes(folder) if isinstance(outcome, Judgement)}
         rows = [

@@ -91,7 +91,7 @@ class ServerRequests(Generic[Answered]):
 
     A server that is away, or busy, does not fail any row: its requests are repeated, with growing waits, until
     nothing was answered for `patience` seconds. A request that is lost again and again (time-outs, broken
-    connections, errors inside the server) while the server answers a trial becomes its row's failure.
+    connections, errors inside the server) while the server answers a test request becomes its row's failure.
 
     Args:
         options: the server and the limits of requests.
@@ -218,7 +218,7 @@ class ServerRequests(Generic[Answered]):
             tries += 1
             lost += met.reason is RetryReason.LOST
             if met.reason is RetryReason.LOST and lost >= _MOST_LOST and await self._answers_trial():
-                raise RequestRefusedError(f"{met}, {lost} times, and the server answers a trial")
+                raise RequestRefusedError(f"{met}, {lost} times, although the server answers a test request")
             if met.reason is not RetryReason.LOST or lost >= _MOST_LOST:
                 self._give_up_after(met)
             await self._pause(met, tries)
