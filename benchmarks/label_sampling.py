@@ -1,11 +1,15 @@
-"""What `localjudge label --prefer` saves: intervals of `rank --labels` from doubtful rows and from random ones.
+"""What `localjudge label --prefer` saves, and whether the intervals of statistics of its labels hold.
 
     python benchmarks/label_sampling.py
 
 A judge scores 1,000 rows from 1 to 5, and people's labels differ from its scores by noise that grows with the
 judge's doubt, that does not depend on it, or that shrinks with it. Labels of about N rows are drawn by doubt
-or at random, and the mean label is estimated. The labels saved are those that the shorter interval would have
-cost at random.
+or at random, and the mean label is estimated as by `rank --labels`. The labels saved are those that the shorter
+interval would have cost at random.
+
+The statistics of `agree` are computed from labels of 120 rows, of two rows for each instruction, and from the
+first half of them, where a person has stopped; with the chances, and as if they were equal. The truth is the
+value in two million rows. The mean of the map of `calibrate` over all rows is compared with the mean label.
 """
 
 from __future__ import annotations
@@ -18,7 +22,10 @@ from typing import Any
 import numpy as np
 import results_table
 
-from localjudge.analysis import Floats
+from localjudge.analysis import Floats, Integers
+from localjudge.analysis.agreement.calibration import fit_map
+from localjudge.analysis.agreement.comparison import STATISTICS, ComparedLabels, Comparison, compare
+from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.ranking.system_means import drawn_with_chances, prediction_powered
 from localjudge.analysis.statistics.resampling import studentise
 from localjudge.labelling.preference import doubtful
@@ -64,9 +71,85 @@ def measured(noise: Callable[[Floats], Floats], labels: int, samples: int) -> di
     }
 
 
+def _instructions(noise: Callable[[Floats], Floats], count: int, random: np.random.Generator) -> list[Floats]:
+    """Return the doubt of each instruction, and its judge's scores and labels from 1 to 5, both [count, 2]."""
+    doubt = random.beta(1, 3, count)
+    judge = np.clip(random.uniform(1, 5, (count, 1)) + random.normal(0, 0.7, (count, 2)), 1, 5)
+    label = judge + 0.3 + noise(doubt)[:, None] * random.normal(size=(count, 2))
+    return [doubt, np.clip(judge.round(), 1, 5), np.clip(label.round(), 1, 5)]
+
+
+def _compared(judge: Floats, label: Floats, chosen: Integers, weight: Floats | None, seed: int) -> Comparison:
+    """Compare the chosen rows, with equal weights or with these; two rows are of one instruction."""
+    marks = LabelArray(chosen.astype(np.int32), np.zeros(len(chosen), np.int32), label[chosen], weight)
+    against = ComparedLabels.from_labels(marks, np.arange(len(judge)) // 2)
+    return compare(judge, against, (1, 5), RESAMPLES // 2, seed)
+
+
+def _difference(one: Comparison, other: Comparison) -> float:
+    """Return the largest difference of the estimates and the ends of their intervals."""
+    ends = [
+        (getattr(getattr(each, name), end) or 0.0 for name in STATISTICS for end in ("value", "low", "high"))
+        for each in (one, other)
+    ]
+    return float(max(abs(first - second) for first, second in zip(*ends, strict=True)))
+
+
+def agreement(noise: Callable[[Floats], Floats], samples: int) -> dict[str, Any]:
+    """Return how often the intervals of each statistic contain the truth, for each kind of sample."""
+    _, judge, label = (each.ravel() for each in _instructions(noise, 1_000_000, np.random.default_rng(samples)))
+    every = np.bincount((judge * 8 + label).astype(int))
+    cell = np.flatnonzero(every)
+    truth = compare(
+        np.array(cell // 8, dtype=float),
+        ComparedLabels(
+            *(np.array(cell % 8, dtype=float), np.arange(len(cell)), np.arange(len(cell))) * 2,
+            *[every[cell].astype(float)] * 2,
+        ),
+        (1, 5), 100, 0,
+    )  # fmt: skip
+    covered: dict[str, dict[str, list[bool]]] = {}
+    shifts: dict[str, list[float]] = {}
+    largest = 0.0
+    for sample in range(samples):
+        random = np.random.default_rng(sample)
+        doubt, judge, label = (each.ravel() for each in _instructions(noise, ROWS // 2, random))
+        for kind, preferred in (("random", np.ones(len(doubt))), ("doubtful", doubtful(doubt.tolist()))):
+            chance = chances(preferred, np.full(len(doubt), 2), 120)
+            rows = (2 * draw(chance, random)[:, None] + [0, 1]).ravel()
+            weight, half = 1 / chance[rows // 2], rows[: len(rows) // 2 - 1]  # it ends within an instruction
+            kinds: list[tuple[str, Integers, Floats | None]]
+            if kind == "random":
+                kinds = [("random", rows, None), ("random, stopped at half", half, None)]
+                even = _compared(judge, label, rows, np.ones(len(rows)), sample)
+                largest = max(largest, _difference(even, _compared(judge, label, rows, None, sample)))
+            else:
+                kinds = [("doubtful", rows, weight), ("doubtful, stopped at half", half, weight[: len(half)])]
+                kinds.append(("doubtful, chances ignored", rows, None))
+            for name, chosen, given in kinds:
+                found = _compared(judge, label, chosen, given, sample)
+                for statistic in STATISTICS:
+                    own_truth, known = getattr(truth, statistic).value, getattr(found, statistic)
+                    held = known.low is not None and known.low <= own_truth <= known.high
+                    covered.setdefault(name, {}).setdefault(statistic, []).append(held)
+                points = fit_map(judge[chosen], label[chosen], chosen // 2, 0, sample, given)
+                mapped = np.interp(judge, points.x, points.y)
+                shifts.setdefault(name, []).append(float(mapped.mean() - label.mean()))
+    print(f"equal chances: the largest difference from the unweighted numbers is {largest:.1e}")
+    return {"largest_difference_of_equal_chances": largest} | {
+        name: {statistic: round(float(np.mean(held)), 3) for statistic, held in of_kind.items()}
+        | {
+            "calibrated_mean_error": round(float(np.mean(shifts[name])), 4),
+            "calibrated_mean_monte_carlo": round(float(np.std(shifts[name]) / samples**0.5), 4),
+        }
+        for name, of_kind in covered.items()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--agreements", type=int, default=400, help="samples for the statistics of agree")
     parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     options = parser.parse_args()
     found = {
@@ -79,10 +162,27 @@ def main() -> None:
         ["", "covered, random", "covered, doubtful", "width ratio", "labels saved"],
         [[name, *one.values()] for name, one in found.items()],
     )
-    error = round(float(np.sqrt(0.05 * 0.95 / options.samples)), 4)
+    agreed = {name: agreement(noise, options.agreements) for name, noise in NOISE.items()}
+    for name, found_of in agreed.items():
+        kinds = {kind: one for kind, one in found_of.items() if isinstance(one, dict)}
+        results_table.table(
+            f"Covered, {options.agreements:,} samples; the noise of the labels {name}",
+            ["", *next(iter(kinds.values()))],
+            [[kind, *one.values()] for kind, one in kinds.items()],
+        )
+    error, error_of_agreement = (
+        round(float(np.sqrt(0.05 * 0.95 / count)), 4) for count in (options.samples, options.agreements)
+    )
     results_table.write(
         "label_sampling",
-        {"samples": options.samples, "monte_carlo_error": error, "found": found},
+        {
+            "samples": options.samples,
+            "monte_carlo_error": error,
+            "found": found,
+            "agreement_samples": options.agreements,
+            "agreement_monte_carlo_error": error_of_agreement,
+            "agreement_covered": agreed,
+        },
         options.results,
     )
 

@@ -178,14 +178,16 @@ def agree_by_slice(scores: Scores, labels: Labels, slices: Slices) -> Sliced:
             against = ComparedLabels.from_labels(marks.of_rows(slices.of_row == place), scores.group)
             if aspect in labels.nominal:
                 x = scores.shares(aspect, "integer").argmax(axis=1)[against.single_row].astype(np.float64)
-                kappa, y = agreement_statistics.nominal_kappa, against.single
-                value = float(kappa(x, y, np.ones((1, len(x))))[0]) if len(x) > 1 else np.nan
-                known = value if np.isfinite(value) else None
-                yield aspect, with_interval(known, kappa, x, y, against.single_group, tests=count)
+                kappa, y, weight = agreement_statistics.nominal_kappa, against.single, against.single_weight
+                each = np.ones(len(x)) if weight is None else weight
+                value = float(kappa(x, y, each[None])[0]) if len(x) > 1 else np.nan
+                known, group = value if np.isfinite(value) else None, against.single_group
+                yield aspect, with_interval(known, kappa, x, y, group, tests=count, weight=weight)
             else:
                 x = scores.column(aspect, scores.best)[against.mean_row]
-                rho, statistic = correlation("spearman", x, against.mean), agreement_statistics.spearman
-                yield aspect, with_interval(rho, statistic, x, against.mean, against.mean_group, tests=count)
+                y, group, weight = against.mean, against.mean_group, against.mean_weight
+                rho, statistic = correlation("spearman", x, y, weight), agreement_statistics.spearman
+                yield aspect, with_interval(rho, statistic, x, y, group, tests=count, weight=weight)
 
     count = len(slices.names)
     return Sliced(

@@ -41,13 +41,20 @@ def label(
         typer.Option(
             metavar="system|score|orders|jurors|mass|interval",
             help="Draw more often: rows of rare systems or scores; or rows that the judge of RUN doubts, by "
-            "its orders, its jurors, its mass or its interval. Only rank undoes it.",
+            "its orders, its jurors, its mass or its interval. rank, agree and calibrate undo it.",
         ),
     ] = None,
     overlap: Annotated[
         float,
         typer.Option(min=0, max=1, metavar="SHARE", help="The share that everyone labels."),
     ] = 0.0,
+    adjudicate: Annotated[
+        bool,
+        typer.Option(
+            "--adjudicate",
+            help="Ask again for rows of FILE whose annotators differ; their labels are shown afterwards.",
+        ),
+    ] = False,
     show_judge: Annotated[
         bool, typer.Option("--show-judge", help="Show the judge's answer; the labels then say so.")
     ] = False,
@@ -96,10 +103,9 @@ def label(
         if lost := candidates.unreadable:
             progress.warn(f"{counted(len(lost), 'row')} cannot be read and are left out; first: {lost[0]}")
         file = stack.enter_context(LabelFile(out))
-        session = LabelSession(found, candidates, file, overlap, seed)
-        progress.say(
-            f"{counted(len(session), 'row')} to label of {len(store):,} · {out}: {len(file.lines):,} answered"
-        )
+        session = LabelSession(found, candidates, file, overlap, seed, adjudicate)
+        what = "whose annotators differ" if adjudicate else f"to label of {len(store):,}"
+        progress.say(f"{counted(len(session), 'row')} {what} · {out}: {len(file.lines):,} answered")
         token = listener.token or secrets.token_urlsafe(16)
         app = LabelApp(session, token, f"Labels: {found.name}", annotator, listener.host in LOOPBACK)
         listening = stack.enter_context(listener.bind())

@@ -76,7 +76,8 @@ def agree(
     progress = Progress()
     with progress.step(_READING) as report:
         scores = read_scores([run], report=report)
-        known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
+        ours = parse_mapping(mapping or (), scores.targets)
+        known = read_labels(labels, scores, ours, inputs or (), equal_chances=False)
         applied = _calibrated(scores, calibration, allow_no_gain, known)
         measures = measure(scores, inputs or ())
     with progress.step(statistics.computing):
@@ -108,7 +109,7 @@ def _agree_on_pairs(
     with progress.step(_READING):
         pairs = read_judged_pairs([run], inputs)
         ours = parse_mapping(mapping, [*pairs.aspects])
-        known = read_pair_labels(labels or inputs, pairs, ours, inputs)
+        known = read_pair_labels(labels or inputs, pairs, ours, inputs, equal_chances=False)
     with progress.step(statistics.computing):
         found = agree_on_pairs(pairs, known, by, statistics.resamples, statistics.seed)
     statistics.print(found.as_dict(), pair_agreement_tables(found, all_tables))
@@ -164,7 +165,7 @@ def rank(
         judged = read_scores(runs, report=report)
         if labels:
             ours = parse_mapping(mapping or (), judged.targets)
-            known = read_labels(labels, judged, ours, inputs or (), equal_chances=calibration is not None)
+            known = read_labels(labels, judged, ours, inputs or (), equal_chances=False)
         measures = measure(judged, inputs or ())
         judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
     with progress.step(statistics.computing):
@@ -307,11 +308,13 @@ def calibrate(
     progress = Progress()
     with progress.step(_READING) as report:
         scores = read_scores([run], report=report)
-        known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
+        ours = parse_mapping(mapping or (), scores.targets)
+        known = read_labels(labels, scores, ours, inputs or (), equal_chances=False)
     with progress.step(statistics.computing):
         found = fit(scores, known, statistics.resamples, statistics.seed, interval)
     found.save(out)
-    statistics.print(found.as_dict(), calibration_table(found))
+    document = {**found.as_dict(), "notes": known.notes}
+    statistics.print(document, calibration_table(found, known.notes))
 
 
 def _calibrated(

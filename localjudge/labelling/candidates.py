@@ -90,7 +90,7 @@ def _candidates(
 ) -> Candidates:
     if prefer is not None and sample is None:
         raise UsageError(f"`prefer` {prefer}: needs `sample`; all rows are drawn without it")
-    digests, groups, systems = [], [], []
+    digests, keys, groups, systems = [], [], [], []
     numbers: dict[str, int] = {}
     seen, unreadable = set(), []
     for row in rows:
@@ -100,6 +100,7 @@ def _candidates(
         elif (key := row_key(row)) not in seen:
             seen.add(key)
             store.append(row)
+            keys.append(key)
             digests.append(row.digest.hex())
             systems.append(tuple(each.system for each in row.responses))
             groups.append(numbers.setdefault(row.group, len(numbers)))
@@ -112,4 +113,4 @@ def _candidates(
     chance = chances(np.bincount(group, of_row) / sizes, sizes, sample)
     shown_of = {place: judged[digest] for place, digest in enumerate(digests) if digest in judged}
     said = {place: verdicts[digest] for place, digest in enumerate(digests) if digest in verdicts}
-    return Candidates(store, group, chance, said, shown_of, unreadable)
+    return Candidates(store, keys, group, chance, prefer, said, shown_of, unreadable)

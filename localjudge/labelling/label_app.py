@@ -2,7 +2,8 @@
 
 GET  /?token=T      the page; it fetches nothing from elsewhere
 POST /row           {annotator} → the next row
-POST /label         {annotator, key, values or skipped, …} → the next row, after the answer is on disk
+POST /label         {annotator, key, values or skipped, …} → the next row, after the answer is on disk; in an
+                    adjudication with the labels that it settles
 POST /findings      {annotator} → what the labels say so far
 POST /undo          {annotator} → the row of the label that was removed
 """
@@ -48,7 +49,8 @@ class LabelApp:
         self, session: LabelSession, token: str, title: str, annotator: str | None, is_local: bool
     ) -> None:
         self._session, self._token, self._is_local = session, token, is_local
-        self._head = {"title": title, "annotator": annotator, **_described(session.rubric)}
+        self._head = {"title": title, "annotator": annotator, "adjudicates": session.adjudicates}
+        self._head |= _described(session.rubric)
 
     def asgi(self) -> Starlette:
         """Return the application."""
@@ -102,7 +104,9 @@ class LabelApp:
             raise HTTPException(400, str(error)) from None
         except OSError as error:
             raise HTTPException(507, f"not saved: {error.strerror}; free space, then answer again") from None
-        return self._next(annotator, {} if is_new else {"said": "You had answered this row already."})
+        if not is_new:
+            return self._next(annotator, {"said": "You had answered this row already."})
+        return self._next(annotator, {"settled": self._session.settled(annotator, str(asked["key"]))})
 
     async def _undo(self, request: Request) -> Response:
         annotator, _ = await self._asked(request)
@@ -116,7 +120,7 @@ class LabelApp:
         annotator, _ = await self._asked(request)
         return _json({"findings": self._session.findings(annotator)})
 
-    def _next(self, annotator: str, said: Mapping[str, str] | None = None) -> Response:
+    def _next(self, annotator: str, said: Mapping[str, Any] | None = None) -> Response:
         row = self._session.next(annotator)
         return _json({"row": row, **self._session.progress(annotator), **(said or {})})
 

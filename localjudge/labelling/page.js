@@ -13,6 +13,7 @@ let row = null;
 let seen = 0; // seconds for which the row was visible
 let since = null;
 let busy = false;
+let asked = []; // the aspects that the row needs
 
 function make(tag, attributes, ...children) {
   const node = document.createElement(tag);
@@ -74,7 +75,10 @@ const aspects = HEAD.aspects.map((aspect) => {
   const isNumber = aspect.values.length > 10 && aspect.values.every((value) => /^-?\d+$/.test(value.text));
   const keys = isNumber ? [] : keysOf(aspect.values);
   const field = make("fieldset", {}, make("legend", {}, aspect.name));
-  if (aspect.description) field.append(make("p", {}, aspect.description));
+  if (aspect.description) {
+    field.append(make("p", { id: `about-${aspect.name}` }, aspect.description));
+    field.setAttribute("aria-describedby", `about-${aspect.name}`);
+  }
   const values = make("div", { class: "values" });
   if (isNumber) {
     const low = aspect.values[0].text, high = aspect.values.at(-1).text;
@@ -95,10 +99,14 @@ const aspects = HEAD.aspects.map((aspect) => {
 });
 
 const chosen = ({ inputs }) => inputs[0].type === "number" ? inputs[0].value : inputs.find((input) => input.checked)?.value ?? "";
-const focus = ({ inputs }, options = {}) => (inputs.find((input) => input.checked) ?? inputs[0]).focus(options);
+function focus({ inputs }, options = {}) {
+  const input = inputs.find((each) => each.checked) ?? inputs[0];
+  input.focus(options);
+  if (input.type === "number") input.select();
+}
 
-function goOn() {
-  const open = aspects.find((aspect) => chosen(aspect) === "");
+function goOn(answered) {
+  const open = asked[asked.indexOf(answered) + 1 || asked.length] ?? asked.find((aspect) => chosen(aspect) === "");
   if (open) focus(open); else $("save").focus();
 }
 
@@ -108,30 +116,58 @@ function showFindings({ labelled, halved, aspects: found }) {
   const text = (estimate, factor, unit) => estimate?.value == null ? "–" :
     `${(factor * estimate.value).toFixed(factor === 1 ? 2 : 0)}${unit} (${[estimate.low, estimate.high]
       .map((end) => (factor * end).toFixed(factor === 1 ? 2 : 0)).join(" to ")})`;
-  const rows = found.map(({ name, mean, agreement }) => make("tr", {}, make("th", { scope: "row" }, name),
-    make("td", {}, text(mean, 1, "")), make("td", {}, text(agreement, 100, " %"))));
-  $("found").querySelector("tbody").replaceChildren(...(labelled ? rows : []));
-  $("found").querySelector("p").textContent = labelled
+  const rows = found.map(({ name, mean, agreement }) => [name, text(mean, 1, ""), text(agreement, 100, " %")]);
+  showTable("What the labels say so far", ["aspect", "mean label", "judge agrees exactly"], labelled ? rows : [], labelled
     ? `From ${labelled} labels. The intervals hold however often you look; about ${halved} more labels would halve them. Your later labels say that you have looked.`
-    : "There is nothing to see before ten labels.";
+    : "There is nothing to see before ten labels.", "Back to the row");
+}
+
+function showSettled(labels) {
+  const names = Object.keys(labels[0].values);
+  const notes = labels.filter(({ note }) => note).map(({ annotator, note }) => `${annotator}: ${note}`);
+  showTable("The row that you have just settled", ["annotator", ...names],
+    labels.map(({ annotator, values }, at) => [at ? annotator : `${annotator} (adjudication)`, ...names.map((name) => values[name])]),
+    [...notes, "Go on, or undo your answer; a new one will say that you have seen this."].join("\n"), "Go on");
+}
+
+function showTable(title, columns, rows, text, close) {
+  pause();
+  $("close").firstChild.data = close + " ";
+  $("h-found").textContent = title;
+  $("found").querySelector("thead").replaceChildren(make("tr", {}, ...columns.map((name) => make("th", { scope: "col" }, name))));
+  $("found").querySelector("tbody").replaceChildren(...rows.map(([name, ...cells]) =>
+    make("tr", {}, make("th", { scope: "row" }, name), ...cells.map((cell) => make("td", {}, cell)))));
+  $("found").querySelector("p").textContent = text;
   $("found").hidden = false;
   $("work").inert = true;
-  $("found").focus();
+  $("close").focus();
+}
+
+function hideTable() {
+  $("found").hidden = true;
+  $("work").inert = false;
+  since = performance.now();
+}
+
+function pause() { // the time of the row stands still
+  if (since !== null) seen += (performance.now() - since) / 1000;
+  since = null;
 }
 
 function show(answer) {
   $("said").textContent = answer.said ?? "";
   row = answer.row;
+  asked = aspects.filter(({ name }) => row?.asked.includes(name));
   const counts = row ?? answer;
   const total = counts.labelled + counts.skipped + counts.left;
   const pace = counts.labelled && counts.pace ? ` · ${Math.round(counts.pace)} s a row` : "";
   const skipped = counts.skipped ? `, ${counts.skipped} skipped` : "";
-  $("progress").textContent = `${counts.labelled} labelled${skipped}, ${counts.left} left${pace}`;
+  $("progress").textContent = `${counts.labelled} ${HEAD.adjudicates ? "settled" : "labelled"}${skipped}, ${counts.left} left${pace}`;
   $("bar").value = total ? 1 - counts.left / total : 1;
   $("who").hidden = true;
   $("work").hidden = row === null;
   $("end").hidden = row !== null;
-  if (row === null) return;
+  if (row === null) return $("end").focus();
   const texts = [section("Instruction", row.instruction)];
   for (const [name, text] of Object.entries(row.fields)) texts.push(section(name, text));
   if (row.reference !== null) texts.push(section("Reference", row.reference));
@@ -142,19 +178,20 @@ function show(answer) {
   $("answer").reset();
   $("note").value = row.before?.note ?? "";
   for (const aspect of aspects) {
+    aspect.field.hidden = !asked.includes(aspect);
     const value = row.before?.values?.[aspect.name] ?? "";
     for (const input of aspect.inputs) if (input.type === "number") input.value = value; else input.checked = input.value === value;
   }
   skipping(false);
   window.scrollTo(0, 0);
-  focus(aspects[0], { preventScroll: true }); // the texts come first
+  focus(asked[0], { preventScroll: true }); // the texts come first
   seen = 0;
   since = document.hidden ? null : performance.now();
 }
 
 document.addEventListener("visibilitychange", () => {
-  if (since !== null) seen += (performance.now() - since) / 1000;
-  since = document.hidden ? null : performance.now();
+  pause();
+  since = document.hidden || !$("found").hidden ? null : performance.now();
 });
 
 async function ask(path, content) {
@@ -168,7 +205,10 @@ async function ask(path, content) {
     });
     const found = await answer.json();
     if (answer.ok && found.findings) showFindings(found.findings);
-    else if (answer.ok) show(found); else $("said").textContent = found.error;
+    else if (answer.ok) {
+      show(found);
+      if (found.settled?.length) showSettled(found.settled);
+    } else $("said").textContent = found.error;
   } catch {
     $("said").textContent = "Not saved: localjudge label does not answer. Start it again with the same --out, and open its new address.";
   } finally {
@@ -177,8 +217,10 @@ async function ask(path, content) {
 }
 
 function save(skipped) {
-  const seconds = Math.round(100 * (seen + (since === null ? 0 : (performance.now() - since) / 1000))) / 100;
-  const values = Object.fromEntries(aspects.map((aspect) => [aspect.name, chosen(aspect)]));
+  pause();
+  since = performance.now();
+  const seconds = Math.round(100 * seen) / 100;
+  const values = Object.fromEntries(asked.map((aspect) => [aspect.name, chosen(aspect)]));
   return ask("/label", { key: row.key, seconds, note: $("note").value, ...(skipped ? { skipped } : { values }) });
 }
 
@@ -191,35 +233,39 @@ function skipping(is) {
 
 $("answer").onsubmit = (event) => {
   event.preventDefault();
-  const open = aspects.find((aspect) => chosen(aspect) === "");
+  const open = asked.find((aspect) => chosen(aspect) === "");
   if (open) { $("said").textContent = `${open.name} has no answer yet.`; focus(open); } else save(null);
 };
 $("why").onsubmit = (event) => { event.preventDefault(); save($("reason").value); };
 $("skip").onclick = () => skipping(true);
 $("back").onclick = () => { skipping(false); goOn(); };
 $("results").onclick = () => ask("/findings", {});
-$("close").onclick = () => { $("found").hidden = true; $("work").inert = false; goOn(); };
-$("undo").onclick = () => ask("/undo", {});
+$("close").onclick = () => { hideTable(); if (row === null) $("end").focus(); else goOn(); };
+$("results").hidden = HEAD.adjudicates;
+$("about").hidden = $("again").hidden = !HEAD.adjudicates;
+for (const button of document.querySelectorAll(".undo")) button.onclick = () => { hideTable(); ask("/undo", {}); };
 $("who").onsubmit = (event) => { event.preventDefault(); annotator = $("name").value.trim(); ask("/row", {}); };
 
 document.addEventListener("keydown", (event) => {
   if (!$("found").hidden) {
     if (event.key === "Escape") $("close").click();
+    if (event.key === "u" && HEAD.adjudicates) $("again").click();
     return;
   }
   if (event.key === "Escape" && !$("why").hidden) $("back").click();
   const target = event.target;
   const types = target instanceof HTMLInputElement && target.type !== "radio";
+  if (event.key === "u" && !$("end").hidden) ask("/undo", {});
   if (row === null || $("work").hidden || !$("why").hidden || event.ctrlKey || event.altKey || event.metaKey) return;
   if (types && !(target.type === "number" && /^[a-z]$/.test(event.key))) return;
   const key = event.key.toLowerCase();
-  const aspect = aspects.find((each) => each.field.contains(target)) ?? aspects.find((each) => chosen(each) === "");
+  const aspect = asked.find((each) => each.field.contains(target)) ?? asked.find((each) => chosen(each) === "");
   const at = aspect ? aspect.keys.indexOf(key) : -1;
   if (at >= 0) {
     aspect.inputs[at].checked = true;
-    goOn();
+    goOn(aspect);
   } else if (key === "s") skipping(true);
-  else if (key === "r") ask("/findings", {});
+  else if (key === "r" && !HEAD.adjudicates) ask("/findings", {});
   else if (key === "u") ask("/undo", {});
   else if (key === "c") $("note").focus();
   else if (key === "enter" && !(target instanceof HTMLButtonElement)) $("answer").requestSubmit();

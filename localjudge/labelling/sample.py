@@ -12,6 +12,8 @@ import numpy as np
 
 from localjudge.analysis import Floats, Integers
 
+_ROUNDING = 1e-9
+
 
 def chances(weights: Floats, sizes: Integers, rows: int | None) -> Floats:
     """Return the chance of each instruction to be in the sample, above 0 and at most 1, [g].
@@ -40,8 +42,10 @@ def draw(chance: Floats, random: np.random.Generator) -> Integers:
         chance: the chance of each instruction, [g].
         random: the source of randomness.
     """
-    order = random.permutation(len(chance))
-    ends = np.cumsum(chance[order]) - random.random()
+    order, start = random.permutation(len(chance)), random.random()
+    if np.ptp(chance) == 0:  # the first ones, so that a larger sample contains a smaller one
+        return order[: int(chance.sum() + start + _ROUNDING)].astype(np.int64)
+    ends = np.cumsum(chance[order]) - start
     # An instruction is drawn if a whole number lies on its part of the line.
     drawn = np.floor(ends) > np.floor(ends - chance[order])
     chosen: Integers = random.permutation(order[drawn | (chance[order] >= 1)]).astype(np.int64)

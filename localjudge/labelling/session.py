@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.mode import PAIRWISE
 from localjudge.rubrics.rubric import Rubric
 
+_SAME = 1e-9
+
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
@@ -31,16 +34,20 @@ class Candidates:
 
     Attributes:
         rows: the rows.
+        keys: the key of each row, which the label file has.
         group: the number of each row's instruction, from 0 without gaps, [n].
         chance: the chance of each instruction to be in the sample.
+        prefer: what is drawn more often; None if all chances are equal.
         verdicts: the judge's value of each aspect of each row, of a pair a, tie or b; empty without a judge.
         judged: what the judge said of each row, to be shown; empty if nothing may be shown.
         unreadable: why each row that is left out cannot be read.
     """
 
     rows: RowStore
+    keys: Sequence[str]
     group: Integers
     chance: Floats
+    prefer: str | None
     verdicts: Mapping[int, Mapping[str, Any]]
     judged: Mapping[int, Mapping[str, str]]
     unreadable: Sequence[str] = ()
@@ -55,35 +62,56 @@ class LabelSession:
         file: the file of labels; its lines are not asked for again.
         overlap: the share of the instructions that everyone labels; the others are labelled by one person.
         seed: seed of the sample and of each person's order.
+        adjudicate: ask again for the rows of the file whose annotators differ, instead of those of a sample.
+
+    Raises:
+        UsageError: the file was begun with another sample, or no annotators differ.
     """
 
     def __init__(
-        self, rubric: Rubric, candidates: Candidates, file: LabelFile, overlap: float = 0.0, seed: int = 0
+        self,
+        rubric: Rubric,
+        candidates: Candidates,
+        file: LabelFile,
+        overlap: float = 0.0,
+        seed: int = 0,
+        adjudicate: bool = False,
     ) -> None:
         self.rubric, self._candidates, self._file, self._seed = rubric, candidates, file, seed
-        random = np.random.default_rng(seed)
-        drawn = draw(candidates.chance, random)
-        self._common = set(drawn[: math.ceil(overlap * len(drawn))].tolist())
-        self._places = np.flatnonzero(np.isin(candidates.group, drawn))
-        self._key_of = {place: row_key(self._row(place)) for place in self._places.tolist()}
-        self._place_of = {key: place for place, key in self._key_of.items()}
+        self.adjudicates = adjudicate
+        drawn = draw(candidates.chance, np.random.default_rng(seed))
+        self._common = set(drawn[: math.ceil(overlap * len(drawn))].tolist()) if not adjudicate else set()
+        self._differing = self._found_differences() if adjudicate else {}
+        keys = np.array(candidates.keys)
+        chosen = np.isin(keys, [*self._differing]) if adjudicate else np.isin(candidates.group, drawn)
+        self._places = np.flatnonzero(chosen)
+        self._place_of = {candidates.keys[place]: place for place in self._places.tolist()}
+        if not adjudicate:
+            self._check_sample()
+        elif not self._place_of:
+            raise UsageError(
+                "`adjudicate`: the annotators of no row differ; let several label it with `overlap`"
+            )
         self._orders: dict[str, list[int]] = {}
         self._held: dict[int, str] = {}  # the row on each person's screen
         self._by: dict[str, set[str]] = {}  # who has answered each row
-        self._looked = {line["annotator"] for line in file.lines if line["label"]["saw_labels"]}
-        for line in file.lines:
+        self._looked = {line["annotator"] for line in self._lines() if line["label"]["saw_labels"]}
+        self._revealed = set[tuple[str, str]]()  # to whom the labels of which row were shown
+        for line in self._lines():
             self._by.setdefault(line["label"]["row"], set()).add(line["annotator"])
 
     def __len__(self) -> int:
         """The number of rows in the sample."""
         return len(self._places)
 
-    def progress(self, annotator: str) -> dict[str, int]:
-        """Return how many rows a person has labelled and skipped, and how many are left."""
-        own = [line for line in self._file.lines if line["annotator"] == annotator]
+    def progress(self, annotator: str) -> dict[str, float]:
+        """Return how many rows a person has labelled and skipped, how many are left, and the seconds a row."""
+        own = [line for line in self._lines() if line["annotator"] == annotator]
         skipped = sum(line["label"]["skipped"] is not None for line in own)
         left = sum(self._is_open(place, annotator) for place in self._places.tolist())
-        return {"labelled": len(own) - skipped, "skipped": skipped, "left": left}
+        seconds = [line["label"]["seconds"] or 0 for line in own]
+        pace = sum(seconds) / len(own) if own else 0
+        return {"labelled": len(own) - skipped, "skipped": skipped, "left": left, "pace": pace}
 
     def next(self, annotator: str) -> dict[str, Any] | None:
         """Return a person's next row as the page shows it; None at the end."""
@@ -118,7 +146,9 @@ class LabelSession:
 
     def undo(self, annotator: str) -> dict[str, Any] | None:
         """Remove a person's last label, and return its row; None if there is none."""
-        line = self._file.remove_last(lambda line: bool(line["annotator"] == annotator))
+        line = self._file.remove_last(
+            lambda line: bool(line["annotator"] == annotator) and _settles(line) == self.adjudicates
+        )
         if line is None:
             return None
         self._by[line["label"]["row"]].discard(annotator)
@@ -132,12 +162,67 @@ class LabelSession:
         """Return what the labels of all people say; that this person has seen it is kept with later labels."""
         self._looked.add(annotator)
         answers = []
-        for line in self._file.lines:
+        for line in self._lines(adjudicated=False):
             place = self._place_of.get(line["label"]["row"])
             if place is not None and line["label"]["skipped"] is None:
                 verdicts = self._candidates.verdicts.get(place, {})
                 answers.append(Answer(int(self._candidates.group[place]), line, verdicts))
         return findings(answers, self.rubric.aspects)
+
+    def settled(self, annotator: str, key: str) -> list[dict[str, Any]]:
+        """Return the labels of a row that a person has adjudicated, with this person's first, as text."""
+        if not self.adjudicates:
+            return []
+        self._revealed.add((annotator, key))
+        turned = self._shows_reversed(self._place_of[key], annotator)
+        own = [line for line in self._lines() if line["label"]["row"] == key]
+        return [
+            {
+                "annotator": line["annotator"],
+                "note": line["label"]["note"],
+                "values": {
+                    name: "–"  # noqa: RUF001
+                    if line["label"]["skipped"]
+                    else _text(self.rubric.aspects[name], line[name], turned)
+                    for name in self._asked(key)
+                },
+            }
+            for line in [*own, *self._differing[key]]
+        ]
+
+    def _lines(self, adjudicated: bool | None = None) -> list[dict[str, Any]]:
+        """Return the lines of adjudications, or those of labels; without an argument, what is asked for now."""
+        of = self.adjudicates if adjudicated is None else adjudicated
+        return [line for line in self._file.lines if _settles(line) == of]
+
+    def _found_differences(self) -> dict[str, list[dict[str, Any]]]:
+        """Return the labels of each row whose annotators differ."""
+        of_rows = defaultdict[str, list[dict[str, Any]]](list)
+        for line in self._lines(adjudicated=False):
+            if line["label"]["skipped"] is None:
+                of_rows[line["label"]["row"]].append(line)
+        return {key: lines for key, lines in of_rows.items() if self._differ(lines)}
+
+    def _differ(self, lines: Sequence[Mapping[str, Any]]) -> list[str]:
+        return [name for name in self.rubric.aspects if len({line[name] for line in lines if name in line}) > 1]
+
+    def _asked(self, key: str) -> list[str]:
+        """Return the aspects that a person is asked for."""
+        return self._differ(self._differing[key]) if self.adjudicates else [*self.rubric.aspects]
+
+    def _check_sample(self) -> None:
+        """Check that the labels of the file and those to come belong to one sample with known chances."""
+        for label in (line["label"] for line in self._lines()):
+            place = self._place_of.get(label["row"])
+            is_other = place is None or abs(self._chance(place) - label["chance"]) > _SAME
+            if is_other and (self._candidates.prefer or label.get("prefer")):
+                raise UsageError(
+                    "`out`: was begun with another sample, so that the chances would not be known; give the "
+                    "same `sample`, `prefer` and `seed`, or another file"
+                )
+
+    def _chance(self, place: int) -> float:
+        return float(self._candidates.chance[self._candidates.group[place]])
 
     def _row(self, place: int) -> Row:
         row = self._candidates.rows[place]
@@ -157,19 +242,20 @@ class LabelSession:
         return int(self._candidates.group[place]) in self._common
 
     def _is_open(self, place: int, annotator: str) -> bool:
-        by = self._by.get(self._key_of[place], ())
+        by = self._by.get(self._candidates.keys[place], ())
         return annotator not in by if self._is_common(place) else not by
 
     def _shows_reversed(self, place: int, annotator: str) -> bool:
         """Whether a person sees the responses of a pair in the reverse of the input's order."""
-        text = f"{self._seed} {annotator} {self._key_of[place]}"
+        text = f"{self._seed} {annotator} {self._candidates.keys[place]}"
         return self.rubric.mode is PAIRWISE and hashlib.sha256(text.encode()).digest()[0] % 2 == 1
 
     def _shown(self, place: int, annotator: str) -> dict[str, Any]:
         row = self._row(place)
         texts = row.texts[::-1] if self._shows_reversed(place, annotator) else row.texts
         return {
-            "key": self._key_of[place],
+            "key": self._candidates.keys[place],
+            "asked": self._asked(self._candidates.keys[place]),
             "instruction": row.instruction,
             "reference": row.reference if "reference" in self.rubric.fields else None,
             "fields": dict(row.fields),
@@ -179,17 +265,25 @@ class LabelSession:
         }
 
     def _line(self, place: int, annotator: str, answer: Mapping[str, Any]) -> dict[str, Any]:
-        row = self._row(place)
+        row, key = self._row(place), self._candidates.keys[place]
         turned, skipped = self._shows_reversed(place, annotator), answer.get("skipped")
         names, digests = (
             (PAIR_SYSTEMS, PAIR_DIGESTS) if len(row.responses) > 1 else (("system",), RESPONSE_DIGESTS[:1])
         )
         values = answer.get("values") or {}
         given = {
-            name: _value(name, aspect, values.get(name), turned)
-            for name, aspect in self.rubric.aspects.items()
+            name: _value(name, self.rubric.aspects[name], values.get(name), turned)
+            for name in self._asked(key)
             if skipped is None
         }
+        drawn: dict[str, Any] = {"chance": self._chance(place), "prefer": self._candidates.prefer}
+        if self.adjudicates:
+            settled, first = self._differing[key], self._differing[key][0]["label"]
+            drawn = {name: first[name] for name in drawn if name in first}
+            drawn["adjudicates"] = [
+                {"annotator": line["annotator"], **{name: line[name] for name in self._asked(key)}}
+                for line in settled
+            ]
         return {
             "id": row.id,
             **dict(zip(names, (each.system for each in row.responses), strict=True)),
@@ -197,14 +291,14 @@ class LabelSession:
             "annotator": annotator,
             **given,
             "label": {
-                "row": self._key_of[place],
-                "chance": float(self._candidates.chance[self._candidates.group[place]]),
+                "row": key,
+                **drawn,
                 "skipped": skipped,
                 "note": answer.get("note") or None,
-                "seconds": answer.get("seconds"),
+                "seconds": seconds if isinstance(seconds := answer.get("seconds"), int | float) else None,
                 "labelled": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
                 "shown_reversed": turned,
-                "saw_labels": annotator in self._looked,
+                "saw_labels": annotator in self._looked or (annotator, key) in self._revealed,
                 "saw_judge": place in self._candidates.judged,
                 "values": dict(values),
             },
@@ -212,9 +306,21 @@ class LabelSession:
 
 
 def row_key(row: Row) -> str:
-    """Return the key of a row: of the texts that its judge reads, and of the systems that wrote them."""
-    known = [row.group, *row.response_digests, *(each.system for each in row.responses)]
+    """Return the key of a row: of the texts that labels are matched by, and of the systems that wrote them."""
+    known = [*row.response_digests, *(each.system for each in row.responses)]
     return hashlib.sha256(repr(known).encode()).hexdigest()[:24]
+
+
+def _settles(line: Mapping[str, Any]) -> bool:
+    """Whether a line is an adjudication."""
+    return "adjudicates" in line["label"]
+
+
+def _text(aspect: Aspect, value: Any, turned: bool) -> str:
+    """Return a label as text, of a preference for the order in which the responses are shown."""
+    if aspect.preference is None:
+        return shown(value)
+    return value if value == "tie" else f"{'AB'[turned == (value == 'a')]} is better"
 
 
 def _value(name: str, aspect: Aspect, text: Any, turned: bool) -> Any:

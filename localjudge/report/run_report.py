@@ -93,7 +93,7 @@ def write_report(
             rankings, agreements, sliced = [], [], []
             for of_one_judge in _by_judge(runs):
                 scores = read_scores(of_one_judge)
-                known = read_labels(labels, scores, ours, inputs) if labels else None
+                known = read_labels(labels, scores, ours, inputs, False) if labels else None
                 measures = measure(scores, inputs)
                 named = by_series(
                     curves.apply_to(scores, allow_no_gain, known) if curves else scores, judgements
@@ -107,7 +107,7 @@ def write_report(
                     sliced.append((", ".join(run_names(of_one_judge)), found))
             for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
                 scores = read_scores([run])
-                known, measures = read_labels(labels, scores, ours, inputs), measure(scores, inputs)
+                known, measures = read_labels(labels, scores, ours, inputs, False), measure(scores, inputs)
                 calibrated = curves.apply_to(scores, allow_no_gain, known) if curves else None
                 agreements.append((name, agree(scores, known, measures, calibrated, resamples, seed)))
                 if by_column:
@@ -152,7 +152,7 @@ def _write_pairs(
             ours, agreements = parse_mapping(mapping, [*pairs.rubric.aspects]), []
             for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
                 judged = read_judged_pairs([run], inputs)
-                known = read_pair_labels(labels, judged, ours, inputs)
+                known = read_pair_labels(labels, judged, ours, inputs, False)
                 agreements.append((name, agree_on_pairs(judged, known, None, resamples, seed)))
             changes = changes_tables(runs, inputs, resamples, seed)
         with step("writing the page", "pairs") as report:

@@ -125,11 +125,12 @@ def agree(
                             within[name] = known_responses.compare(column, resamples, seed)
         if responses:
             within["equal"] = responses.equal(resamples, seed)
-        ordinal, interval = alphas(marks, scores.group)
+        people = labels.independent.get(aspect, marks)
+        ordinal, interval = alphas(people, scores.group)
         aspects[aspect] = AspectAgreement(
             rows=len(against.mean),
             instructions=against.groups,
-            annotators=len(np.unique(marks.annotator)),
+            annotators=len(np.unique(people.annotator)),
             comparisons=comparisons,
             within=WithinInstructions(responses.instructions, len(responses.first), within)
             if responses
@@ -137,7 +138,7 @@ def agree(
             alpha_ordinal=ordinal,
             alpha_interval=interval,
             annotator_test=replace_annotators(
-                marks,
+                people,
                 columns["integer"],
                 scores.group,
                 labels.annotators,
@@ -149,7 +150,9 @@ def agree(
             else None,
         )
     nominal = {
-        aspect: agree_on_labels(scores, aspect, marks, labels.annotators, measures, resamples, seed)
+        aspect: agree_on_labels(
+            scores, aspect, marks, labels.annotators, measures, resamples, seed, labels.independent.get(aspect)
+        )
         for aspect, marks in labels.nominal.items()
     }
     return Agreement(aspects, nominal, tuple(notes), (calibrated or scores).notices)

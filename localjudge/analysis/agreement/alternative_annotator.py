@@ -125,33 +125,34 @@ def replace_annotators(
     if len(kept) < _ANNOTATORS:
         return None
     label, other = _others(marks.row)
-    values, counts = np.unique(marks.value, return_counts=True)
-    constant = np.full(len(marks.row), values[counts.argmax()])
+    values, place = np.unique(marks.value, return_inverse=True)
+    constant = np.full(len(marks.row), values[np.bincount(place, marks.weight).argmax()])
     of_annotator, of_judge, of_constant = (
         np.bincount(label, distance(given[label], marks.value[other]), len(marks.row)).round(_DIGITS)
         for given in (marks.value, judged[marks.row], constant)
     )
     sign = np.sign(of_annotator - of_judge)  # 1 where the judge is closer
-    together, p = _advantages(sign, [*kept.values()], numbered, len(present))
+    weights = marks.weights
+    together, p = _advantages(sign, [*kept.values()], numbered, len(present), weights)
     estimates = studentise(together, -1, 1, True, resamples, seed).estimates()
     found = {
         name: ReplacedAnnotator(
             rows=int(own.sum()),
-            judge_closer=float((sign[own] > 0).mean()),
-            annotator_closer=float((sign[own] < 0).mean()),
+            judge_closer=float(np.average(sign[own] > 0, weights=weights[own])),
+            annotator_closer=float(np.average(sign[own] < 0, weights=weights[own])),
             advantage=estimate,
             p=float(one),
         )
         for (name, own), estimate, one in zip(kept.items(), estimates, p, strict=False)
     }
     _, p_of_constant = _advantages(
-        np.sign(of_annotator - of_constant), [*kept.values()], numbered, len(present)
+        np.sign(of_annotator - of_constant), [*kept.values()], numbered, len(present), weights
     )
     return AnnotatorTest(EPSILON, found, estimates[-1], _winning_rate(p), _winning_rate(p_of_constant))
 
 
 def _advantages(
-    sign: Floats, kept: Sequence[Flags], group: Integers, groups: int
+    sign: Floats, kept: Sequence[Flags], group: Integers, groups: int, weights: Floats
 ) -> tuple[Contributions, Floats]:
     """Return the advantage over each annotator and the mean of these, and the p-value of each.
 
@@ -160,10 +161,11 @@ def _advantages(
         kept: the masks of the labels of each annotator, each [m].
         group: the instruction of each label, [m], from 0.
         groups: number of instructions.
+        weights: the weight of each label, [m].
     """
     from scipy.stats import t
 
-    each = [averages(sign[own, None], group[own].astype(np.int32), groups) for own in kept]
+    each = [averages(sign[own, None], group[own].astype(np.int32), groups, weights[own]) for own in kept]
     value, shares = np.concatenate([one.value for one in each]), np.hstack([one.shares for one in each])
     units = np.concatenate([one.units for one in each])
     together = Contributions(
@@ -174,9 +176,11 @@ def _advantages(
     error = np.sqrt((shares**2).sum(axis=0) * units / (units - 1))
     with np.errstate(divide="ignore", invalid="ignore"):
         p = np.nan_to_num(t.sf((value + EPSILON) / error, units - 1), nan=1.0)
-    # If the annotator is never closer, the variance says too little: the chance of this under the hypothesis.
+    # If the annotator is never closer, the variance says too little: the chance of this under the hypothesis,
+    # if the rows on which the annotator is closer are those that are drawn least often.
+    drawn = np.array([weights[own].mean() / weights[own].max() for own in kept])
     behind = np.array([(sign[own] < 0).any() for own in kept])
-    return together, np.where(behind, p, np.maximum(p, (1 - EPSILON) ** units))
+    return together, np.where(behind, p, np.maximum(p, (1 - EPSILON * drawn) ** units))
 
 
 def _winning_rate(p: Floats) -> float:

@@ -30,7 +30,7 @@ from localjudge.analysis.agreement.score_interval import (
     fit_intervals,
     intervals_of,
 )
-from localjudge.analysis.matching.human_labels import Labels
+from localjudge.analysis.matching.human_labels import Labels, refuse_unequal_chances
 from localjudge.analysis.matching.scores import ScoreKind, Scores
 from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.resampling import RESAMPLES, averages, studentise
@@ -248,11 +248,14 @@ def fit(
     """
     of = scores.best
     maps = {}
+    if level:
+        refuse_unequal_chances(labels.chance, "an interval for the label of a new response")
     for aspect in labels.aspects:
         rows, label = labels.means(aspect)
         score, group = scores.column(aspect, of)[rows], scores.group[rows]
         if len(np.unique(score)) > 1:
-            maps[aspect] = fit_map(score, label, group, resamples, seed)
+            weight = labels.marks[aspect].weight_of(rows)
+            maps[aspect] = fit_map(score, label, group, resamples, seed, weight)
     if not maps:
         raise UsageError(
             f"{scores.where}: no aspect has two different scores on labelled rows, so there is nothing to fit"
@@ -269,12 +272,18 @@ def fit(
     )
 
 
-def fit_map(score: Floats, label: Floats, group: Integers, resamples: int, seed: int) -> AspectMap:
-    """Fit the map of one aspect; all columns are [rows], and `group` has the instruction of each row."""
+def fit_map(
+    score: Floats, label: Floats, group: Integers, resamples: int, seed: int, weight: Floats | None = None
+) -> AspectMap:
+    """Fit the map of one aspect; all columns are [rows], and `group` has the instruction of each row.
+
+    `weight` has the weight of each row; None if all are equal.
+    """
     from sklearn.isotonic import IsotonicRegression
     from sklearn.model_selection import GroupKFold
 
     present, numbered = np.unique(group, return_inverse=True)
+    own = np.ones(len(score)) if weight is None else weight
     folds = min(FOLDS, len(present))
     before = after = constant = None
     gains = [UNDEFINED, UNDEFINED]
@@ -282,15 +291,15 @@ def fit_map(score: Floats, label: Floats, group: Integers, resamples: int, seed:
         mapped, mean = np.empty_like(score), np.empty_like(score)
         splits = GroupKFold(folds, shuffle=True, random_state=seed).split(score, label, group)
         for seen, unseen in splits:
-            isotonic = IsotonicRegression(out_of_bounds="clip").fit(score[seen], label[seen])
+            isotonic = IsotonicRegression(out_of_bounds="clip").fit(score[seen], label[seen], own[seen])
             mapped[unseen] = isotonic.predict(score[unseen])
-            mean[unseen] = label[seen].mean()
+            mean[unseen] = np.average(label[seen], weights=own[seen])
         errors = [(column - label) ** 2 for column in (score, mapped, mean)]
-        before, after, constant = (float(np.sqrt(error.mean())) for error in errors)
+        before, after, constant = (float(np.average(error, weights=own) ** 0.5) for error in errors)
         less = np.column_stack([errors[0] - errors[1], errors[2] - errors[1]])
-        of_groups = averages(less, numbered.astype(np.int32), len(present))
+        of_groups = averages(less, numbered.astype(np.int32), len(present), weight)
         gains = studentise(of_groups, symmetric=True, resamples=resamples, seed=seed).estimates()
-    whole = IsotonicRegression(out_of_bounds="clip").fit(score, label)
+    whole = IsotonicRegression(out_of_bounds="clip").fit(score, label, own)
     return AspectMap(
         x=tuple(whole.X_thresholds_.tolist()),
         y=tuple(whole.y_thresholds_.tolist()),

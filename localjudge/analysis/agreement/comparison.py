@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -35,6 +35,11 @@ class Comparison:
 
 
 STATISTICS = tuple(field.name for field in fields(Comparison))
+CORRELATIONS: Mapping[str, Callable[[Floats, Floats, Floats], Floats]] = {
+    "pearson": agreement_statistics.pearson,
+    "spearman": agreement_statistics.spearman,
+    "kendall": agreement_statistics.kendall,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class ComparedLabels:
     """The labels to compare with, [rows] and [labels].
 
     The correlations use `mean`, the mean label of each row; the other statistics use `single`, each label
-    separately. The groups are the instructions.
+    separately. The groups are the instructions. The weights are None if all are equal.
     """
 
     mean: Floats
@@ -51,12 +56,15 @@ class ComparedLabels:
     single: Floats
     single_row: Integers
     single_group: Integers
+    mean_weight: Floats | None = None
+    single_weight: Floats | None = None
 
     @classmethod
     def from_labels(cls, marks: LabelArray, group: Integers) -> ComparedLabels:
         """Return the labels `marks`; `group` has the instruction of each row of the run, [rows]."""
         rows, means = marks.means()
-        return cls(means, rows, group[rows], marks.value, marks.row, group[marks.row])
+        weight = marks.weight_of(rows)
+        return cls(means, rows, group[rows], marks.value, marks.row, group[marks.row], weight, marks.weight)
 
     @property
     def groups(self) -> int:
@@ -80,33 +88,29 @@ def compare(
     if len(against.mean) < 2:
         return correlations
     x, y, group = column[against.single_row], against.single, against.single_group
-    error, width = x - y, ends[1] - ends[0]
+    error, width, weight = x - y, ends[1] - ends[0], against.single_weight
     kappa = exact = UNDEFINED
     if _are_whole(x) and _are_whole(y):
-        kappa = with_interval(_kappa(x, y, ends), agreement_statistics.kappa, x, y, group)
-        exact = exact_share(error == 0, group)
+        value = _kappa(x, y, ends, weight)
+        kappa = with_interval(value, agreement_statistics.kappa, x, y, group, weight=weight)
+        exact = exact_share(error == 0, group, weight)
     return replace(
         correlations,
         kappa=kappa,
         exact=exact,
-        within_one=exact_share(np.abs(error) <= 1, group) if width > 1 else UNDEFINED,
-        mae=mean_estimate(np.abs(error), group, 0, width, False, resamples, seed),
-        bias=mean_estimate(error, group, -width, width, True, resamples, seed),
+        within_one=exact_share(np.abs(error) <= 1, group, weight) if width > 1 else UNDEFINED,
+        mae=mean_estimate(np.abs(error), group, 0, width, False, resamples, seed, weight),
+        bias=mean_estimate(error, group, -width, width, True, resamples, seed, weight),
     )
 
 
 def correlations_with(column: Floats, against: ComparedLabels) -> Comparison:
     """Return the correlations of a column [rows of the run], which do not depend on its scale."""
-    x, y = column[against.mean_row], against.mean
-    statistics = {
-        "pearson": agreement_statistics.pearson,
-        "spearman": agreement_statistics.spearman,
-        "kendall": agreement_statistics.kendall,
-    }
+    x, y, group, weight = column[against.mean_row], against.mean, against.mean_group, against.mean_weight
     return Comparison(
         **{
-            name: with_interval(correlation(name, x, y), statistic, x, y, against.mean_group)
-            for name, statistic in statistics.items()
+            name: with_interval(correlation(name, x, y, weight), CORRELATIONS[name], x, y, group, weight=weight)
+            for name in CORRELATIONS
         }
     )
 
@@ -119,6 +123,7 @@ def with_interval(
     group: Integers,
     lowest: float = -1.0,
     tests: int = 1,
+    weight: Floats | None = None,
 ) -> Estimate:
     """Return a statistic of pairs with its interval from the jackknife of instructions.
 
@@ -130,6 +135,7 @@ def with_interval(
         group: the instruction of each pair, [m].
         lowest: the smallest possible value of the statistic.
         tests: as for `localjudge.analysis.statistics.jackknife.jackknife_interval`.
+        weight: the weight of each pair, [m]; None for equal ones.
     """
     from scipy.sparse import csr_array
 
@@ -140,7 +146,8 @@ def with_interval(
     pairs, pair = np.unique(np.column_stack([x, y]), axis=0, return_inverse=True)
     # Above this number, several instructions are left out at a time.
     parts = min(len(present), PARTS)
-    counts = csr_array((np.ones(len(x)), (numbered % parts, pair.ravel())), shape=(parts, len(pairs)))
+    each = np.ones(len(x)) if weight is None else weight
+    counts = csr_array((each, (numbered % parts, pair.ravel())), shape=(parts, len(pairs)))
     left_out, block = [], max(1, 2_000_000 // len(pairs))
     for start in range(0, parts, block):
         weights = counts.sum(axis=0) - counts[start : start + block].toarray()
@@ -148,29 +155,32 @@ def with_interval(
     return agreement_estimate(value, np.concatenate(left_out), lowest, tests)
 
 
-def correlation(name: str, x: Floats, y: Floats) -> float | None:
-    """Return a correlation, computed by SciPy; None for fewer than two pairs or a constant column.
+def correlation(name: str, x: Floats, y: Floats, weight: Floats | None = None) -> float | None:
+    """Return a correlation, without weights by SciPy; None for fewer than two pairs or a constant column.
 
     Args:
         name: "pearson", "spearman" or "kendall" (tau-b).
         x: the first column, [n].
         y: the second column, [n].
+        weight: the weight of each pair, [n]; None for equal ones.
     """
     from scipy import stats
 
     if len(x) < 2 or _constant(x) or _constant(y):
         return None
+    if weight is not None:
+        return float(CORRELATIONS[name](x, y, weight[None])[0])
     statistics = {"pearson": stats.pearsonr, "spearman": stats.spearmanr, "kendall": stats.kendalltau}
     return float(statistics[name](x, y).statistic)
 
 
-def _kappa(x: Floats, y: Floats, ends: tuple[int, int]) -> float | None:
+def _kappa(x: Floats, y: Floats, ends: tuple[int, int], weight: Floats | None) -> float | None:
     from sklearn.metrics import cohen_kappa_score
 
     if _constant(x) and _constant(y) and x[0] == y[0]:
         return None
-    values = np.arange(ends[0], ends[1] + 1)
-    return float(cohen_kappa_score(x.astype(int), y.astype(int), labels=values, weights="quadratic"))
+    given = {"labels": np.arange(ends[0], ends[1] + 1), "weights": "quadratic", "sample_weight": weight}
+    return float(cohen_kappa_score(x.astype(int), y.astype(int), **given))
 
 
 def _constant(values: Floats) -> bool:

@@ -75,6 +75,7 @@ def agree_on_labels(
     measures: Measures | None,
     resamples: int,
     seed: int,
+    independent: LabelArray | None = None,
 ) -> NominalAgreement:
     """Compare a judge's labels with human labels.
 
@@ -86,15 +87,17 @@ def agree_on_labels(
         measures: length and word overlap of the rows, for the trivial baselines.
         resamples: number of resamples for the intervals.
         seed: seed of the resamples and of the baselines' folds.
+        independent: the labels before adjudication; None if they are the same.
     """
     labels = tuple(map(str, scores.nominal[aspect]))
-    pairs = _Pairs.from_labels(marks, scores.group, len(labels), resamples, seed)
+    pairs, people = _Pairs.from_labels(marks, scores.group, len(labels), resamples, seed), independent or marks
     verdicts = scores.shares(aspect, "integer").argmax(axis=1).astype(np.float64)
     judged = verdicts[marks.row]
     is_measured = scores.expected is not None and f"{aspect}={labels[0]}" not in scores.unmeasured
     probabilities = scores.shares(aspect, "expected")[marks.row] if is_measured else None
     comparisons = {"judge": pairs.compare(judged, probabilities)}
-    frequencies = np.bincount(pairs.human.astype(int), minlength=len(labels)) / len(pairs.human)
+    frequencies = np.bincount(pairs.human.astype(int), pairs.weight, len(labels))
+    frequencies = frequencies / frequencies.sum()
     comparisons["most frequent"] = pairs.compare(
         np.full(len(judged), float(frequencies.argmax())), np.tile(frequencies, (len(judged), 1))
     )
@@ -109,25 +112,26 @@ def agree_on_labels(
     return NominalAgreement(
         rows=len(np.unique(marks.row)),
         instructions=pairs.groups,
-        annotators=len(np.unique(marks.annotator)),
+        annotators=len(np.unique(people.annotator)),
         labels=labels,
         comparisons=comparisons,
         confusion=tuple(map(tuple, pairs.confusion(judged).tolist())),
         precision=precision,
         recall=recall,
-        alpha=nominal_alpha(marks, scores.group),
+        alpha=nominal_alpha(people, scores.group),
         annotator_test=replace_annotators(
-            marks, verdicts, scores.group, annotators, np.not_equal, resamples, seed
+            people, verdicts, scores.group, annotators, np.not_equal, resamples, seed
         ),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """The human labels [m] that columns are compared with, and their instructions [m], numbered from 0."""
+    """The human labels [m] that columns are compared with, their instructions, numbered from 0, and weights."""
 
     human: Floats
     group: Integers
+    weight: Floats | None
     groups: int
     labels: int
     resamples: int
@@ -136,7 +140,8 @@ class _Pairs:
     @classmethod
     def from_labels(cls, marks: LabelArray, group: Integers, labels: int, resamples: int, seed: int) -> _Pairs:
         present, numbered = np.unique(group[marks.row], return_inverse=True)
-        return cls(marks.value, numbered.astype(np.int32), len(present), labels, resamples, seed)
+        group = numbered.astype(np.int32)
+        return cls(marks.value, group, marks.weight, len(present), labels, resamples, seed)
 
     def compare(self, given: Floats, probabilities: Floats | None) -> NominalComparison:
         """Compare labels [m] and their probabilities [m, labels]."""
@@ -146,16 +151,17 @@ class _Pairs:
         if (given == given[0]).all():
             kappa = UNDEFINED if (human == given[0]).all() else Estimate(0.0)
         else:
-            value = float(cohen_kappa_score(given.astype(int), human.astype(int)))
-            kappa = with_interval(value, agreement_statistics.nominal_kappa, given, human, self.group)
+            whole = given.astype(int), human.astype(int)
+            value = float(cohen_kappa_score(*whole, sample_weight=self.weight))
+            statistic = agreement_statistics.nominal_kappa
+            kappa = with_interval(value, statistic, given, human, self.group, weight=self.weight)
         brier = UNDEFINED
         if probabilities is not None:
             errors = ((probabilities - np.eye(self.labels)[human.astype(int)]) ** 2).sum(axis=1)
-            brier = mean_estimate(
-                errors, self.group, 0.0, _LARGEST_BRIER_SCORE, False, self.resamples, self.seed
-            )
+            ends = 0.0, _LARGEST_BRIER_SCORE
+            brier = mean_estimate(errors, self.group, *ends, False, self.resamples, self.seed, self.weight)
         return NominalComparison(
-            accuracy=exact_share(given == human, self.group),
+            accuracy=exact_share(given == human, self.group, self.weight),
             kappa=kappa,
             brier=brier,
         )
@@ -173,7 +179,10 @@ class _Pairs:
         """Return the precision and the recall of each label: the accuracy where the judge or people give it."""
         both = given == self.human
         precision, recall = (
-            tuple(exact_share(both[own == label], self.group[own == label]) for label in range(self.labels))
+            tuple(
+                exact_share(both[of], self.group[of], None if self.weight is None else self.weight[of])
+                for of in (own == label for label in range(self.labels))
+            )
             for own in (given, self.human)
         )
         return precision, recall
@@ -190,6 +199,7 @@ class _Pairs:
         x, y = column[:, None], self.human.astype(int)
         folds = GroupKFold(min(_FOLDS, self.groups), shuffle=True, random_state=self.seed)
         for seen, unseen in folds.split(x, y, self.group):
-            tree = DecisionTreeClassifier(max_depth=2, random_state=self.seed).fit(x[seen], y[seen])
+            tree = DecisionTreeClassifier(max_depth=2, random_state=self.seed)
+            tree.fit(x[seen], y[seen], None if self.weight is None else self.weight[seen])
             predicted[np.ix_(unseen, tree.classes_)] = tree.predict_proba(x[unseen])
         return predicted

@@ -6,7 +6,7 @@ A judge that sees only how hard an instruction is agrees with people over all ro
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -63,7 +63,7 @@ class LabelledResponses:
     """The m mean labels of the instructions with at least two labelled responses, and their pairs [p].
 
     `row` and `group` are the row and the instruction of each label, `first` and `second` the places of a pair
-    in them. Instructions are numbered from 0.
+    in them. Instructions are numbered from 0. `weight` has the weight of each label; None if all are equal.
     """
 
     row: Integers
@@ -71,6 +71,7 @@ class LabelledResponses:
     group: Integers
     first: Integers
     second: Integers
+    weight: Floats | None = None
 
     @classmethod
     def from_labels(cls, marks: LabelArray, scores: Scores) -> LabelledResponses | None:
@@ -82,7 +83,8 @@ class LabelledResponses:
         response = [
             first_row.setdefault(digest or f"row {row}", row) for row, digest in enumerate(scores.digests)
         ]
-        row, label = LabelArray(np.array(response)[marks.row], marks.annotator, marks.value).means()
+        marks = replace(marks, row=np.array(response)[marks.row])
+        row, label = marks.means()
         group = scores.group
         several = np.bincount(group[row])[group[row]] >= 2
         row, label = row[several], label[several]
@@ -95,7 +97,8 @@ class LabelledResponses:
             one, other = np.triu_indices(len(members), 1)
             first.append(members[one])
             second.append(members[other])
-        return cls(row, label, numbered, np.concatenate(first), np.concatenate(second))
+        pairs = np.concatenate(first), np.concatenate(second)
+        return cls(row, label, numbered, *pairs, marks.weight_of(row))
 
     @property
     def instructions(self) -> int:
@@ -105,12 +108,12 @@ class LabelledResponses:
         """Compare a column [rows of the run] with the labels."""
         values = column[self.row]
         x, y = (self._centred(each) for each in (values, self.label))
-        value = correlation("pearson", x, y)
+        value, weight = correlation("pearson", x, y, self.weight), self._weight_of_instructions
         in_order, epsilon = self._in_order(values, seed)
         every = np.arange(self.instructions)
         return WithinComparison(
-            pearson=with_interval(value, agreement_statistics.pearson, x, y, self.group),
-            in_order=mean_estimate(in_order, every, 0.0, 1.0, False, resamples, seed),
+            pearson=with_interval(value, agreement_statistics.pearson, x, y, self.group, weight=self.weight),
+            in_order=mean_estimate(in_order, every, 0.0, 1.0, False, resamples, seed, weight),
             epsilon=epsilon,
         )
 
@@ -118,6 +121,10 @@ class LabelledResponses:
         """Return what scores that are all equal reach: the share of pairs with equal labels."""
         found = self.compare(np.zeros(int(self.row.max()) + 1), resamples, seed)
         return WithinComparison(UNDEFINED, found.in_order, None)
+
+    @property
+    def _weight_of_instructions(self) -> Floats | None:
+        return None if self.weight is None else np.bincount(self.group, self.weight) / np.bincount(self.group)
 
     def _centred(self, values: Floats) -> Floats:
         means = np.bincount(self.group, values) / np.bincount(self.group)
@@ -146,9 +153,11 @@ class LabelledResponses:
         np.add.at(steps, (group, np.searchsorted(thresholds, size)), tie - ordered)
         shares = steps.cumsum(axis=1) / np.bincount(group)[:, None]
         unseen_shares, generator = np.zeros(len(shares)), np.random.default_rng(seed)
+        weight = self._weight_of_instructions
+        weighted = shares if weight is None else shares * weight[:, None]
         for _ in range(_DRAWS):
             fold = generator.permutation(len(shares)) % _FOLDS
             for unseen in (fold == number for number in range(min(_FOLDS, len(shares)))):
-                learned = shares[~unseen].sum(axis=0).round(_DIGITS).argmax()
+                learned = weighted[~unseen].sum(axis=0).round(_DIGITS).argmax()
                 unseen_shares[unseen] += shares[unseen, learned]
-        return unseen_shares / _DRAWS, float(thresholds[shares.sum(axis=0).round(_DIGITS).argmax()])
+        return unseen_shares / _DRAWS, float(thresholds[weighted.sum(axis=0).round(_DIGITS).argmax()])

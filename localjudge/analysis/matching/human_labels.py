@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -34,20 +34,39 @@ from localjudge.runs.notices import exported
 
 _ANNOTATOR = ("annotator", "rater", "labeller", "labeler", "judge")
 _UNNAMED = "annotator"
+_ADJUDICATED = " (adjudication)"
 
 
 @dataclass(frozen=True, slots=True)
 class LabelArray:
-    """The m labels of one aspect: the row of the scores, the annotator and the number of each, all [m]."""
+    """The m labels of one aspect: the row of the scores, the annotator and the number of each, all [m].
+
+    `weight` has the inverse of the chance of each label's row to be drawn, up to a common factor; None if all
+    chances are equal.
+    """
 
     row: Integers
     annotator: Integers
     value: Floats
+    weight: Floats | None = None
+
+    @property
+    def weights(self) -> Floats:
+        """The weight of each label, 1 if all chances are equal, [m]."""
+        return np.ones(len(self.row)) if self.weight is None else self.weight
+
+    def weight_of(self, rows: Integers) -> Floats | None:
+        """Return the weight of each of these rows, which have labels, [n]; None if all are equal."""
+        if self.weight is None:
+            return None
+        weights: Floats = np.bincount(self.row, self.weight)[rows] / np.bincount(self.row)[rows]
+        return weights
 
     def of_rows(self, chosen: NDArray[np.bool_]) -> LabelArray:
         """Return the labels of the chosen rows, a mask of the rows of the scores."""
         kept = chosen[self.row]
-        return LabelArray(self.row[kept], self.annotator[kept], self.value[kept])
+        weight = None if self.weight is None else self.weight[kept]
+        return LabelArray(self.row[kept], self.annotator[kept], self.value[kept], weight)
 
     def means(self) -> tuple[Integers, Floats]:
         """Return the rows that have labels, and the mean label of each."""
@@ -60,8 +79,10 @@ class Labels:
     """Labels matched to scores.
 
     `marks` has the labels of each score column, and `nominal` those of each aspect without an order, as numbers
-    from 0; these also give the marks of the shares of its labels, 0 and 1. `chance` has the chance of a row to
-    be labelled, if it is known. `digests` has the SHA-256 of each file, and `notes` remarks for the reader.
+    from 0; these also give the marks of the shares of its labels, 0 and 1. Where labels were settled by
+    adjudication, both have its value alone, and `independent` has the labels before it. `chance` has the chance
+    of a row to be labelled up to a common factor, if it is known. `digests` has the SHA-256 of each file, and
+    `notes` remarks for the reader.
     """
 
     marks: Mapping[str, LabelArray]
@@ -70,6 +91,7 @@ class Labels:
     notes: tuple[str, ...]
     nominal: Mapping[str, LabelArray] = field(default_factory=dict)
     chance: Mapping[int, float] = field(default_factory=dict)
+    independent: Mapping[str, LabelArray] = field(default_factory=dict)
 
     def chances(self, rows: Integers) -> Floats:
         """Return the chance of each of these rows to be labelled, [m]; 1 if it is not known."""
@@ -123,7 +145,7 @@ def read_labels(
 
     Raises:
         UsageError: a file cannot be read, a value is not a label, no label belongs to any row, or the chances
-            are unequal.
+            are unequal and must not be.
     """
     names = find_inputs(files)
     if special := [name for name in names if name == STDIN or not Path(name).is_file()]:
@@ -136,7 +158,7 @@ def read_labels(
             reading.add(record, f"{name}:{number}")
     found = reading.labels(tuple(hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in names))
     if equal_chances:
-        refuse_unequal_chances(found.chance)
+        refuse_unequal_chances(found.chance, "this command")
     return found
 
 
@@ -161,16 +183,16 @@ def columns_of(aspects: Mapping[str, Aspect], mapping: Mapping[str, str] | None 
     ]
 
 
-def refuse_unequal_chances(chance: Mapping[int, float]) -> None:
-    """Refuse labels of rows that were drawn with unequal chances, for statistics that weigh all rows alike.
+def refuse_unequal_chances(chance: Mapping[int, float], what: str) -> None:
+    """Refuse labels of rows that were drawn with unequal chances, for what weighs all rows alike.
 
     Raises:
         UsageError: the chances differ.
     """
     if len(set(chance.values())) > 1:
         raise UsageError(
-            "`labels`: their rows were drawn with unequal chances (`label` with `prefer`), which only "
-            "`rank` undoes; label a sample without `prefer` for it"
+            f"`labels`: their rows were drawn with unequal chances (`label` with `prefer`), and {what} needs "
+            "equal ones; label a sample without `prefer` for it"
         )
 
 
@@ -190,9 +212,11 @@ class LabelRecords:
         self._record_of: dict[tuple[str, int, str], int] = {}
         self._repeating: set[int] = set()
         self._notices: dict[str, None] = {}
-        self.chance: dict[int, float] = {}  # by row
-        self._given_chance: float | None = None
-        self._answered = Counter[str]()  # by what a line of `localjudge label` says of itself
+        self._settling: set[str] = set()  # the annotators whose labels settle others
+        self._chance: dict[int, tuple[str, float]] = {}  # the file and the chance of each row
+        self._given: tuple[str, float] | None = None
+        self._seen = Counter[str]()  # by what a line of `localjudge label` says of itself
+        self._skipped: dict[str, tuple[bool, float]] = {}  # whether a row has no label, and its weight
 
     def begin(self, record: Record, where: str) -> tuple[Mapping[str, Any], str]:
         """Count a record; return it and the name of its annotator.
@@ -203,11 +227,17 @@ class LabelRecords:
         if isinstance(record, RowError):
             raise UsageError(f"{where}: {record.reason}")
         self.count += 1
-        self._given_chance = None
+        self._given, suffix = None, ""
         if isinstance(own := record.get("label"), Mapping) and "chance" in own:
-            self._given_chance = own["chance"]
-            self._answered += Counter(all=1, skipped=own["skipped"] is not None)
-            self._answered += Counter({name: own[name] for name in ("saw_judge", "saw_labels")})
+            # Samples of different sizes without a preference are one random sample.
+            chance = own["chance"] if own.get("prefer", True) else 1.0
+            self._given = where.rpartition(":")[0], chance
+            self._seen += Counter({name: own[name] for name in ("saw_judge", "saw_labels")})
+            if own.get("adjudicates"):
+                suffix = _ADJUDICATED
+            else:
+                is_skipped, _ = self._skipped.get(own["row"], (True, 0.0))
+                self._skipped[own["row"]] = is_skipped and own["skipped"] is not None, 1 / chance
         self._notices |= dict.fromkeys(exported(record))
         if any(notice.startswith("dry run") for notice in self._notices):
             raise UsageError(
@@ -219,7 +249,9 @@ class LabelRecords:
         # In the export of a run, the judge is the annotator.
         judge = (MODEL,) if "key" in record else ()
         named = (str(record[name]) for name in (*_ANNOTATOR, *judge) if record.get(name) not in (None, ""))
-        return record, next(named, _UNNAMED)
+        name = next(named, _UNNAMED) + suffix
+        self._settling |= {name} if suffix else set()
+        return record, name
 
     def mark(self, row: int, aspect: str, named: str, place: int, value: float, where: str) -> None:
         """Add a label of a row.
@@ -235,8 +267,8 @@ class LabelRecords:
         Raises:
             UsageError: the row has another label, and neither names an annotator.
         """
-        if self._given_chance is not None:
-            self.chance[row] = self._given_chance
+        if self._given is not None:
+            self._chance[row] = self._given
         annotator = named if place == 1 and named != _UNNAMED else f"{named} {place}"
         key = aspect, row, annotator
         if (before := self._labels.setdefault(key, value)) != value:
@@ -259,24 +291,53 @@ class LabelRecords:
         return tuple(dict.fromkeys(annotator for _, _, annotator in self._counted))
 
     @property
+    def chance(self) -> dict[int, float]:
+        """The chance of each row to be labelled, up to a common factor; in each file, the mean weight is 1."""
+        of_files: dict[str, list[float]] = defaultdict(list)
+        for file, chance in self._chance.values():
+            of_files[file].append(chance)
+        of_weight_1 = {
+            file: 1 / float(np.mean(1 / np.array(own))) if len(set(own)) > 1 else own[0]
+            for file, own in of_files.items()
+        }
+        return {row: chance / of_weight_1[file] for row, (file, chance) in self._chance.items()}
+
+    @property
+    def _settled(self) -> set[tuple[str, int]]:
+        """The aspects and rows whose labels were settled by adjudication."""
+        return {(aspect, row) for aspect, row, annotator in self._counted if annotator in self._settling}
+
+    @property
     def marks(self) -> dict[str, LabelArray]:
-        """The labels of each aspect."""
-        number = {name: place for place, name in enumerate(self.annotators)}
-        found: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
+        """The labels of each aspect; where they were settled, the adjudicated ones alone."""
+        settled = self._settled
+        return self._arrays(lambda key: key[2] in self._settling or key[:2] not in settled)
+
+    @property
+    def independent(self) -> dict[str, LabelArray]:
+        """The labels of each aspect before adjudication."""
+        return self._arrays(lambda key: key[2] not in self._settling)
+
+    def _arrays(self, chosen: Callable[[tuple[str, int, str]], bool]) -> dict[str, LabelArray]:
+        number, chance = {name: place for place, name in enumerate(self.annotators)}, self.chance
+        found: dict[str, list[tuple[int, int, float, float]]] = defaultdict(list)
         for (aspect, row, annotator), value in self._counted.items():
-            found[aspect].append((row, number[annotator], value))
+            if chosen((aspect, row, annotator)):
+                found[aspect].append((row, number[annotator], value, 1 / chance.get(row, 1.0)))
+        is_even = len(set(chance.values())) < 2
         return {
             aspect: LabelArray(
                 np.array(rows, dtype=np.int32),
                 np.array(annotators, dtype=np.int32),
                 np.array(values, dtype=np.float64),
+                None if is_even else np.array(weights),
             )
             for aspect, labels in found.items()
-            for rows, annotators, values in [zip(*labels, strict=True)]
+            for rows, annotators, values, weights in [zip(*labels, strict=True)]
         }
 
-    def notes(self) -> tuple[str, ...]:
-        """Return remarks for the reader."""
+    def notes(self, rows: int) -> tuple[str, ...]:
+        """Return remarks for the reader; `rows` is the number of rows that were judged."""
         repeating, contradicted = len(self._repeating), self._contradicted
         said = [f"{repeating} of {self.count} label records repeat labels of the same row and annotator"]
         origins = (f"the labels are scores of a run with this notice: {notice}" for notice in self._notices)
@@ -284,20 +345,34 @@ class LabelRecords:
             f"{len(contradicted)} labels are not used, because their annotator gave the same row another one "
             f"(first: {next(iter(contradicted.values()), '')})"
         ]
-        return (*said * bool(repeating), *differ * bool(contradicted), *self._of_people(), *origins)
+        return (*said * bool(repeating), *differ * bool(contradicted), *self._of_people(rows), *origins)
 
-    def _of_people(self) -> Iterator[str]:
-        """Yield remarks on the lines of `localjudge label`."""
-        given = self._answered
-        if skipped := given["skipped"]:
+    def _of_people(self, rows: int) -> Iterator[str]:
+        """Yield remarks on how the rows were drawn and labelled, which the lines of `localjudge label` say."""
+        weights = np.array([weight for _, weight in self._skipped.values()])
+        skipped = np.array([is_skipped for is_skipped, _ in self._skipped.values()], dtype=np.bool_)
+        if skipped.any():
+            share = weights[skipped].sum() / weights.sum()
             yield (
-                f"{skipped:,} of {given['all']:,} rows were skipped and are left out; labelled, they could "
-                f"move a mean or a share by up to {skipped / given['all']:.0%} of its scale"
+                f"{skipped.sum():,} of {len(skipped):,} rows were skipped and are left out; labelled, they "
+                f"could move a mean or a share by up to {share:.0%} of its scale"
             )
-        if given["saw_judge"]:
-            yield f"{given['saw_judge']:,} labels were given with the judge's answer in sight"
-        if given["saw_labels"]:
-            yield f"{given['saw_labels']:,} labels were given after a look at what the labels say"
+        if len(set(self.chance.values())) > 1:
+            yield (
+                "the labelled rows were drawn with unequal chances, and each has the weight of 1 / its chance; "
+                "counts are of the rows as they were drawn"
+            )
+        elif not self._chance and 0 < len({row for _, row, _ in self._labels}) < rows:
+            yield "the labels do not say how their rows were drawn; they are taken as a random sample"
+        if settled := len(self._settled):
+            yield (
+                f"labels that differed were settled by adjudication in {settled:,} cases; only alpha and "
+                "the alternative annotator test use the labels before it"
+            )
+        if self._seen["saw_judge"]:
+            yield f"{self._seen['saw_judge']:,} labels were given with the judge's answer in sight"
+        if self._seen["saw_labels"]:
+            yield f"{self._seen['saw_labels']:,} labels were given after a look at what the labels say"
 
 
 class _Matching:
@@ -334,16 +409,20 @@ class _Matching:
                 nothing_found(self._records, self._rows, self._scores.where, [*self._scores.rubric.aspects])
             )
         nominal = {aspect: given[aspect] for aspect in self._scores.nominal if aspect in given}
-        for aspect, marks in nominal.items():
-            for place, label in enumerate(self._scores.nominal[aspect]):
-                given[f"{aspect}={label}"] = replace(marks, value=(marks.value == place).astype(np.float64))
+        independent = self._records.independent
+        for found in (given, independent):
+            for aspect in nominal.keys() & found.keys():
+                for place, label in enumerate(self._scores.nominal[aspect]):
+                    is_label = (found[aspect].value == place).astype(np.float64)
+                    found[f"{aspect}={label}"] = replace(found[aspect], value=is_label)
         return Labels(
             marks={column: given[column] for column in self._scores.aspects if column in given},
             nominal=nominal,
             annotators=self._records.annotators,
             digests=digests,
-            notes=(*self._rows.notes("label records"), *self._records.notes()),
+            notes=(*self._rows.notes("label records"), *self._records.notes(len(self._scores.ids))),
             chance=self._records.chance,
+            independent=independent,
         )
 
 

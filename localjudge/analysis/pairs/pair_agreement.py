@@ -128,9 +128,10 @@ def agree_on_pairs(
     aspects, divided = {}, {}
     for aspect, marks in labels.marks.items():
         comparing = _Comparing(pairs, pairs.aspects[aspect], labels.annotators, resamples, seed)
-        aspects[aspect] = comparing.labelled(marks)
+        people = labels.independent.get(aspect, marks)
+        aspects[aspect] = comparing.labelled(marks, people)
         divided[aspect] = {
-            name: comparing.labelled(known)
+            name: comparing.labelled(known, people.of_rows(subsets == name))
             for name in names
             if len((known := marks.of_rows(subsets == name)).row)
         }
@@ -160,11 +161,12 @@ class _Comparing:
     resamples: int
     seed: int
 
-    def labelled(self, marks: LabelArray) -> LabelledPairs:
+    def labelled(self, marks: LabelArray, people: LabelArray) -> LabelledPairs:
+        """Compare with labels; `people` has those before adjudication."""
         rows, human = _most_frequent(marks)
-        group = self.pairs.group[rows]
+        group, weight = self.pairs.group[rows], marks.weight_of(rows)
         compared = {
-            name: self._compare(human[known], group[known], result[known], score[known])
+            name: self._compare(human[known], group[known], result[known], score[known], _chosen(weight, known))
             for name, result, score, known in self._columns(rows)
             if known.any()
         }
@@ -172,21 +174,21 @@ class _Comparing:
         if self.pairs.orders == 2:
             credit = 1 - np.abs(self.verdicts.result[rows] - human[:, None])
             averaged = 1 - np.abs(self.verdicts.averaged[rows] - human)
-            gain = self._mean(averaged - credit[:, 1:].mean(axis=1), group, -1.0, symmetric=True)
+            gain = self._mean(averaged - credit[:, 1:].mean(axis=1), group, weight, -1.0, symmetric=True)
             agree = self.verdicts.same_response[rows]
             decided = np.isfinite(agree)
-            consistency = exact_share(agree[decided] == 1, group[decided])
+            consistency = exact_share(agree[decided] == 1, group[decided], _chosen(weight, decided))
         return LabelledPairs(
             pairs=len(rows),
             instructions=len(np.unique(group)),
-            annotators=len(np.unique(marks.annotator)),
+            annotators=len(np.unique(people.annotator)),
             labels={name: int((human == number).sum()) for name, number in RESULTS.items()},
             comparisons=compared,
             gain=gain,
             consistency=consistency,
-            alpha=nominal_alpha(marks, self.pairs.group),
+            alpha=nominal_alpha(people, self.pairs.group),
             annotator_test=replace_annotators(
-                marks,
+                people,
                 self.verdicts.result[:, 0],
                 self.pairs.group,
                 self.annotators,
@@ -209,37 +211,56 @@ class _Comparing:
         yield "longer wins", _TIE + np.sign(longer) / 2, longer, np.isfinite(longer)
         yield "first wins", np.ones(len(rows)), np.ones(len(rows)), everywhere
 
-    def _compare(self, human: Floats, group: Integers, result: Floats, score: Floats | None) -> PairComparison:
+    def _compare(
+        self, human: Floats, group: Integers, result: Floats, score: Floats | None, weight: Floats | None
+    ) -> PairComparison:
         """Compare results [m] with labels [m]; `score` has the preferences minus one half, [m]."""
         from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
         decided = (human != _TIE) & (result != _TIE)
         kappa = auc = UNDEFINED
         if len(np.unique(human)) > 1:
-            value = float(cohen_kappa_score(*((each * 2).astype(int) for each in (human, result))))
+            whole = ((each * 2).astype(int) for each in (human, result))
+            value = float(cohen_kappa_score(*whole, sample_weight=weight))
             kappa = Estimate(value)
             if len(np.unique(result)) > 1:
-                kappa = with_interval(value, agreement_statistics.nominal_kappa, human, result, group)
+                statistic = agreement_statistics.nominal_kappa
+                kappa = with_interval(value, statistic, human, result, group, weight=weight)
         labelled = human != _TIE
         if score is not None and labelled.any():
             # Rounding errors would order equal preferences.
             preferred = np.where(human == RESULTS["a"], score, -score)[labelled].round(_DIGITS)
             scores, is_preferred = np.r_[preferred, -preferred], np.repeat([1.0, 0.0], len(preferred))
-            value = float(roc_auc_score(is_preferred, scores))
-            groups = np.tile(group[labelled], 2)
-            auc = with_interval(value, agreement_statistics.auc, scores, is_preferred, groups, 0.0)
+            groups, known = np.tile(group[labelled], 2), _chosen(weight, labelled)
+            twice = None if known is None else np.tile(known, 2)
+            value = float(roc_auc_score(is_preferred, scores, sample_weight=twice))
+            auc = with_interval(
+                value, agreement_statistics.auc, scores, is_preferred, groups, 0.0, weight=twice
+            )
         return PairComparison(
-            accuracy=self._mean(1 - np.abs(human - result), group),
-            without_ties=exact_share((human == result)[decided], group[decided]),
+            accuracy=self._mean(1 - np.abs(human - result), group, weight),
+            without_ties=exact_share((human == result)[decided], group[decided], _chosen(weight, decided)),
             decided=int(decided.sum()),
             kappa=kappa,
             auc=auc,
         )
 
-    def _mean(self, values: Floats, group: Integers, lowest: float = 0.0, symmetric: bool = False) -> Estimate:
+    def _mean(
+        self,
+        values: Floats,
+        group: Integers,
+        weight: Floats | None,
+        lowest: float = 0.0,
+        symmetric: bool = False,
+    ) -> Estimate:
         """Return the mean of values of pairs, of which those that are NaN are left out."""
         known = np.isfinite(values)
-        return mean_estimate(values[known], group[known], lowest, 1.0, symmetric, self.resamples, self.seed)
+        given, own = (values[known], group[known], lowest, 1.0, symmetric), _chosen(weight, known)
+        return mean_estimate(*given, self.resamples, self.seed, own)
+
+
+def _chosen(weight: Floats | None, chosen: NDArray[np.bool_]) -> Floats | None:
+    return None if weight is None else weight[chosen]
 
 
 def _most_frequent(marks: LabelArray) -> tuple[Integers, Floats]:

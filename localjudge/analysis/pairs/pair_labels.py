@@ -70,6 +70,7 @@ def read_pair_labels(
     pairs: JudgedPairs,
     mapping: Mapping[str, str] | None = None,
     inputs: Sequence[str] = (),
+    equal_chances: bool = True,
 ) -> Labels:
     """Return the labels of the pairs that were judged, as the numbers of `RESULTS`.
 
@@ -79,9 +80,11 @@ def read_pair_labels(
         pairs: the pairs.
         mapping: the aspect that a column of another name holds.
         inputs: the files of the pairs, if they were moved after the run.
+        equal_chances: refuse labels of pairs that were drawn with unequal chances.
 
     Raises:
-        UsageError: a file cannot be read, a value is not a label, or no label belongs to any pair.
+        UsageError: a file cannot be read, a value is not a label, no label belongs to any pair, or the chances
+            are unequal and must not be.
     """
     own = pairs.manifest.last_start.inputs
     names = find_inputs(files or own if all(map(can_be_read_twice, own)) else files)
@@ -94,6 +97,8 @@ def read_pair_labels(
     for identity, columns in zip(pairs.identities, pairs.columns, strict=True) if not names else ():
         known = zip((*PAIR_DIGESTS, *SYSTEMS), (*identity.digests, *identity.systems), strict=True)
         reading.add({**columns, **dict(known), "id": identity.id}, f"{pairs.folder}: {identity.id}")
+    if equal_chances:
+        refuse_unequal_chances(reading.chance, "this command")
     return reading.labels()
 
 
@@ -161,6 +166,10 @@ class _PairMatching:
             f"{where}: {column!r} holds {str(value)[:40]!r}, which is not a label; labels are {_KNOWN}"
         )
 
+    @property
+    def chance(self) -> Mapping[int, float]:
+        return self._records.chance
+
     def labels(self) -> Labels:
         for column, numbers in self._numbers.items():
             if "0" in numbers and "2" not in numbers:
@@ -168,7 +177,6 @@ class _PairMatching:
                     f"`labels`: {column!r} has the number 0, but never 2, so that 0 can mean a tie or one of "
                     "the responses; write a, b and tie"
                 )
-        refuse_unequal_chances(self._records.chance)
         marks = self._records.marks
         if not marks:
             raise UsageError(
@@ -177,8 +185,9 @@ class _PairMatching:
         return Labels(
             marks={aspect: marks[aspect] for aspect in self._pairs.aspects if aspect in marks},
             annotators=self._records.annotators,
+            independent=self._records.independent,
             digests=(),
-            notes=(*self._rows.notes("label records"), *self._records.notes()),
+            notes=(*self._rows.notes("label records"), *self._records.notes(len(self._pairs.identities))),
         )
 
 

@@ -1,8 +1,9 @@
 """Statistics of agreement: of pairs on thousands of resamples at once, and Krippendorff's alpha of annotators.
 
-A resample gives each row a weight: the number of times that it was drawn. Each function takes pairs `x`, `y`
-[m] and weights [B, m], whole numbers of at least 0, and returns [B] numbers: the result of SciPy's function
-(scikit-learn's for kappa) on the rows, each repeated by its weight; NaN if it is undefined.
+A resample gives each row a weight: the number of times that it was drawn, or, for rows that were drawn with
+unequal chances, that number over the chance. Each function takes pairs `x`, `y` [m] and weights [B, m] of at
+least 0, and returns [B] numbers: the result of SciPy's function (scikit-learn's for kappa) on the rows, each
+repeated by its weight; NaN if it is undefined. A common factor of the weights changes nothing.
 """
 
 from __future__ import annotations
@@ -58,11 +59,9 @@ def kendall(x: Floats, y: Floats, weights: Floats) -> Floats:
         below = np.cumsum(weights * (y == level), axis=1)
         below = np.concatenate([np.zeros((len(weights), 1)), below[:, before[1:]]], axis=1)[:, runs]
         surplus += (weights * below * np.sign(y - level)).sum(axis=1)
-    n = weights.sum(axis=1)
-    pairs = n * (n - 1) / 2
-    untied = (pairs - _tied(x, weights)) * (pairs - _tied(y, weights))
+    of_x, of_y = (_untied(column, weights) for column in (x, y))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(untied > 0, surplus / np.sqrt(untied), np.nan)
+        return np.where((of_x > 0) & (of_y > 0), surplus / np.sqrt(of_x * of_y), np.nan)
 
 
 def kappa(x: Floats, y: Floats, weights: Floats) -> Floats:
@@ -114,11 +113,12 @@ def _ranks(values: Floats, weights: Floats) -> Floats:
     return taken
 
 
-def _tied(values: Floats, weights: Floats) -> Floats:
-    """Return the number of pairs that are equal in this column, [B]."""
+def _untied(values: Floats, weights: Floats) -> Floats:
+    """Return the number of pairs that differ in this column, [B]."""
     at_level, _ = _levels(values, weights)
-    pairs: Floats = (at_level * (at_level - 1) / 2).sum(axis=1)
-    return pairs
+    pairs = at_level.sum(axis=1) ** 2 / 2
+    untied: Floats = pairs - (at_level**2 / 2).sum(axis=1)
+    return np.where(untied > _SMALLEST * pairs, untied, 0)
 
 
 def _levels(values: Floats, weights: Floats) -> tuple[Floats, NDArray[np.intp]]:
@@ -148,12 +148,14 @@ def alphas(
     rows, row = np.unique(marks.row, return_inverse=True)
     counts = np.zeros((len(rows), len(domain)))
     np.add.at(counts, (row, value), 1)
+    weights = np.bincount(row, marks.weights) / counts.sum(axis=1)
     present, numbered = np.unique(group[rows], return_inverse=True)
     parts = min(len(present), PARTS)
+    left_out = [numbered % parts != part for part in range(parts)]
     return [
         agreement_estimate(
-            alpha(counts, domain, level),
-            np.array([alpha(counts[numbered % parts != part], domain, level) for part in range(parts)]),
+            alpha(counts, domain, level, weights),
+            np.array([alpha(counts[kept], domain, level, weights[kept]) for kept in left_out]),
         )
         for level in levels
     ]
@@ -165,7 +167,7 @@ def nominal_alpha(marks: LabelArray, group: Integers) -> Estimate | None:
     return alphas(marks, group, ["nominal"])[0] if has_several else None
 
 
-def alpha(counts: Floats, domain: Floats, level: str) -> float:
+def alpha(counts: Floats, domain: Floats, level: str, weights: Floats | None = None) -> float:
     """Return Krippendorff's alpha (Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability").
 
     NaN if all labels are equal. It is computed here because the library for it is under the GPL.
@@ -174,11 +176,15 @@ def alpha(counts: Floats, domain: Floats, level: str) -> float:
         counts: number of annotators who gave each value to each unit, [units, values].
         domain: the values, in ascending order.
         level: "nominal", "ordinal" or "interval".
+        weights: the weight of each unit, such as the inverse of its chance to be drawn, [units]; None for equal
+            ones.
     """
     labels = counts.sum(axis=1)
-    pairable, labels = counts[labels > 1], labels[labels > 1]
+    own = np.ones(len(counts)) if weights is None else weights
+    pairable, own, labels = counts[labels > 1], own[labels > 1], labels[labels > 1]
+    own = own * (labels.sum() / (own @ labels))
     # The matrix of observed coincidences, [values, values].
-    scaled = pairable / (labels - 1)[:, None]
+    scaled = pairable * (own / (labels - 1))[:, None]
     observed = pairable.T @ scaled - np.diag(scaled.sum(axis=0))
     of_value = observed.sum(axis=0)
     if level == "nominal":

@@ -184,16 +184,17 @@ def agreement_estimate(value: float, left_out: Floats, lowest: float = -1.0, tes
     return Estimate.from_floats(value, *ends)
 
 
-def exact_share(held: Flags, group: Integers) -> Estimate:
+def exact_share(held: Flags, group: Integers, weights: Floats | None = None) -> Estimate:
     """Return the share of rows where something holds, with the exact interval of Clopper & Pearson (1934).
 
     If instructions have several rows, the interval is that of the effective number of rows, which has the
     variance between instructions (Korn & Graubard 1998). A share of 0 or 1 has no variance; then the rows of an
-    instruction count as one.
+    instruction count as one, and those with more weight for less than one (Kish's effective number).
 
     Args:
         held: a mask of the rows, [m].
         group: the instruction of each row, [m].
+        weights: the weight of each row, such as 1 / its chance to be drawn, [m]; None for equal ones.
 
     Returns:
         The share; undefined without rows.
@@ -202,13 +203,14 @@ def exact_share(held: Flags, group: Integers) -> Estimate:
 
     if not len(held):
         return UNDEFINED
-    _, numbered, counts = np.unique(group, return_inverse=True, return_counts=True)
-    rows, groups = len(held), len(counts)
-    found = averages(held[:, None].astype(np.float64), numbered.astype(np.int32), groups)
+    _, numbered = np.unique(group, return_inverse=True)
+    sizes = np.bincount(numbered, weights)
+    rows, groups = len(held), len(sizes)
+    found = averages(held[:, None].astype(np.float64), numbered.astype(np.int32), groups, weights)
     share, variance = found.value[0], (found.shares**2).sum()
     if groups < MIN_INSTRUCTIONS:
         return Estimate.from_floats(share)
-    effective = rows**2 / (counts.astype(np.float64) ** 2).sum()
+    effective = sizes.sum() ** 2 / (sizes.astype(np.float64) ** 2).sum()
     if variance > 0:
         freedom = (t.ppf(0.975, rows - 1) / t.ppf(0.975, groups - 1)) ** 2
         effective = min(rows, share * (1 - share) / variance * freedom)

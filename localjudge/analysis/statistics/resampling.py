@@ -218,19 +218,21 @@ def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimat
     return Estimate.from_floats(value, min(low, value), max(high, value))
 
 
-def averages(values: Floats, group: Integers, groups: int) -> Contributions:
+def averages(values: Floats, group: Integers, groups: int, weights: Floats | None = None) -> Contributions:
     """Return the means of k columns, with the contribution of each instruction.
 
     Args:
         values: the columns, [m, k].
         group: the instruction of each row, [m].
         groups: number of instructions, including those without rows.
+        weights: the weight of each row, such as 1 / its chance to be drawn, [m]; None for equal ones.
     """
     rows = len(values)
     present = np.bincount(group, minlength=groups)
-    value = values.mean(axis=0) if rows else np.full(values.shape[1], np.nan)
+    value = np.average(values, axis=0, weights=weights) if rows else np.full(values.shape[1], np.nan)
     shares = np.zeros((groups, values.shape[1]))
-    np.add.at(shares, group, (values - value) / max(rows, 1))
+    own = 1 / max(rows, 1) if weights is None else (weights / weights.sum())[:, None]
+    np.add.at(shares, group, (values - value) * own)
     return Contributions(value, shares, np.full(len(value), float((present > 0).sum())))
 
 
@@ -242,6 +244,7 @@ def mean_estimate(
     symmetric: bool = False,
     resamples: int = RESAMPLES,
     seed: int = 0,
+    weights: Floats | None = None,
 ) -> Estimate:
     """Return the mean of values with its interval; undefined without values.
 
@@ -253,7 +256,8 @@ def mean_estimate(
         symmetric: as for `studentise`.
         resamples: number of resamples.
         seed: seed of the resamples.
+        weights: as for `averages`.
     """
     present, numbered = np.unique(group, return_inverse=True)
-    estimates = averages(values[:, None], numbered, len(present))
+    estimates = averages(values[:, None], numbered, len(present), weights)
     return studentise(estimates, lowest, highest, symmetric, resamples, seed).estimates()[0]

@@ -238,8 +238,8 @@ def _subsets(all_pairs: LabelledPairs, subsets: Mapping[str, LabelledPairs]) -> 
     return table
 
 
-def calibration_table(calibration: Calibration) -> Group:
-    """Return a table of the maps and of their gain on unseen instructions."""
+def calibration_table(calibration: Calibration, of_labels: Sequence[str] = ()) -> Group:
+    """Return a table of the maps and of their gain on unseen instructions, with remarks on the labels."""
     title = title_line(
         f"Map from the {calibration.of} score to the mean label; errors and MSE gains on unseen instructions",
         calibration.notices,
@@ -262,7 +262,8 @@ def calibration_table(calibration: Calibration) -> Group:
             " ".join(f"{x:.3g}→{y:.2f}" for x, y in dict.fromkeys(shown)),
         )
     names = ", ".join(name for name, found in calibration.aspects.items() if not found.has_gain)
-    notes = [
+    notes = [*of_labels]
+    notes += [
         f"No gain is shown for {names}: the interval over the judge's scores, or over one constant for all "
         "rows, is not above 0 or is undefined."
     ] * bool(names)
