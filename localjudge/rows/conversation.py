@@ -28,8 +28,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from localjudge.records import Row
 from localjudge.rows.messages import Block, Message, read_messages
 from localjudge.rows.pair_columns import compares_responses
 from localjudge.rows.record import RecordError
@@ -39,8 +41,12 @@ MESSAGES, CONVERSATION = "messages", "conversation"
 WITH_REASONING = "conversation_with_reasoning"
 """The field of a template with their text and the assistant's reasoning."""
 CONVERSATIONS = frozenset({CONVERSATION, WITH_REASONING})
+# No content has an empty line.
+_GAP = "\n\n"
+_RESULT = re.compile(r"(Tool, (?:result|error) of call \d+:\n)> (.*)", re.DOTALL)
 # Whatever a reader may take for the end of a line.
 _LINE_END = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
+_QUOTED_END = re.compile(f"{_LINE_END.pattern}> ")
 
 
 def judges_conversation(used: Iterable[str]) -> bool:
@@ -119,16 +125,58 @@ def written(turns: Iterable[Message], *, reasoning: bool) -> str:
         turns: the turns.
         reasoning: whether the assistant's reasoning is shown.
     """
-    return "\n\n".join(
-        f"{_heading(turn.role, block)}:\n{quoted(block.text)}"
+    return _GAP.join(
+        f"{_heading(turn.role, block)}:\n{_quoted(block.text)}"
         for turn in turns
         for block in turn.blocks
         if reasoning or block.kind != "reasoning"
     )
 
 
-def quoted(text: str) -> str:
-    """Return the lines of a content, each behind `> `."""
+def cut_results(
+    row: Row, used: Sequence[str], kept: Callable[[int, str], tuple[str, str, int]]
+) -> tuple[Row, int]:
+    """Cut the results of tools in the conversation of a row; where a part is left out, a mark says so.
+
+    Args:
+        row: the row.
+        used: the fields that the rubric's template uses.
+        kept: returns what is kept of a result, from its number, from 0, and its content: its beginning, its
+            end, and the number of tokens between them. It stays whole if that would not make it shorter.
+
+    Returns:
+        the row, and the number of characters that are left out.
+    """
+    blocks, left_out, number = _conversation(row, used).split(_GAP), 0, 0
+    for place, block in enumerate(blocks):
+        if found := _RESULT.fullmatch(block):
+            content = _QUOTED_END.sub(r"\1", found[2])
+            begin, end, tokens = kept(number, content)
+            mark = f"[{tokens} tokens of this result are not shown]"
+            lines = [_quoted(begin)] * bool(begin) + [mark] + [_quoted(end)] * bool(end)
+            shorter = found[1] + "\n".join(lines)
+            if tokens and len(shorter) < len(block):
+                blocks[place] = shorter
+                left_out += len(content) - len(begin) - len(end)
+            number += 1
+    text = _GAP.join(blocks)
+    if judges_conversation(used):
+        return row.with_candidate(text), left_out
+    fields = {**row.fields, **dict.fromkeys(CONVERSATIONS & row.fields.keys(), text)}
+    return replace(row, fields=fields), left_out
+
+
+def count_results(row: Row, used: Sequence[str]) -> int:
+    """Return the number of results of tools in the conversation of a row."""
+    return sum(map(bool, map(_RESULT.fullmatch, _conversation(row, used).split(_GAP))))
+
+
+def _conversation(row: Row, used: Sequence[str]) -> str:
+    texts = (row.fields[name] for name in CONVERSATIONS & row.fields.keys())
+    return row.candidate if judges_conversation(used) else next(texts, "")
+
+
+def _quoted(text: str) -> str:
     return "> " + _LINE_END.sub(r"\1> ", text)
 
 

@@ -38,6 +38,11 @@ from localjudge.system.quantities import counted
 
 ENGINE_LOG = "engine.log"
 """The file of a run with the output of the engine's libraries."""
+_OVERFLOWS = {
+    "fail": "fail",
+    "truncate-candidate": "lose the end of their candidate",
+    "cut-tool-results": "lose their oldest tool results, or fail",
+}
 
 
 class Stopping(Protocol):
@@ -245,7 +250,7 @@ def score_run(
             are = "is" if done == 1 else "are"
             observer.say(f"continuing: {counted(done, 'row')} {are} done already, {plan.rows - done} are to do")
         tasks = run.tasks
-        what = "fail" if judge.config.on_overflow == "fail" else "lose the end of their candidate"
+        what = _OVERFLOWS[judge.config.on_overflow]
         if tasks.first_too_long is not None:
             observer.warn(
                 f"{tasks.first_too_long}: does not fit the model's context; such rows {what}, and are counted "
