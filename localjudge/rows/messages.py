@@ -121,7 +121,9 @@ class _Reader:
     def _part(self, part: Any, role: str, place: str) -> list[Block]:
         kind = part.get("type") if isinstance(part, Mapping) else None
         if kind == "tool_use" and role == "assistant":
-            return [self._call(part, place)]
+            call = [self._call(part, place)]  # a call that a provider's server made has its result beside it
+            done = {"content": part.get("result"), "is_error": part.get("error")}
+            return [*call, self._result(done, part.get("id"), None, place)] if "result" in part else call
         if kind == "tool_result" and role == "user":
             return [self._result(part, part.get("tool_use_id"), None, place)]
         if kind in ("thinking", "reasoning", "redacted_thinking") and role == "assistant":
