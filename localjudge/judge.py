@@ -33,6 +33,7 @@ from localjudge.models.model_manifest import changes_since_verified
 from localjudge.prompts.task import Task, TaskFeed
 from localjudge.prompts.task_builder import TaskBuilder
 from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_key, settings_digest
+from localjudge.rows.conversation import CONVERSATIONS
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import AnswerLayout
@@ -111,9 +112,15 @@ class Judge:
         """Prepare prompts and answers that are token ids, with the model's own tokenizer."""
         reader, self.prompts = TableReader.from_config(self.config, layout, self.model)
         self._read, self.decoding = reader.read, reader.decoding
-        cuts = self.config.on_overflow == "truncate-candidate"
+        overflow, limit = self.config.on_overflow, self.config.max_result_tokens
+        if (overflow == "cut-tool-results" or limit is not None) and CONVERSATIONS.isdisjoint(
+            self.rubric.fields
+        ):
+            name = "max_result_tokens" if limit is not None else "on_overflow"
+            advice = f"the rubric {self.rubric.name} shows no conversation; judge by another, such as agent"
+            raise SettingError(name, limit if limit is not None else overflow, advice)
         self.task_builder = TaskBuilder(
-            self.rubric, self.prompts, self.context, self.decoding.max_tokens, cuts_candidates=cuts
+            self.rubric, self.prompts, self.context, self.decoding.max_tokens, overflow, limit
         )
         self._prompt_settings: dict[str, Any] = {
             "chat_template": self.prompts.digest,
@@ -124,14 +131,16 @@ class Judge:
     def _prepare_texts(self, layout: AnswerLayout) -> None:
         """Prepare prompts and answers that are text, for a server that alone has the model's tokenizer."""
         config = self.config
+        counted = "only the server can count the tokens of a prompt"
         if config.on_overflow != "fail":
-            advice = "only the server can count the tokens of a prompt; give fail"
-            raise SettingError("on_overflow", config.on_overflow, advice)
+            raise SettingError("on_overflow", config.on_overflow, f"{counted}; give fail")
+        if config.max_result_tokens is not None:
+            raise SettingError("max_result_tokens", config.max_result_tokens, f"{counted}; leave it out")
         reader = TextReader.from_config(config, layout)
         self._read = reader.read
         self.text_decoding = reader.decoding(config)
         limit = self.text_decoding.max_tokens
-        self.task_builder = TaskBuilder(self.rubric, None, None, limit, cuts_candidates=False)
+        self.task_builder = TaskBuilder(self.rubric, None, None, limit)
         self._prompt_settings = {"thinking_budget": config.thinking_budget}
 
     def __enter__(self) -> Self:

@@ -16,7 +16,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from localjudge.rubrics.answer import AnswerSpelling
 
 EngineName = Literal["auto", "vllm", "transformers", "server", "dry-run"]
-OnOverflow = Literal["fail", "truncate-candidate"]
+OnOverflow = Literal["fail", "truncate-candidate", "cut-tool-results"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,18 @@ class SharedSettings:
         OnOverflow, Flag("Rubric and prompt", "What to do with a row that is longer than the model's context.")
     ] = "fail"
     """`fail` makes the row a failure, and `truncate-candidate` removes as much of the candidate's end as
-    necessary, but keeps at least one character."""
+    necessary, but keeps at least one character. `cut-tool-results` leaves out the results of tools in a
+    conversation, the oldest first and each whole, as many as necessary."""
+    max_result_tokens: Annotated[
+        int | None,
+        Ge(0),
+        Flag(
+            "Rubric and prompt",
+            "Cut the middle of each tool result that has more tokens.",
+            "N",
+            "give 0 or more",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 ROWS = 6
 # For each rubric a file of real rows, and the columns of it that go by another name.
 REAL: dict[str, tuple[str, list[str]]] = {
+    "agent": ("topicalchat_usr.jsonl", []),
     "conversation": ("topicalchat_usr.jsonl", []),
     "correctness": ("qa_eval.jsonl", []),
     "criteria": ("prometheus_vicuna.jsonl", []),
@@ -36,7 +37,7 @@ def real_rows(shared: Path, name: str, tmp_path: Path) -> Path:
     file = tmp_path / "rows.jsonl"
     with (shared / "data" / REAL[name][0]).open() as stream, file.open("w") as rows:
         for row in map(json.loads, islice(stream, ROWS)):
-            rows.write(json.dumps(messages_of(row) if name == "conversation" else row) + "\n")
+            rows.write(json.dumps(messages_of(row) if name in ("agent", "conversation") else row) + "\n")
     return file
 
 

@@ -52,6 +52,8 @@ def judgement_text(
     parts += [_passage(name.replace("_", " "), said) for name, said in outcome.texts.items()]
     if outcome.rationale_cut:
         parts.append("[a rationale was cut at its limit]\n")
+    if cut := outcome.candidate_cut:
+        parts.append(f"[the judge did not see {cut:,} characters of the candidate or its conversation]\n")
     widest = max(len(shown(score)) for score in outcome.scores.values())
     longest = max(14, *map(len, outcome.scores))
     for aspect, score in outcome.scores.items():

@@ -158,6 +158,24 @@ class PromptEncoder:
             for each in encoded
         ]
 
+    def without_middle(self, text: str, most: int) -> tuple[str, str, int]:
+        """Return the beginning and the end of a text, with this many tokens together, and the tokens between.
+
+        A text that has no more tokens is all beginning.
+
+        Raises:
+            ValueError: the tokenizer cannot read the text.
+        """
+        with _panics_as_errors():
+            places: list[tuple[int, int]] = self._twin.encode(text, add_special_tokens=False).offsets
+        if len(places) <= most:
+            return text, "", 0
+        kept = most // 2
+        begin = places[most - kept - 1][1] if most else 0
+        # The tokens of one character have the same place.
+        end = max(begin, places[-kept][0]) if kept else len(text)
+        return text[:begin], text[end:], len(places) - most
+
     def bound(self, text: str) -> int | None:
         """Return a number that the token ids of `encode(text)` do not exceed; None if it is not known."""
         if self._bound is None:

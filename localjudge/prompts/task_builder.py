@@ -1,15 +1,19 @@
-"""Build tasks from rows: encode the rubric's text, and cut or refuse a row that exceeds the model's context."""
+"""Build tasks from rows: encode the rubric's text, and cut or refuse what exceeds the model's context."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from localjudge.errors import RowError
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Task
 from localjudge.records import Failure, Row
+from localjudge.rows.conversation import count_results, cut_results
 from localjudge.rubrics.rubric import Rubric
+from localjudge.settings import OnOverflow
 
 # Limits of a batch of rows that is encoded at once.
 _ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
@@ -27,15 +31,18 @@ class TaskBuilder:
             tokenizer: a task then has the text.
         context: largest number of tokens of a prompt and its answer; None if there is no limit.
         answer_tokens: largest number of tokens of an answer, including its thoughts.
-        cuts_candidates: whether a candidate loses its end if the row does not fit the context; otherwise the
-            row fails. Of two candidates, both are cut to the same length.
+        on_overflow: what happens to a row that does not fit the context. Of two candidates, both are cut to the
+            same length.
+        max_result_tokens: the most tokens of a tool's result in a conversation; longer ones lose their middle.
+            None if there is no limit.
     """
 
     rubric: Rubric
     encoder: PromptEncoder | None
     context: int | None
     answer_tokens: int
-    cuts_candidates: bool
+    on_overflow: OnOverflow = "fail"
+    max_result_tokens: int | None = None
 
     def tasks(self, rows: Iterable[Row | Failure]) -> Iterator[Task]:
         """Yield the task of each row, in order; rows are encoded in batches."""
@@ -67,42 +74,84 @@ class TaskBuilder:
 
     def _encoded(self, rows: list[Row | Failure]) -> Iterator[Task]:
         texts: dict[int, str] = {}
+        cuts: dict[int, int] = {}
         found: dict[int, list[int] | RowError | str] = {}
         for place, row in enumerate(rows):
             if isinstance(row, Row):
                 if refusal := self.rubric.refusal(row):
                     found[place] = refusal
                 else:
-                    texts[place] = self.rubric.text(row)
+                    shown, cuts[place] = self._with_short_results(row)
+                    texts[place] = self.rubric.text(shown)
         prompts: Iterable[list[int] | RowError | str] = texts.values()
         if self.encoder is not None:
             prompts = self.encoder.encode_all(list(texts.values()))
         found |= zip(texts, prompts, strict=True)
         for place, row in enumerate(rows):
-            yield Task(row) if isinstance(row, Failure) else self._task_of(row, found[place])
+            yield (
+                Task(row) if isinstance(row, Failure) else self._task_of(row, found[place], cuts.get(place, 0))
+            )
 
-    def _task_of(self, row: Row, tokens: list[int] | RowError | str) -> Task:
+    def _task_of(self, row: Row, tokens: list[int] | RowError | str, cut: int) -> Task:
         if isinstance(tokens, RowError):
             return _failed(row, tokens)
         if isinstance(tokens, str):
             return Task(row, [], text=tokens)
         excess = self.excess(len(tokens))
         if excess <= 0:
-            return Task(row, tokens)
+            return Task(row, tokens, candidate_cut=cut)
         does_not_fit = (
             f"a prompt of {len(tokens)} tokens and an answer of up to {self.answer_tokens} do not fit the "
             f"context of {self.context}"
         )
-        if not self.cuts_candidates:
+        if self.on_overflow == "fail":
             return _failed(row, RowError(does_not_fit), overflows=True)
         assert self.encoder is not None  # it counted the tokens
-        shortened = self._longest_that_fits(row, self.encoder, excess)
+        if self.on_overflow == "cut-tool-results":
+            return self._without_oldest_results(row, self.encoder, does_not_fit)
+        shown, cut = self._with_short_results(row)
+        shortened = self._longest_that_fits(shown, self.encoder, excess)
         if shortened is None:
             reason = f"{does_not_fit}, even with one character of its candidate"
             return _failed(row, RowError(reason), overflows=True)
         tokens, kept = shortened
-        cut = sum(max(0, len(text) - kept) for text in row.texts)
+        cut += sum(max(0, len(text) - kept) for text in shown.texts)
         return Task(row, tokens, candidate_cut=cut, overflows=True)
+
+    def _with_short_results(self, row: Row, oldest: int = 0) -> tuple[Row, int]:
+        """Return the row with its tool results cut, and the number of characters that are left out.
+
+        Args:
+            row: the row.
+            oldest: this many of the results are cut to their marks; the others to `max_result_tokens`.
+        """
+        encoder, limit = self.encoder, self.max_result_tokens
+        if encoder is None or (limit is None and not oldest):
+            return row, 0
+
+        def kept(number: int, content: str) -> tuple[str, str, int]:
+            most = 0 if number < oldest else limit
+            if most is not None:
+                with suppress(ValueError):  # then the prompt cannot be encoded either
+                    return encoder.without_middle(content, most)
+            return content, "", 0
+
+        return cut_results(row, self.rubric.fields, kept)
+
+    def _without_oldest_results(self, row: Row, encoder: PromptEncoder, does_not_fit: str) -> Task:
+        """Return the task of a row with as many of its oldest tool results cut to their marks as necessary."""
+
+        def task(oldest: int) -> Task | None:
+            shown, cut = self._with_short_results(row, oldest)
+            (tokens,) = encoder.encode_all([self.rubric.text(shown)])
+            if isinstance(tokens, RowError) or self.excess(len(tokens)) > 0:
+                return None
+            return Task(row, tokens, candidate_cut=cut, overflows=True)
+
+        results = count_results(row, self.rubric.fields)
+        fewest = bisect_left(range(results), True, lo=1, key=lambda oldest: task(oldest) is not None)
+        reason = RowError(f"{does_not_fit}, even without the results of its tools")
+        return task(fewest) or _failed(row, reason, overflows=True)
 
     def _longest_that_fits(self, row: Row, encoder: PromptEncoder, excess: int) -> tuple[list[int], int] | None:
         """Search for the longest beginning of the candidate, of one character or more, that fits the context.

@@ -255,8 +255,8 @@ class Judgement(_Outcome):
     the other numbers are their means, and the scores and texts are those of the answer nearest to the means.
     `texts` has the rationale, or one for each aspect, by the names of their columns. `rationale_cut` is True if
     the token limit, and not the model, ended a rationale. `candidate_cut` is the number of characters of the
-    responses that were left out to fit the model's context. `thoughts` is the text of a reasoning model before
-    its answer, if the run keeps it.
+    responses, and of tool results in a conversation, that the judge did not see. `thoughts` is the text of a
+    reasoning model before its answer, if the run keeps it.
     """
 
     texts: dict[str, str]

@@ -130,7 +130,7 @@ function card(each, limit) {
     if (each.thoughts) parts.push(make("h5", {}, "Thoughts"), prose(each.thoughts, limit));
   }
   parts.push(make("h5", {}, "Candidate"), prose(each.candidate, limit));
-  if (each.cut) parts.push(make("p", { class: "muted" }, `The judge did not see its last ${count(each.cut)} characters.`));
+  if (each.cut) parts.push(make("p", { class: "muted" }, `The judge did not see ${count(each.cut)} characters of it, or of the conversation before it.`));
   parts.push(columnsOf(each));
   parts.push(make("p", { class: "muted place" }, `${head.ids[each.row]} · ${each.source}`));
   return make("section", { class: "card", "aria-label": head.series[series[each.row]].label }, ...parts);

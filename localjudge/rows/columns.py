@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from localjudge.errors import RowError, UsageError
 from localjudge.records import Failure, Response, Row
-from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation, with_conversation
+from localjudge.rows.conversation import CONVERSATIONS, MESSAGES, judges_conversation, with_conversation
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS, compares_responses
 from localjudge.rows.record import Record, RecordError
 
@@ -153,7 +153,7 @@ def as_row(
     if "instruction" not in used and taken.get("instruction") not in record:
         texts["instruction"], taken["instruction"] = "", ""
     problem = _invalid_text(texts, taken, record, judged) or _invalid_response(others)
-    whole = [CONVERSATION] * judges_conversation(used)
+    whole = CONVERSATIONS if judges_conversation(used) else ()
     others_used = [name for name in used if name not in (*column_names(used), *whole)]
     fields = {name: _field_text(record, (columns or {}).get(name, name)) for name in others_used}
     for name, text in fields.items():

@@ -1,31 +1,58 @@
-"""A conversation in the form of the OpenAI API: a list of turns, each with a role and a content.
+"""A conversation, and the text in which a judge reads it.
 
-The text of a conversation is written so that no content can pass for a turn: a line names the role, and each
-line of the content begins with `> `.
+The form of the text is fixed, and `written` has it: for each block a line that names it, and the content, of
+which each line begins with `> `; an empty line between two blocks. No content has a line that begins
+otherwise, so nothing that was said can pass for another turn, a call or a result, and the blocks can be read
+back from the text:
+
+    User:
+    > Is it raining in Oslo?
+
+    Assistant, call 1:
+    > weather {"city": "Oslo"}
+
+    Tool, result of call 1:
+    > 4 °C, rain
+    [812 tokens of this result are not shown]
+    > until midnight
+
+    Assistant:
+    > Yes, until midnight.
+
+`Tool, error of call 1:` has the result of a call that failed, and `Assistant, reasoning:` what the assistant
+thought, which only `{$conversation_with_reasoning}` shows. The name of a tool with other characters than
+letters, digits and `_.:/-` is written as JSON. The line in brackets stands where a result was cut.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast, get_args
+from dataclasses import replace
+from typing import Any
 
-from localjudge.records import Role, Turn
+from localjudge.records import Row
+from localjudge.rows.messages import Block, Message, read_messages
 from localjudge.rows.pair_columns import compares_responses
 from localjudge.rows.record import RecordError
 
 MESSAGES, CONVERSATION = "messages", "conversation"
 """The column with the turns, and the field of a template with their text."""
-_ROLES = get_args(Role)
+WITH_REASONING = "conversation_with_reasoning"
+"""The field of a template with their text and the assistant's reasoning."""
+CONVERSATIONS = frozenset({CONVERSATION, WITH_REASONING})
+# No content has an empty line.
+_GAP = "\n\n"
+_RESULT = re.compile(r"(Tool, (?:result|error) of call \d+:\n)> (.*)", re.DOTALL)
 # Whatever a reader may take for the end of a line.
 _LINE_END = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
+_QUOTED_END = re.compile(f"{_LINE_END.pattern}> ")
 
 
 def judges_conversation(used: Iterable[str]) -> bool:
     """Return whether a template with these fields judges a whole conversation, which then is the candidate."""
     used = set(used)
-    return CONVERSATION in used and "candidate" not in used
+    return not CONVERSATIONS.isdisjoint(used) and "candidate" not in used
 
 
 def with_conversation(
@@ -48,7 +75,7 @@ def with_conversation(
     """
     if compares_responses(used):
         return record
-    fields = (MESSAGES, "candidate", "instruction", CONVERSATION)
+    fields = (MESSAGES, "candidate", "instruction", *CONVERSATIONS)
     own = {field: name for field in fields for name in reversed(names(field)) if name in record}
     values = {field: record[name] for field, name in own.items()}
     whole, answer = judges_conversation(used), values.get("candidate")
@@ -56,7 +83,7 @@ def with_conversation(
     if values.get(MESSAGES) is not None and (whole or missing) and isinstance(answer, str | None):
         given = own[MESSAGES]
         try:
-            found = _fields(values[MESSAGES], answer, whole=whole)
+            found = _fields(values[MESSAGES], answer, whole=whole, reasoning=WITH_REASONING in used)
         except RecordError as error:
             raise RecordError(f"{given!r}, the conversation: {error}") from None
         wanted = missing | ({"instruction"} - own.keys()) | ({"candidate"} if whole else set())
@@ -69,66 +96,97 @@ def with_conversation(
     return rest | {own.get(field, names(field)[0]): text for field, text in found.items()}
 
 
-def _fields(messages: Any, answer: str | None, *, whole: bool) -> dict[str, str]:
+def _fields(messages: Any, answer: str | None, *, whole: bool, reasoning: bool) -> dict[str, str]:
     """Return the fields in messages and in the answer to them, if that has a column."""
-    turns = _turns(messages)
-    turns += [] if answer is None else [Turn("assistant", answer)]
+    turns = read_messages(messages)
+    turns += [] if answer is None else [Message("assistant", [Block("text", answer)])]
+    # A conversation of texts alone is written as it stands.
+    if reasoning or any(block.call for turn in turns for block in turn.blocks):
+        turns = [turn.with_thoughts_apart() for turn in turns]
     if whole:
-        asked = [turn.text for turn in turns if turn.role == "user"]
-        return {"candidate": _written(turns), "instruction": "\n\n".join(asked)}
+        asked = [text for turn in turns if turn.role == "user" for text in turn.texts()]
+        return {"candidate": written(turns, reasoning=reasoning), "instruction": "\n\n".join(asked)}
     *before, last = turns
     if last.role != "assistant":
         raise RecordError(f"the last turn is the {last.role}'s; it must be the assistant's, which is judged")
-    asked = [turn.text for turn in before if turn.role == "user"]
-    found = {"candidate": last.text, CONVERSATION: _written(before)}
+    if any(block.call for block in last.blocks):
+        raise RecordError("the last turn calls a tool; judge the whole conversation, with `rubric` agent")
+    asked = [text for turn in before if turn.role == "user" for text in turn.texts()]
+    thoughts = Message("assistant", [block for block in last.blocks if block.kind == "reasoning"])
+    text = written([*before, thoughts], reasoning=reasoning)
+    found = {"candidate": "\n".join(last.texts()), CONVERSATION: text, WITH_REASONING: text}
     return found | ({"instruction": asked[-1]} if asked else {})
 
 
-def _written(turns: Iterable[Turn]) -> str:
-    return "\n\n".join(f"{turn.role.capitalize()}:\n> " + _LINE_END.sub(r"\1> ", turn.text) for turn in turns)
+def written(turns: Iterable[Message], *, reasoning: bool) -> str:
+    """Return the text of a conversation, in the form that this module describes.
+
+    Args:
+        turns: the turns.
+        reasoning: whether the assistant's reasoning is shown.
+    """
+    return _GAP.join(
+        f"{_heading(turn.role, block)}:\n{_quoted(block.text)}"
+        for turn in turns
+        for block in turn.blocks
+        if reasoning or block.kind != "reasoning"
+    )
 
 
-def _turns(messages: Any) -> list[Turn]:
-    """Return the turns in a list of messages, or in its JSON text."""
-    if isinstance(messages, str):
-        try:
-            messages = json.loads(messages)
-        except (ValueError, RecursionError):
-            raise RecordError("not JSON; give a list of turns, each with role and content") from None
-    messages = _as_list(messages)
-    if not messages:
-        raise RecordError("no turns; give a list of turns, each with role and content")
-    return [_turn(message, f"turn {number}") for number, message in enumerate(messages, 1)]
+def cut_results(
+    row: Row, used: Sequence[str], kept: Callable[[int, str], tuple[str, str, int]]
+) -> tuple[Row, int]:
+    """Cut the results of tools in the conversation of a row; where a part is left out, a mark says so.
+
+    Args:
+        row: the row.
+        used: the fields that the rubric's template uses.
+        kept: returns what is kept of a result, from its number, from 0, and its content: its beginning, its
+            end, and the number of tokens between them. It stays whole if that would not make it shorter.
+
+    Returns:
+        the row, and the number of characters that are left out.
+    """
+    blocks, left_out, number = _conversation(row, used).split(_GAP), 0, 0
+    for place, block in enumerate(blocks):
+        if found := _RESULT.fullmatch(block):
+            content = _QUOTED_END.sub(r"\1", found[2])
+            begin, end, tokens = kept(number, content)
+            mark = f"[{tokens} tokens of this result are not shown]"
+            lines = [_quoted(begin)] * bool(begin) + [mark] + [_quoted(end)] * bool(end)
+            shorter = found[1] + "\n".join(lines)
+            if tokens and len(shorter) < len(block):
+                blocks[place] = shorter
+                left_out += len(content) - len(begin) - len(end)
+            number += 1
+    text = _GAP.join(blocks)
+    if judges_conversation(used):
+        return row.with_candidate(text), left_out
+    fields = {**row.fields, **dict.fromkeys(CONVERSATIONS & row.fields.keys(), text)}
+    return replace(row, fields=fields), left_out
 
 
-def _as_list(value: Any) -> list[Any] | None:
-    """Return a list, a tuple or an array of numpy as a list."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    return list(value) if isinstance(value, list | tuple) else None
+def count_results(row: Row, used: Sequence[str]) -> int:
+    """Return the number of results of tools in the conversation of a row."""
+    return sum(map(bool, map(_RESULT.fullmatch, _conversation(row, used).split(_GAP))))
 
 
-def _turn(message: Any, place: str) -> Turn:
-    if not isinstance(message, Mapping):
-        raise RecordError(f"{place} is of type {type(message).__name__}; give an object with role and content")
-    role, content = cast(Role, message.get("role")), message.get("content")
-    if called := [name for name in ("tool_calls", "function_call", "audio") if message.get(name)]:
-        raise RecordError(f"{place} has {called[0]}, which is not supported; only turns of text are judged")
-    if role is None:
-        raise RecordError(f"{place} has no role; give role and content")
-    if role not in _ROLES:
-        known = ", ".join(_ROLES)
-        raise RecordError(f"{place} has the role {str(role)[:40]!r}, which is not supported; use {known}")
-    if isinstance(content, Mapping) and isinstance(content.get("answer"), str):
-        content = content["answer"]  # as Arena-Hard writes the answer of a model
-    parts = _as_list(content)
-    if parts is not None:
-        for part in parts:
-            kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
-            if kind != "text" or not isinstance(part.get("text"), str):
-                said = f"has a part of type {str(kind)[:40]}, which is not supported; only text is judged"
-                raise RecordError(f"{place} {said}")
-        content = "\n".join(part["text"] for part in parts)
-    if not isinstance(content, str):
-        said = f"has content of type {type(content).__name__}; it must be text or a list of text parts"
-        raise RecordError(f"{place} {said}")
-    return Turn(role, content)
+def _conversation(row: Row, used: Sequence[str]) -> str:
+    texts = (row.fields[name] for name in CONVERSATIONS & row.fields.keys())
+    return row.candidate if judges_conversation(used) else next(texts, "")
+
+
+def _quoted(text: str) -> str:
+    return "> " + _LINE_END.sub(r"\1> ", text)
+
+
+def _heading(role: str, block: Block) -> str:
+    match block.kind:
+        case "text":
+            return role.capitalize()
+        case "reasoning":
+            return "Assistant, reasoning"
+        case "call":
+            return f"Assistant, call {block.call}"
+        case "result" | "error":
+            return f"Tool, {block.kind} of call {block.call}"

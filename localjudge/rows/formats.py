@@ -3,7 +3,8 @@
 The suffix names the format; a text may be compressed, with `.gz` after the suffix. The content decides only
 what the suffix leaves open: the encoding of a text (`text_encoding`), the delimiter of a CSV file
 (`find_delimiter`), whether a `.json` file holds an array or JSON lines, and whether `.arrow` and `.feather` are
-a file or a stream of Arrow. A folder is a dataset that `save_to_disk` of Hugging Face's datasets wrote.
+a file or a stream of Arrow. A folder is a dataset that `save_to_disk` of Hugging Face's datasets wrote. A
+`.json` that begins as Inspect writes it is a log of Inspect, as a `.eval` is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import BinaryIO, cast
 from localjudge.errors import RowError, UsageError
 from localjudge.rows.arrow_records import STATE, dataset_files, read_arrow, read_parquet, read_saved_dataset
 from localjudge.rows.csv_records import find_delimiter, read_csv
+from localjudge.rows.inspect_records import is_inspect_log, read_inspect
 from localjudge.rows.json_records import parse_json, read_json_array, read_jsonl
 from localjudge.rows.record import Record
 from localjudge.rows.text_encoding import Utf8Stream
@@ -27,7 +29,7 @@ Records = Iterator[tuple[int, Record]]
 """Records, each with its line; with its number, from 1, where the format has no lines."""
 
 JSON_LINES = ".jsonl"
-_SAVED = "saved dataset"
+_SAVED, _INSPECT = "saved dataset", "log of Inspect"
 _TEXT = (JSON_LINES, ".ndjson", ".json", ".csv", ".tsv")
 _ARROW: dict[str, Callable[[str, int], Records]] = {
     ".parquet": read_parquet,
@@ -65,6 +67,8 @@ def read_file(name: str, most_bytes: int) -> Records:
     kind = _kind(name)
     if kind == _SAVED:
         yield from read_saved_dataset(name, most_bytes)
+    elif kind == _INSPECT:
+        yield from read_inspect(name, most_bytes)
     elif kind in _ARROW:
         yield from _ARROW[kind](name, most_bytes)
     else:
@@ -92,18 +96,21 @@ def needs_pyarrow(name: str) -> bool:
 
 
 def _kind(name: str) -> str:
-    """Return the suffix that names the format, or `_SAVED`."""
+    """Return the suffix that names the format, or `_SAVED`, or `_INSPECT`."""
     if needs_pyarrow(name):
         require(name, "parquet")
     if Path(name).is_dir():
         return _folder(name)
+    if is_inspect_log(name):
+        require(name, "inspect")
+        return _INSPECT
     if suffix := next((each for each in _TEXT if name.removesuffix(".gz").endswith(each)), None):
         return suffix
     if suffix := next((each for each in _ARROW if name.endswith(each)), None):
         return suffix
     raise UsageError(
         f"{name}: unknown format; use .jsonl, .json, .csv, .tsv (each also with .gz), .parquet, .arrow, "
-        ".feather, or a folder that datasets saved"
+        ".feather, .eval, or a folder that datasets saved"
     )
 
 

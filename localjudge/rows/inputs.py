@@ -29,7 +29,13 @@ from localjudge.rows.columns import (
     responses_of,
     unreadable,
 )
-from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation, with_conversation
+from localjudge.rows.conversation import (
+    CONVERSATION,
+    CONVERSATIONS,
+    MESSAGES,
+    judges_conversation,
+    with_conversation,
+)
 from localjudge.rows.formats import JSON_LINES, Records, check_file, read_file, read_text
 from localjudge.rows.pair_columns import compares_responses
 from localjudge.rows.questions import Questions
@@ -158,7 +164,7 @@ def _columns_of(record: Mapping[str, Any], columns: Columns, used: Sequence[str]
 
 def _names_in_messages(field: str, columns: Columns, used: Sequence[str]) -> tuple[str, ...]:
     """Return further columns that can have the text of a field: those with a conversation."""
-    if compares_responses(used) or field not in ("candidate", "instruction", CONVERSATION):
+    if compares_responses(used) or field not in ("candidate", "instruction", *CONVERSATIONS):
         return ()
     names = (CONVERSATION, "candidate") if judges_conversation(used) and field != "instruction" else ()
     return tuple(name for each in (MESSAGES, *names) for name in names_of(each, columns, used))

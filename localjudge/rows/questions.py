@@ -13,7 +13,7 @@ from typing import Any
 
 from localjudge.errors import RowError, UsageError
 from localjudge.rows.columns import Columns, names_of, responses_of
-from localjudge.rows.conversation import CONVERSATION, MESSAGES, judges_conversation
+from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, MESSAGES, judges_conversation
 from localjudge.rows.record import Record, RecordError
 
 _ID, _TURNS, _CHOICES, _REFERENCE = "question_id", "turns", "choices", "reference"
@@ -96,7 +96,7 @@ class Questions:
             raise RecordError("the turns of its choice are not texts")
         if len(answered) != len(asked):
             raise RecordError(f"has {len(answered)} of the {len(asked)} turns of its question")
-        if len(asked) > 1 and CONVERSATION not in self._used:
+        if len(asked) > 1 and CONVERSATIONS.isdisjoint(self._used):
             unseen = (
                 f"its question has {len(asked)} turns, and the rubric has no {{${CONVERSATION}}} to show them"
             )

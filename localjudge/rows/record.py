@@ -26,7 +26,7 @@ def too_large(most_bytes: int) -> RowError:
     return RowError(f"the row is larger than {most_bytes:,} bytes; allow larger rows with --max-row-bytes")
 
 
-def unreadable_from_here(error: Exception) -> RowError:
+def unreadable_from_here(error: Exception | str) -> RowError:
     return RowError(f"the rest of the file cannot be read: {error}")
 
 

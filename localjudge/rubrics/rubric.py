@@ -29,8 +29,8 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
     [[prompt.examples]]         # turns before the row's, any number: `localjudge.rubrics.example`
 
 A rubric whose template has no `{$reference}` needs no reference. A template with `{$conversation}` and without
-`{$candidate}` judges whole conversations. A template with `{$candidate_a}` and `{$candidate_b}` compares two
-responses; each of its aspects is a preference.
+`{$candidate}` judges whole conversations; `{$conversation_with_reasoning}` shows its reasoning, too.
+A template with `{$candidate_a}` and `{$candidate_b}` compares two responses; its aspects are preferences.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from pydantic import SerializationInfo, ValidationError, field_serializer, model
 from localjudge.errors import RowError, RubricError
 from localjudge.records import Row, Turn
 from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS, SPREAD, AnswerColumns
-from localjudge.rows.conversation import CONVERSATION, judges_conversation
+from localjudge.rows.conversation import CONVERSATIONS, judges_conversation
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
 from localjudge.rubrics.aspect import Aspect, RubricPart, scores_of, written_aspects
@@ -337,7 +337,7 @@ class Rubric(RubricPart):
 
     def _field_of(self, row: Row, name: str) -> str | None:
         """Return the text of a field of the template."""
-        if name == CONVERSATION and judges_conversation(self.fields):
+        if name in CONVERSATIONS and judges_conversation(self.fields):
             return row.candidate
         known = {"instruction": row.instruction, "reference": row.reference}
         known |= dict(zip(self.mode.responses, row.texts, strict=True))

@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from localjudge.rows.conversation import CONVERSATION
+from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, WITH_REASONING
 from localjudge.rows.pair_columns import PAIR, SYSTEMS
 from localjudge.rubrics.aspect import RubricPart
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS
@@ -51,12 +51,16 @@ class Template(RubricPart):
                 raise ValueError(
                     f"template: placeholder {{${missing[0]}}} is missing; it compares two responses"
                 )
-            if not {"candidate", CONVERSATION} & {*used}:
+            if not {"candidate", *CONVERSATIONS} & {*used}:
                 bare = {"candidate", CONVERSATION, *PAIR}.intersection(BARE.findall(self.template))
                 advice = f"write {{${min(bare)}}} for {{{min(bare)}}}" if bare else "add it, or {$conversation}"
                 raise ValueError(f"template: placeholder {{$candidate}} is missing; {advice}")
         elif "candidate" in used:
             raise ValueError("template: {$candidate} stands beside {$candidate_a}; remove one of the two")
+        if {*used} >= CONVERSATIONS:
+            raise ValueError(
+                f"template: {{${CONVERSATION}}} stands beside {{${WITH_REASONING}}}; remove one of the two"
+            )
         if named := [name for name in used if name in ("id", *(SYSTEMS if not missing else ("system",)))]:
             raise ValueError(
                 f"template: {{${named[0]}}} says whose response it is; a judge is not told, remove it"

@@ -32,7 +32,7 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
         manifest: the manifest of the run.
         complete: whether every row has its line.
         rows: number of lines of the run; used only if the run is not complete.
-        truncated: number of candidates that were cut to fit the model's context.
+        truncated: number of candidates, or conversations before them, of which the judge did not see all.
     """
     found = []
     if manifest.settings.engine == DRY_RUN:
@@ -81,9 +81,11 @@ def notices(manifest: RunManifest, complete: bool, rows: int, truncated: int) ->
     if manifest.rubric.prompt.guard:
         found.append("guarded: made with --guard; do not compare with scores made without it")
     if truncated:
+        settings, candidates = manifest.settings, f"{truncated} candidate{'s' * (truncated > 1)}"
         found.append(
-            f"truncated: {truncated} candidate{'s' * (truncated > 1)} did not fit the model's context; the "
-            "judge saw only the beginning"
+            f"truncated: {candidates} did not fit the model's context; the judge saw only the beginning"
+            if settings.on_overflow == "truncate-candidate" and settings.max_result_tokens is None
+            else f"truncated: the judge did not see all of {candidates}: results of tools were cut"
         )
     return tuple(dict.fromkeys([*found, *manifest.inherited_notices]))
 

@@ -21,7 +21,7 @@ from localjudge.judge import Judge
 from localjudge.models.model_manifest import in_words
 from localjudge.records import Failure, Outcome, Row
 from localjudge.rows.columns import USED_FIELDS, Columns
-from localjudge.rows.conversation import CONVERSATION
+from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS
 from localjudge.rows.inputs import check_inputs, count_lines_of, find_inputs, given_rows
 from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
@@ -38,6 +38,11 @@ from localjudge.system.quantities import counted
 
 ENGINE_LOG = "engine.log"
 """The file of a run with the output of the engine's libraries."""
+_OVERFLOWS = {
+    "fail": "fail",
+    "truncate-candidate": "lose the end of their candidate",
+    "cut-tool-results": "lose their oldest tool results, or fail",
+}
 
 
 class Stopping(Protocol):
@@ -245,7 +250,7 @@ def score_run(
             are = "is" if done == 1 else "are"
             observer.say(f"continuing: {counted(done, 'row')} {are} done already, {plan.rows - done} are to do")
         tasks = run.tasks
-        what = "fail" if judge.config.on_overflow == "fail" else "lose the end of their candidate"
+        what = _OVERFLOWS[judge.config.on_overflow]
         if tasks.first_too_long is not None:
             observer.warn(
                 f"{tasks.first_too_long}: does not fit the model's context; such rows {what}, and are counted "
@@ -287,7 +292,7 @@ def _introduce(judge: Judge, source: RowSource, folder: Path, observer: RunObser
     if taken := [f"{name}={'|'.join(found)}" for name, found in source.found.items() if [name] != list(found)]:
         inputs += f", {' '.join(taken)}"
     observer.say(f"model {judge.model.name} · rubric {by} · {inputs} → {folder}")
-    if CONVERSATION in source.found and CONVERSATION not in judge.rubric.fields:
+    if CONVERSATION in source.found and CONVERSATIONS.isdisjoint(judge.rubric.fields):
         observer.warn(
             f"the rubric {judge.rubric.name} has no {{${CONVERSATION}}}: the judge reads only the last turn of "
             "a conversation, and the last turn of the user before it as the instruction"

@@ -287,7 +287,8 @@ def read_notices(folder: Path) -> tuple[str, ...]:
     """
     manifest, complete = read_manifest(folder), is_complete(folder)
     rows = truncated = 0
-    if not complete or manifest.settings.on_overflow == "truncate-candidate":
+    settings = manifest.settings
+    if not complete or settings.on_overflow != "fail" or settings.max_result_tokens is not None:
         for outcome in read_outcomes(folder):
             rows += 1
             truncated += isinstance(outcome, Judgement) and outcome.candidate_cut > 0

@@ -1,0 +1,64 @@
+"""Records of a log of Inspect, one for each sample, read by Inspect itself."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from localjudge.errors import RowError
+from localjudge.rows.record import Record, too_large, unreadable_from_here
+
+SUFFIX = ".eval"
+_HEAD = re.compile(rb'\s*\{\s*"version":\s*\d+,\s*"status":')
+
+
+def is_inspect_log(name: str) -> bool:
+    """Return whether a file is a log of Inspect: by its suffix, or a `.json` by its first bytes."""
+    if not name.endswith(".json") or not Path(name).is_file():
+        return name.endswith(SUFFIX)
+    with Path(name).open("rb") as stream:
+        return _HEAD.match(stream.read(200)) is not None
+
+
+def read_inspect(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
+    """Yield the records of the samples of a log, with their numbers, from 1.
+
+    A record has the metadata of its sample and `id`, `messages`, `reference` (the target), `system` (the model
+    that was evaluated) and `epoch`. A sample that ended with an error is a failure.
+    """
+    from inspect_ai.log import read_eval_log, read_eval_log_samples
+
+    number = 0
+    try:
+        if name.endswith(SUFFIX):
+            log = read_eval_log(name, header_only=True)
+            unread = {"events", "store"}
+            samples: Any = read_eval_log_samples(
+                name, all_samples_required=False, resolve_attachments=True, exclude_fields=unread
+            )
+        else:  # Inspect reads it whole for each sample
+            log = read_eval_log(name, resolve_attachments=True)
+            samples = log.samples or []
+        for number, sample in enumerate(samples, 1):
+            yield number, _record(sample, log.eval.model, log.eval.config.epochs or 1, most_bytes)
+    except Exception as error:  # those of the libraries that Inspect reads with have no common class
+        yield number + 1, unreadable_from_here(" ".join(str(error).split()))
+
+
+def _record(sample: Any, model: str, epochs: int, most_bytes: int) -> Record:
+    if sample.error is not None:
+        return RowError(f"the sample ended with an error: {' '.join(sample.error.message.split())}")
+    target = sample.target
+    record = {
+        **(sample.metadata or {}),
+        "id": f"{sample.id}-{sample.epoch}" if epochs > 1 else str(sample.id),
+        "messages": [message.model_dump(exclude_none=True) for message in sample.messages],
+        "reference": target if isinstance(target, str) else "\n".join(target),
+        "system": model,
+        "epoch": sample.epoch,
+    }
+    size = len(json.dumps(record, default=str))
+    return too_large(most_bytes) if size > most_bytes else record
