@@ -16,6 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 MODULES = {
     "cyclonedx-python-lib": "cyclonedx",
     "inspect-ai": "inspect_ai",
+    "lm-eval": "lm_eval",
     "model-signing": "model_signing",
     "outlines-core": "outlines_core",
     "packageurl-python": "packageurl",
@@ -31,16 +32,18 @@ FOR_MODEL_SIGNING = {"pyopenssl"}
 # Imported, but installed by a declared package that requires a matching version.
 BROUGHT = {
     "annotated_types": "pydantic",
+    "anyio": "inspect_ai",
     "huggingface_hub": "transformers",
     "mistral_common": "vllm",
     "psutil": "vllm",
     "safetensors": "transformers",
     "tokenizers": "transformers",
     "triton": "vllm",
+    "yaml": "transformers",
 }
 
 # Programs of others that take what localjudge gives: their tests run where they are installed.
-TAKERS = {"datasets", "trl"}
+TAKERS = {"datasets", "kubernetes_validate", "trl"}
 
 
 def modules(requirements: list[str]) -> set[str]:

@@ -28,9 +28,11 @@ NOT_RUN = {
     "needs DuckDB",
     "needs Ray",
     "needs Slurm; the tests run its four tasks one after another",
+    "needs a harness; tests/with_harnesses runs the same",
     "needs a host of yours",
     "needs files of yours",
     "needs Docker",
+    "needs Kubernetes",
     "needs a person in a browser",
     "needs Slurm and Apptainer",
     "needs the server that this command starts",
@@ -38,7 +40,9 @@ NOT_RUN = {
     "`.ci/run` makes the model",
 }
 """Why a command of the guide does not run in these tests."""
-OF_OTHER_PROGRAMS = {"--logits-processors", "--remote_rm_url", "--rm-url"}
+OF_OTHER_PROGRAMS = {
+    "--log_samples", "--logits-processors", "--max-samples", "--remote_rm_url", "--rm-url",
+}  # fmt: skip
 SIX = ("safety", "engagement", "clarity", "factuality", "depth", "helpfulness")
 
 
@@ -56,6 +60,8 @@ def script_of(text: str, folder: Path) -> str:
             script.append(f"{shlex.quote(sys.executable)} - <<'END'\n{code}END\n")
         if name and "#SBATCH --array=1-4" in code:
             script.append(f"for task in 1 2 3 4; do SLURM_ARRAY_TASK_ID=$task bash {name}; done\n")
+        elif name and "#SBATCH" in code:
+            script.append(f"bash {name}\n")
     return "\n".join(script)
 
 
@@ -70,7 +76,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (snapshot.parents[1] / "refs" / "main").write_text(snapshot.name)
     programs = folder / "bin"
     programs.mkdir()
-    for name, command in {"localjudge": f"{sys.executable} -m localjudge", "srun": ""}.items():
+    commands = {"localjudge": f"{sys.executable} -m localjudge", "python3": sys.executable, "srun": ""}
+    for name, command in commands.items():
         (programs / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
         (programs / name).chmod(0o755)
     return os.environ | {
@@ -90,8 +97,7 @@ def run_script(script: str, folder: Path, environment: dict[str, str]) -> None:
 def test_every_command_of_a_page_runs(topic: str, tmp_path: Path, desk: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    script = script_of(PAGES[topic].read_text(), tmp_path)
-    run_script(script.replace("8700", port), tmp_path, desk)
+    run_script(script_of(PAGES[topic].read_text().replace("8700", port), tmp_path), tmp_path, desk)
 
 
 @pytest.mark.slow
@@ -127,7 +133,7 @@ def test_every_option_in_the_guide_and_readme_is_one_of_the_program(cli: Cli) ->
         re.findall(
             r"(?<![\w-])--[a-z][a-z_-]+",
             re.sub(
-                r"^#SBATCH.*|^ *(curl|docker|apptainer|python3|sbatch|shards|\(cd|--volume).*",
+                r"^#SBATCH.*|^ *(curl|docker|apptainer|python3|sbatch|shards|inspect|lm_eval|kubectl|\(cd|--volume).*",
                 "",
                 text,
                 flags=re.MULTILINE,

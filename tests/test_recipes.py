@@ -14,12 +14,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from image_build import instructions
 
 from localjudge.airgap.pack_files import RECIPES
 
-CONTAINERFILE, DEFINITION, ARRAY = (
-    RECIPES / name for name in ("Containerfile", "apptainer.def", "slurm-array.sh")
+CONTAINERFILE, DEFINITION, ARRAY, JOB = (
+    RECIPES / name for name in ("Containerfile", "apptainer.def", "slurm-array.sh", "kubernetes-job.yaml")
 )
 
 
@@ -137,3 +138,26 @@ def test_the_array_judges_its_shards_and_its_last_job_merges_them(
 def test_the_array_says_what_it_lacks(cluster: dict[str, str]) -> None:
     ended = job({name: value for name, value in cluster.items() if name != "SHARDS"}, SLURM_ARRAY_TASK_ID="1")
     assert (ended.returncode, "SHARDS: the number of shards" in ended.stderr) == (1, True)
+
+
+def test_each_pod_of_the_job_judges_its_shard_and_continues_it(cluster: dict[str, str], tmp_path: Path) -> None:
+    spec = next(yaml.safe_load_all(JOB.read_text()))["spec"]
+    [pod] = spec["template"]["spec"]["containers"]
+    assert pod["env"] == [{"name": "SHARDS", "value": str(spec["completions"])}]
+    (tmp_path / "model").symlink_to(cluster["MODEL"])
+    program = tmp_path / "bin" / "localjudge"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m localjudge "$@"\n')
+    program.chmod(0o755)
+    command = [*pod["command"], *(each.replace("/data", str(tmp_path)) for each in pod["args"])]
+
+    def run_pod(index: int) -> int:
+        return subprocess.run(command, env=cluster | {"JOB_COMPLETION_INDEX": str(index)}).returncode
+
+    assert [run_pod(index) for index in (0, 1)] == [0, 0], "also that of the shard with a row that failed"
+    lines = [
+        json.loads(line)
+        for shard in ("1", "2")
+        for line in (tmp_path / "runs" / "sweep" / shard / "judgements.jsonl").read_bytes().splitlines()
+    ]
+    assert sorted(line["status"] for line in lines) == ["failed"] + ["judged"] * 5
+    assert run_pod(0) == 0, "a pod that is started again finds its shard complete"

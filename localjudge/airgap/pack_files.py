@@ -24,7 +24,7 @@ from localjudge.system.steps import Report, no_progress
 
 ARCHIVE = "localjudge.tar"
 RECIPES = Path(__file__).with_name("recipes")
-"""A folder of recipes: an OCI image, an Apptainer image, a Slurm job array that uses it."""
+"""A folder of recipes: an OCI image, an Apptainer image, a Slurm job array and a Kubernetes Job that use them."""
 _BLOCK = 1 << 20
 _README = """This is localjudge {version} for Python {python} on {platform},
 packed for a machine without a network. Bring all files of this folder there, in one folder or several, and run
@@ -45,7 +45,8 @@ check that nothing was changed before you run anything of it:
 `python{python} unpack.py --key PUBLIC.pem` makes the same checks, but an unpack.py that was changed makes none.
 {bill} lists what the pack brings, with licences, in the format CycloneDX.
 
-Containerfile and apptainer.def make an image of these files, and slurm-array.sh judges in it on a cluster; each
+Containerfile and apptainer.def make an image of these files, and slurm-array.sh and
+kubernetes-job.yaml judge in it on a cluster; each
 begins with its commands.
 """
 

@@ -41,7 +41,7 @@ MANIFEST = "manifest.json"
 LOCK = "requirements.txt"
 """The wheels of the pack with their digests, as pip reads them."""
 BILL, SUMS, SIGNATURE = "sbom.cdx.json", "SHA256SUMS", "SHA256SUMS.sig"
-RECIPES = ("Containerfile", "apptainer.def", "slurm-array.sh")
+RECIPES = ("Containerfile", "apptainer.def", "slurm-array.sh", "kubernetes-job.yaml")
 _CHECKED = (MANIFEST, "unpack.py", "README.txt", BILL, *RECIPES)
 _BESIDE = (*_CHECKED, SUMS, SIGNATURE)
 _BLOCK = 1 << 20

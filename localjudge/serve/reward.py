@@ -77,6 +77,15 @@ class RewardEndpoint:
         found: list[float] = self._post("/v1/rewards", list(rows))["rewards"]
         return found
 
+    def judge(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Return the outcome of each row as a flat object, in their order.
+
+        Raises:
+            RuntimeError: the endpoint refuses the rows, or does not answer after several tries.
+        """
+        found: list[dict[str, Any]] = self._post("/v1/judge", list(rows))["outcomes"]
+        return found
+
     def _post(self, path: str, document: Any) -> Any:
         headers = {"Content-Type": "application/json"}
         if self._token:

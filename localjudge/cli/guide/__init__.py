@@ -23,6 +23,7 @@ TOPICS = (
     "airgap",
     "server",
     "rewards",
+    "harnesses",
     "python",
     "hostile-text",
 )

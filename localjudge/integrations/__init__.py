@@ -1,0 +1,1 @@
+"""The judge inside other programs: Inspect, lm-evaluation-harness, pytest and notebooks."""

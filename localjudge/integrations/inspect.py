@@ -1,0 +1,87 @@
+"""A scorer for Inspect (https://inspect.aisi.org.uk): one engine judges the samples of a task in batches.
+
+    Task(dataset=…, solver=generate(), scorer=judge(rubric="six-aspects", model="Qwen/Qwen3-8B"))
+
+Inspect finds it by its name, also for a log that is there: `inspect score LOG --scorer localjudge/judge`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import anyio
+from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
+from inspect_ai.solver import TaskState
+
+from localjudge.integrations.shared_judge import SharedJudge, shared_judge
+from localjudge.records import Judgement
+from localjudge.rows.columns import USED_FIELDS
+from localjudge.rows.conversation import CONVERSATION, MESSAGES
+
+# Inspect puts the package before the name, unless it is an editable install of another distribution's name.
+_NAME = "judge" if "-packages" in __file__ else "localjudge/judge"
+
+
+@scorer(metrics={"*": [mean(), stderr()]}, name=_NAME)  # type: ignore[untyped-decorator]
+def judge(
+    rubric: str = "just-eval", model: str | None = None, server: str | None = None, **settings: Any
+) -> Scorer:
+    """Return a scorer whose value has the score of each aspect, and 1 or 0 for each label without an order.
+
+    The instruction is the sample's input, the reference its target, and the response the model's output. Other
+    fields of the rubric come from the sample's metadata. A response that cannot be judged is unscored, with the
+    reason. The score's metadata has the expected score, the probabilities and the mass of each aspect, and the
+    rationale is its explanation.
+
+    Args:
+        rubric: the name of an included rubric of single responses, or its file.
+        model: the judge: a model directory, the id of a model in the local hub cache, or None for the small
+            bundled model. All scorers of a process with the same arguments share its engine.
+        server: the address of a running `localjudge serve`, instead of a model.
+        settings: settings of a `JudgeConfig` by name: `engine`, `max_rationale_tokens` …
+
+    Raises:
+        UsageError: the settings, the rubric or the model cannot be used.
+    """
+    found = shared_judge(rubric=rubric, model=model, server=server, **settings)
+    waiting = anyio.CapacityLimiter(float("inf"))
+
+    async def score(state: TaskState, target: Target) -> Score:
+        row = _row(state, target, found)
+        ask = partial(found.outcomes, [row])
+        [outcome] = await anyio.to_thread.run_sync(ask, limiter=waiting, abandon_on_cancel=True)
+        about = {**found.about, "key": outcome.key}
+        if not isinstance(outcome, Judgement):
+            return Score.unscored(
+                reason="grader_failed", answer=row["candidate"], explanation=outcome.error, metadata=about
+            )
+        return Score(
+            value=found.numbers(outcome),
+            answer=row["candidate"],
+            explanation=outcome.rationale,
+            metadata=about
+            | {
+                "scores": outcome.scores,
+                "expected": outcome.expected,
+                "probabilities": outcome.probabilities,
+                "mass": outcome.mass,
+                "rationales": outcome.texts,
+                "rationale_cut": outcome.rationale_cut,
+            },
+        )
+
+    return score
+
+
+def _row(state: TaskState, target: Target, judge: SharedJudge) -> dict[str, Any]:
+    """Return the row of a sample."""
+    fields = judge.rubric.fields
+    row = {name: state.metadata[name] for name in fields if name in state.metadata and name not in USED_FIELDS}
+    if CONVERSATION in fields:
+        roles = ("system", "user", "assistant")
+        turns = [turn for turn in state.messages if turn.role in roles]
+        row[MESSAGES] = [{"role": turn.role, "content": turn.text} for turn in turns]
+    reference = {"reference": target.text} if target.text else {}
+    asked = {"instruction": state.input_text, "candidate": state.output.completion}
+    return row | asked | reference | {"id": str(state.sample_id)}

@@ -1,0 +1,111 @@
+"""A plugin for pytest: `assert judged(rows).mean("helpfulness") >= 3`, with one engine for the session.
+
+pytest finds it by its entry point. `judge_settings` in a conftest.py names the judge:
+
+    @pytest.fixture(scope="session")
+    def judge_settings():
+        return {"model": "Qwen/Qwen3-8B", "rubric": "no-reference"}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from localjudge.integrations.shared_judge import SharedJudge
+    from localjudge.records import Judgement, Outcome
+
+_SHOWN, _WIDTH = 5, 100
+_NOTICES = pytest.StashKey[list[str]]()
+
+
+class Mean(float):
+    """The mean of a score, which knows the rows that it is of.
+
+    Attributes:
+        name: the aspect, or the label as `aspect=label`.
+        scored: the score of each row with its judgement.
+    """
+
+    name: str
+    scored: list[tuple[int, Judgement]]
+
+
+class JudgedRows(Sequence["Outcome"]):
+    """The outcomes of rows, in their order.
+
+    Args:
+        outcomes: the outcomes.
+        judge: the judge that they are of.
+    """
+
+    def __init__(self, outcomes: Sequence[Outcome], judge: SharedJudge) -> None:
+        self._outcomes, self._judge = outcomes, judge
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._outcomes[place]
+
+    def __len__(self) -> int:
+        return len(self._outcomes)
+
+    def mean(self, name: str) -> Mean:
+        """Return the mean score of an aspect, or the share of a label that is named `aspect=label`.
+
+        The test fails if a row could not be judged, because its score is not known, or if there is no row.
+
+        Raises:
+            KeyError: the rubric has no such aspect or label.
+        """
+        judged = [each for each in self._outcomes if each.status == "judged"]
+        if len(judged) < len(self):
+            failed = [each for each in self._outcomes if each.status == "failed"]
+            lines = [f"  {each.id}  {each.error}" for each in failed[:_SHOWN]]
+            said = f"{len(failed)} of {len(self)} rows could not be judged, so {name} has no mean:"
+            pytest.fail("\n".join([said, *lines]), pytrace=False)
+        if not self._outcomes:
+            pytest.fail(f"no row was judged, so {name} has no mean", pytrace=False)
+        scored = [(self._judge.numbers(each)[name], each) for each in judged]
+        mean = Mean(sum(score for score, _ in scored) / len(scored))
+        mean.name, mean.scored = name, scored
+        return mean
+
+
+@pytest.fixture(scope="session")
+def judge_settings() -> dict[str, Any]:
+    """Return the settings of the judge, as for `SharedJudge`; a project overrides this fixture."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def judged(
+    judge_settings: dict[str, Any], pytestconfig: pytest.Config
+) -> Iterator[Callable[[Sequence[Any]], JudgedRows]]:
+    """Judge rows, dicts as for `Judge.score`; the engine is loaded at the first rows of the session."""
+    from localjudge.integrations.shared_judge import SharedJudge
+
+    judge = SharedJudge(**judge_settings)
+    if notice := judge.about.get("notice"):
+        pytestconfig.stash.setdefault(_NOTICES, []).append(notice)
+    yield lambda rows: JudgedRows(judge.outcomes(rows), judge)
+    judge.close()
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Show the lowest rows of a mean that an assertion compares."""
+    if not isinstance(left, Mean):
+        return None
+    lowest = sorted(left.scored, key=lambda each: each[0])[:_SHOWN]
+    return [
+        f"mean {left.name} {left:.4g} of {len(left.scored)} rows {op} {right!r}",
+        "lowest rows:",
+        *(f"  {score}  {each.id}  {' '.join(each.rationale.split())[:_WIDTH]}" for score, each in lowest),
+    ]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print what a reader of the scores must know about the judge."""
+    for notice in config.stash.get(_NOTICES, []):
+        terminalreporter.write_line(f"localjudge: {notice}")

@@ -1,0 +1,176 @@
+"""The scorer in the real Inspect: its own commands run it, and its data frames read what it wrote."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import random_model
+from test_guide import PAGES, script_of
+
+from localjudge import Judge
+from localjudge.records import Judgement
+
+pytest.importorskip("inspect_ai")
+pytestmark = pytest.mark.slow
+
+RUBRIC = """
+name = "tact"
+[aspects.tact]
+scale = { lowest = 1, highest = 3 }
+[aspects.tone]
+choices = { A = "warm", B = "cold" }
+[prompt]
+empty_candidate = "fail"
+template = "Q: {$instruction} R: {$reference} A: {$candidate} At {$place}. Tact (1-3) and tone (A or B)?"
+"""
+ANSWERS = {"Peru": "Lima.", "France": "Lyon, I think.", "Chile": "", "Spain": "Madrid."}
+TASK = f"""
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+from inspect_ai.solver import generate
+from localjudge.integrations.inspect import judge
+
+ANSWERS = {ANSWERS!r}
+
+def answer(messages, tools, tool_choice, config):
+    text = next(ANSWERS[name] for name in ANSWERS if name in messages[-1].text)
+    found = ModelOutput.from_content("mock", text)
+    found.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
+    return found
+
+@task
+def capitals():
+    home = {{"place": "home"}}
+    samples = [Sample(input=f"The capital of {{name}}?", target="A city.", id=name, metadata=home)
+               for name in ANSWERS]
+    return Task(dataset=samples, model=get_model("mockllm/model", custom_outputs=answer), solver=generate(),
+                scorer=judge(rubric="tact.toml", model="model", max_rationale_tokens=6))
+"""
+READ = """
+import json
+from inspect_ai.analysis import evals_df, samples_df
+from inspect_ai.log import list_eval_logs, read_eval_log
+[found] = list_eval_logs("logs")
+log = read_eval_log(found.name)
+print(json.dumps({
+    "eval": evals_df("logs").iloc[0].filter(regex="score_|status").to_dict(),
+    "samples": [row.filter(regex="^id$|epoch|score_").to_dict() for _, row in samples_df("logs").iterrows()],
+    "scores": {sample.id: score.model_dump() for sample in log.samples for score in sample.scores.values()},
+    "unscored": {score.name: score.unscored_samples for score in log.results.scores},
+}, default=str))
+"""
+
+
+def said(folder: Path, *command: str) -> str:
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    return ended.stdout
+
+
+def inspect(folder: Path, *arguments: str) -> str:
+    program = str(Path(sys.executable).with_name("inspect"))
+    return said(folder, program, *arguments, "--display", "plain")
+
+
+def read(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(said(folder, sys.executable, "-c", READ).splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the log of a task of two epochs, which Inspect's own command ran."""
+    folder = tmp_path_factory.mktemp("inspect")
+    random_model(folder / "model")
+    (folder / "tact.toml").write_text(RUBRIC)
+    (folder / "task.py").write_text(TASK)
+    inspect(folder, "eval", "task.py", "--epochs", "2", "--log-dir", "logs")
+    return folder
+
+
+def test_the_samples_of_a_task_have_the_scores_of_a_judge_with_all_that_they_stand_on(judged: Path) -> None:
+    rows = [
+        {
+            "id": name,
+            "instruction": f"The capital of {name}?",
+            "reference": "A city.",
+            "candidate": text,
+            "place": "home",
+        }
+        for name, text in ANSWERS.items()
+    ]
+    with Judge(judged / "model", rubric=judged / "tact.toml", max_rationale_tokens=6) as judge:
+        alone = {outcome.id: outcome for outcome in judge.score(rows)}
+    for name, score in read(judged)["scores"].items():
+        outcome = alone[name]
+        if not isinstance(outcome, Judgement):
+            continue
+        tone = outcome.scores["tone"]
+        assert score["value"] == {
+            "tact": outcome.scores["tact"], "tone=warm": int(tone == "warm"), "tone=cold": int(tone == "cold"),
+        }  # fmt: skip
+        assert (score["answer"], score["explanation"]) == (ANSWERS[name], outcome.rationale)
+        for key in ("scores", "expected", "probabilities", "mass"):
+            assert score["metadata"][key].keys() == getattr(outcome, key).keys()
+        assert score["metadata"]["key"] == outcome.key
+        assert score["metadata"]["rubric"] == "tact"
+
+
+def test_a_response_that_cannot_be_judged_is_unscored_with_its_reason_and_in_no_mean(judged: Path) -> None:
+    found = read(judged)
+    score = found["scores"]["Chile"]
+    assert score["value"] != score["value"], "NaN is Inspect's unscored"
+    assert score["reason"] == "grader_failed"
+    assert "empty" in score["explanation"]
+    assert found["unscored"] == {"tact": 1, "tone=warm": 1, "tone=cold": 1}
+    values = [found["scores"][name]["value"] for name in ANSWERS if name != "Chile"]
+    assert found["eval"]["score_tact_mean"] == pytest.approx(sum(each["tact"] for each in values) / 3)
+    assert found["eval"]["score_tone=warm_mean"] == pytest.approx(sum(each["tone=warm"] for each in values) / 3)
+
+
+def test_the_data_frames_of_inspect_have_a_row_for_each_sample_and_epoch(judged: Path) -> None:
+    samples = read(judged)["samples"]
+    assert sorted((each["id"], each["epoch"]) for each in samples) == sorted(
+        (n, e) for n in ANSWERS for e in (1, 2)
+    )
+    assert all(("tact" in str(each["score_judge"])) == (each["id"] != "Chile") for each in samples)
+
+
+@pytest.fixture
+def server(judged: Path) -> Iterator[str]:
+    """Return the address of `localjudge serve` with the rubric of the task."""
+    command = [sys.executable, "-m", "localjudge", "serve", "--rubric", "tact.toml", "--model", "model"]
+    with subprocess.Popen([*command, "--port", "0"], cwd=judged, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr
+        lines = iter(process.stderr.readline, "")
+        yield next(found[0] for line in lines if (found := re.search(r"http://\S+:\d+", line)))
+        process.terminate()
+
+
+def test_a_log_that_is_there_is_judged_by_a_server_and_the_scorer_is_found_by_its_name(
+    judged: Path, server: str
+) -> None:
+    [log] = map(str, (judged / "logs").glob("*.eval"))
+    chosen = ["-S", "rubric=tact.toml", "-S", f"server={server}"]
+    inspect(
+        judged, "score", log, "--scorer", "localjudge/judge", *chosen, "--action", "overwrite", "--overwrite"
+    )
+    found = read(judged)
+    assert {score["metadata"]["server"] for score in found["scores"].values()} == {server}
+    assert found["unscored"]["tact"] == 1
+
+
+def test_the_task_of_the_guide_can_be_made(tmp_path: Path) -> None:
+    script_of(PAGES["harnesses"].read_text(), tmp_path)
+    made = "import capitals; from inspect_ai.scorer._scorer import as_scorer_spec as spec; "
+    assert said(
+        tmp_path, sys.executable, "-c", made + "print(spec(capitals.capitals().scorer[0]).args)"
+    ).endswith("{'rubric': 'just-eval', 'model': 'bundled'}\n")
