@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 from conftest import Cli, read_lines
 from scripted import scripted_checks
 
-from localjudge import Judge, Rubric, RubricError, UsageError
+from localjudge import Judge, RowSource, Rubric, RubricError, UsageError, score_run
 from localjudge.cli.options import FAILED_ROWS
 from localjudge.records import Criterion, Failure, Judgement, Outcome, Row
 from localjudge.rows.columns import as_row
@@ -383,3 +384,114 @@ def test_a_row_of_a_program_has_criteria(model: Path) -> None:
         (outcome,) = judge.check([given])
     assert [each.value for each in outcome.results] == [True, False]
     assert outcome.points.score == 0.5
+
+
+@pytest.fixture
+def two_systems(model: Path, tmp_path: Path) -> Path:
+    """Return a run of 8 instructions and two systems: the judge finds what a response names."""
+    rows = [
+        row(
+            [
+                {"criterion": "names red", "points": 2, "tags": ["axis:colour"]},
+                {"criterion": "names one", "points": 3, "tags": ["axis:number"]},
+                {"criterion": "names a fault", "points": -1, "tags": ["axis:fault"]},
+            ],
+            id=f"r{n}",
+            instruction=f"Question {n}?",
+            candidate={"a": "red one", "b": "red fault"}[system] if n else "one",
+            system=system,
+        )
+        for n in range(8)
+        for system in "ab"
+    ]
+    with scripted_checks(model, lambda response, asked: 0.9 if asked.split()[-1] in response else 0.2) as judge:
+        assert score_run(judge, RowSource.from_rows(rows, judge.rubric.fields), tmp_path / "two").complete
+    return tmp_path / "two"
+
+
+def test_systems_are_ranked_by_score_and_by_tag(two_systems: Path, cli: Cli) -> None:
+    def means(*arguments: str) -> dict[str, float]:
+        ended = cli("rank", two_systems, "--json", "--scores", "integer", *arguments)
+        assert ended.code == 0, ended.err
+        found = json.loads(ended.out)
+        (column,) = found["columns"]
+        assert column == (arguments[1] if arguments else "score")
+        return {each["name"]: each["means"][column]["value"] for each in found["systems"]}
+
+    assert means() == pytest.approx({"a": (7 * 5 + 3) / 40, "b": (7 * (2 - 1) + 3) / 40}, abs=1e-6)
+    assert means("--by", "axis:colour") == pytest.approx({"a": 7 / 8, "b": 7 / 8})
+    assert means("--by", "axis:number") == pytest.approx({"a": 1, "b": 1 / 8})
+    expected = json.loads(cli("rank", two_systems, "--json").out)
+    assert expected["of"] == "expected"
+    for arguments, says in (
+        (("--by", "axis:x"), "no criterion has this tag; give one of score, axis:colour"),
+        (("--by", "axis:fault"), "no row was judged"),
+        (("--by-column", "topic"), "one score a row"),
+    ):
+        ended = cli("rank", two_systems, *arguments)
+        assert ended.code == 2
+        assert says in ended.err
+
+
+def test_labels_of_criteria_are_compared_with_the_judge(two_systems: Path, cli: Cli, tmp_path: Path) -> None:
+    lines, file = list(read_lines(two_systems)), tmp_path / "labels.jsonl"
+    wrong = {("r3", "a", "names red"), ("r4", "b", "names a fault")}
+    labels = [
+        {"id": line["id"], "system": line["system"], "criterion": line["criterion"],
+         "met": ["no", "yes"][line["met"] != ((line["id"], line["system"], line["criterion"]) in wrong)]}
+        for line in lines
+    ]  # fmt: skip
+    file.write_text("".join(json.dumps(each) + "\n" for each in labels))
+    ended = cli("agree", two_systems, "--labels", file, "--json")
+    assert ended.code == 0, ended.err
+    found = json.loads(ended.out)
+    assert found["aspects"]["met"]["rows"] == len(lines) == 48
+    assert found["aspects"]["met"]["instructions"] == 8
+    assert found["aspects"]["met"]["comparisons"]["integer"]["exact"]["value"] == pytest.approx(
+        46 / 48, abs=1e-4
+    )
+    assert any("each criterion counts as one row" in note for note in found["notes"])
+    labels[0]["criterion"] = "another criterion"
+    file.write_text("".join(json.dumps(each) + "\n" for each in labels))
+    assert json.loads(cli("agree", two_systems, "--labels", file, "--json").out)["aspects"]["met"]["rows"] == 47
+    del labels[0]["criterion"]
+    file.write_text("".join(json.dumps(each) + "\n" for each in labels))
+    ended = cli("agree", two_systems, "--labels", file)
+    assert ended.code == 2
+    assert f"{file}:1: no criterion; a label is of one criterion of a row" in ended.err
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "parquet"])
+def test_an_export_has_a_row_for_each_response(
+    two_systems: Path, cli: Cli, tmp_path: Path, suffix: str
+) -> None:
+    out = tmp_path / f"out.{suffix}"
+    assert cli("export", two_systems, "--out", out).code == 0
+    if suffix == "parquet":
+        import pyarrow.parquet
+
+        rows = pyarrow.parquet.read_table(out).to_pylist()
+    elif suffix == "csv":
+        rows = list(csv.DictReader(out.read_text().splitlines()))
+        for each in rows:
+            each |= {"criteria": json.loads(each["criteria"]), "score": float(each["score"])}
+    else:
+        rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(rows) == 16
+    assert rows[2]["score"] == 1.0
+    assert rows[3]["score"] == 0.2
+    assert [each["met"] for each in rows[3]["criteria"]] == [True, False, True]
+    assert [each["points"] for each in rows[3]["criteria"]] == [2, 3, -1]
+
+
+def test_what_takes_one_judgement_of_a_row_refuses_criteria_in_one_line(two_systems: Path, cli: Cli) -> None:
+    (two_systems / "rows.jsonl").write_text(json.dumps(row(["a"])) + "\n")
+    for command in (
+        ("calibrate", two_systems, "--labels", "x.jsonl", "--out", "x"),
+        ("export", two_systems, "--out", "x", "--to", "alpaca-eval"),
+        ("label", two_systems, "--out", "x.jsonl"),
+        ("audit", two_systems / "rows.jsonl", "--rubric", "checklist", "--out", "x"),
+    ):  # fmt: skip
+        ended = cli(*command)
+        assert ended.code == 2, command
+        assert "checks one response by criteria of the row" in ended.err, command

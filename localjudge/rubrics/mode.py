@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
 from localjudge.records.outcome_columns import (
     AGREE,
@@ -246,6 +247,22 @@ class _Checklist(Mode[ChecklistOutcome]):
 
 _NOTHING = Failure(id="", key="", error="")
 POINTWISE, PAIRWISE, CHECKLIST = _Pointwise(), _Pairwise(), _Checklist()
+
+
+def refuse_criteria(mode: Mode[Any], where: str) -> None:
+    """Refuse a rubric that checks criteria of the row, for what takes one judgement of a row.
+
+    Args:
+        mode: the mode of the rubric.
+        where: what was asked, for the message.
+
+    Raises:
+        UsageError: the mode is that of criteria.
+    """
+    if mode is CHECKLIST:
+        raise UsageError(
+            f"{where}: its rubric {mode.judges}; score, show, rank, agree, export and serve take these"
+        )
 
 
 def mode_of(used: Iterable[str]) -> Mode[Any]:
