@@ -37,7 +37,8 @@ from localjudge.rows.conversation import CONVERSATIONS
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.answer import AnswerLayout
-from localjudge.rubrics.mode import PAIRWISE
+from localjudge.rubrics.checklist_outcome import ChecklistOutcome
+from localjudge.rubrics.mode import CHECKLIST, PAIRWISE
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.system.steps import Report, no_progress
 
@@ -273,7 +274,7 @@ class Judge:
     def score(self, rows: Iterable[Any]) -> Iterator[Outcome]:
         """Yield one judgement or failure for each row as soon as it is finished, not in the rows' order.
 
-        Their `row` counts the rows from 1.
+        Their `row` counts the prompts from 1: a row with criteria has one for each.
 
         Args:
             rows: dicts or `Row`s, or a pandas or Polars DataFrame or an Arrow table. A missing value in a table
@@ -302,6 +303,19 @@ class Judge:
         read = numbered(pairing.rows(given_rows(rows, pairing.used(self.rubric.fields))))
         outcomes = (outcome for judged in self.judged(self.task_builder.tasks(read)) for _, outcome in judged)
         return PAIRWISE.join(self.rubric.aspects, pairing.orders).all(outcomes)
+
+    def check(self, rows: Iterable[Any]) -> Iterator[ChecklistOutcome]:
+        """Yield one outcome for each row as soon as all its criteria are judged, not in the rows' order.
+
+        Args:
+            rows: as for `score`; a dict has `criteria`.
+
+        Raises:
+            UsageError: the rubric does not check criteria of a row, or as for `score`.
+        """
+        if (mode := self.rubric.mode) is not CHECKLIST:
+            raise UsageError(f"the rubric {self.rubric.name} {mode.judges}; check with checklist")
+        return CHECKLIST.join(self.rubric.aspects, 1).all(self.score(rows))
 
     def judged(self, tasks: Iterable[Task | None]) -> Iterator[list[tuple[Task, Outcome]]]:
         """Yield the tasks with their outcomes, in lists of those that finished together.

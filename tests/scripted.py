@@ -30,6 +30,9 @@ _PARTS = re.compile(
 _PAIR = re.compile(r"Response A:\n```\n(.*?)\n```\n\nResponse B:\n```\n(.*?)\n```\n\n", re.DOTALL)
 
 
+_CHECK = re.compile(r"Response to check:\n```\n(.*?)\n```\n.*Criterion:\n```\n(.*?)\n```", re.DOTALL)
+
+
 class ScriptedEngine:
     """An engine whose scores come from a function; an answer has the most probable values."""
 
@@ -50,7 +53,10 @@ class ScriptedEngine:
 
     def complete(self, prompts: Iterable[Prompt | None]) -> Iterator[list[Completion]]:
         fields = self._judge.rubric.answer_layout.values
-        for prompt in filter(None, prompts):
+        for prompt in prompts:
+            if prompt is None:  # no further row waits; those that were refused get their outcomes
+                yield []
+                continue
             said = b"".join(self._pieces.get(token, b"") for token in prompt.tokens).decode()
             shares = self._distributions(said)
             values = tuple(
@@ -121,6 +127,26 @@ def scripted_comparison(model: Path, taste: Taste, rubric: str = "pairwise") -> 
         first = taste(*_PAIR.search(said).groups())  # type: ignore[union-attr]
         tie = 0.9 if 0.45 < first < 0.55 else 0.0
         return [[(1 - tie) * first, tie, (1 - tie) * (1 - first)]] * len(judge.rubric.aspects)
+
+    judge.engine = ScriptedEngine(judge, distributions)
+    return judge
+
+
+def scripted_checks(model: Path, met: Taste, rubric: str | Path = "checklist") -> Judge:
+    """Return a judge that finds a criterion met in a response with the probability that `met` returns.
+
+    Args:
+        model: the directory of a model, for its tokenizer.
+        met: a function of the response and the criterion.
+        rubric: a rubric with the template of `checklist`, whose values are not met, any between, and met.
+    """
+    judge = Judge(model, rubric=rubric, max_rationale_tokens=8)
+    ((_, aspect),) = judge.rubric.aspects.items()
+
+    def distributions(said: str) -> list[list[float]]:
+        share = met(*_CHECK.search(said).groups())  # type: ignore[union-attr]
+        between = [0.0] * (len(aspect.values) - 2)
+        return [[1 - share, *between, share] if share != 0.5 or not between else [0.0, 1.0, 0.0]]
 
     judge.engine = ScriptedEngine(judge, distributions)
     return judge

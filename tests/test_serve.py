@@ -21,12 +21,13 @@ from typing import Any
 import pytest
 import uvicorn
 from conftest import Cli, read_lines, write_rows
+from scripted import scripted_checks
 
 from localjudge import Judge, Rubric, UsageError, load_run
 from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.records import Judgement, Outcome
 from localjudge.rows.inputs import given_rows
-from localjudge.runs.reader import read_pairs
+from localjudge.runs.reader import read_pairs, read_row_outcomes
 from localjudge.serve.http_app import AccessRules, JudgeApp
 from localjudge.serve.judge_service import JudgeService
 from localjudge.serve.kept_judgements import KeptJudgements
@@ -425,6 +426,40 @@ def test_kept_judgements_are_a_run_that_a_later_service_continues(judge: Judge, 
     assert json.loads((out / "summary.json").read_text())["judged"] == 10
     with Judge(judge.model, rubric="pairwise") as other, pytest.raises(UsageError, match="holds another run"):
         KeptJudgements(out, other).__enter__()
+
+
+def test_a_row_with_criteria_gets_one_line_and_one_reward(model: Path, tmp_path: Path) -> None:
+    asked = [
+        {"criterion": "says a", "points": 3},
+        {"criterion": "is b", "points": -1},
+        {"criterion": "c", "points": 1},
+    ]
+    row = {"instruction": "Q?", "candidate": "a", "criteria": asked}
+    with (
+        scripted_checks(model, lambda response, criterion: 0.9 if response in criterion else 0.2) as judge,
+        KeptJudgements(tmp_path / "kept", judge) as kept,
+        serving(judge, reward="score_expected - (score < 0)", keep=kept.add) as endpoint,
+    ):
+        status, answer = endpoint.ask("/v1/judge", [row, {**row, "candidate": "b"}])
+        _, rewards = endpoint.ask("/v1/rewards", [row, {**row, "candidate": "b"}, row])
+        kind, body = "application/x-ndjson", b"\n".join([json.dumps(row).encode()] * 2)
+        _, streamed = endpoint.ask_bytes("/v1/judge", body, Content_Type=kind, Accept=kind)
+        refused = endpoint.ask("/v1/rewards", [row, {**row, "criteria": []}])
+        none = endpoint.ask("/v1/rewards", [{**row, "criteria": [{"criterion": "c", "points": -1}]}])
+    assert status == 200
+    assert [(line["row"], line["score"]) for line in answer["outcomes"]] == [(1, 3 / 4), (2, -1 / 4)]
+    a, b = (0.9 * 3 - 0.2 + 0.2) / 4, (0.2 * 3 - 0.9 + 0.2) / 4 - 1
+    assert rewards["rewards"] == pytest.approx([a, b, a])
+    assert sorted(json.loads(line)["row"] for line in streamed.splitlines()) == [1, 2]
+    assert refused[0] == none[0] == 422
+    assert "an empty list" in refused[1]["error"]
+    assert "no positive points" in none[1]["error"]
+    assert [len(each.of_prompts) for each in read_row_outcomes(tmp_path / "kept")] == [3] * 8 + [1, 1]
+
+
+def test_a_reward_of_a_pair_is_refused() -> None:
+    with pytest.raises(UsageError, match="compares two responses"):
+        RewardFormula.parse("better", Rubric.load("pairwise"))
 
 
 def test_kept_pairs_are_read_as_pairs(model: Path, tmp_path: Path) -> None:

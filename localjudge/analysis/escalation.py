@@ -34,7 +34,7 @@ from localjudge.errors import UsageError
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.mode import PAIRWISE, RowOutcome
+from localjudge.rubrics.mode import PAIRWISE, RowOutcome, refuse_criteria
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.runs.notices import SEVERAL_JUDGES, together
 from localjudge.runs.reader import read_notices, read_row_outcomes
@@ -117,6 +117,7 @@ class Verdicts:
         """
         manifest = read_manifest(folder)
         aspects = manifest.rubric.aspects
+        refuse_criteria(manifest.rubric.mode, str(folder))
         if aspect not in aspects:
             raise UsageError(f"`by` {aspect}: give one of {', '.join(aspects)}")
         if within and (aspects[aspect].numbers is None or manifest.rubric.mode is PAIRWISE):

@@ -67,13 +67,14 @@ def audit(
     from localjudge.cli.progress import Progress
     from localjudge.cli.tables.audit_tables import audit_tables
     from localjudge.judge import Judge
-    from localjudge.rubrics.mode import PAIRWISE
+    from localjudge.rubrics.mode import PAIRWISE, refuse_criteria
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.pipeline import RowSource
 
     config, cluster = judge.prepare("audit", inputs)
     if len(judge.adapter or ()) > 1:
         raise UsageError("audit: takes one --adapter; audit each adapter by itself")
+    refuse_criteria(config.rubric.mode, "audit")
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
     used = config.rubric.fields
     pairing = pairs.pairing(used, "one" if config.rubric.mode is PAIRWISE else "both", seed)

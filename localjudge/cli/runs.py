@@ -122,9 +122,11 @@ def show(
 
 def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
     from localjudge.cli.progress import Progress
+    from localjudge.cli.shown_checklist import checklist_text
     from localjudge.cli.shown_judgement import judgement_text
     from localjudge.cli.shown_pair import ShownPair
     from localjudge.cli.tables.table_parts import headed
+    from localjudge.rubrics.checklist_outcome import ChecklistOutcome
     from localjudge.rubrics.pair_outcome import PairOutcome
     from localjudge.runs.reader import read_notices, read_row_outcomes
     from localjudge.runs.reread_texts import RowTextStore
@@ -150,7 +152,9 @@ def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
     with RowTextStore(manifest, [each.first.digest for each in found]) as texts:
         for each in found:
             text = texts.get(each.first.digest)
-            if isinstance(each, PairOutcome):
+            if isinstance(each, ChecklistOutcome):
+                print(checklist_text(each, manifest.rubric.columns, text))
+            elif isinstance(each, PairOutcome):
                 print_table(ShownPair(each, manifest.rubric.aspects, text))
             else:
                 ends = intervals_of(each) if intervals else {}

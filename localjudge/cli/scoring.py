@@ -253,6 +253,7 @@ def prompt(
     from localjudge.config import JudgeConfig
     from localjudge.records import Failure
     from localjudge.rows.columns import parse_columns
+    from localjudge.rows.criteria import by_criterion
     from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
     from localjudge.rubrics.rubric import Rubric
     from localjudge.system.terminal import unfiltered
@@ -277,7 +278,7 @@ def prompt(
         messages.say(f"--- {turn['role']}, before each row")
         print(turn["content"], file=texts)
     failed = False
-    for row in islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit):
+    for row in by_criterion(islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit)):
         try:
             if isinstance(row, Failure):
                 raise ValueError(row.error.removeprefix(f"{row.source}: "))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from shutil import get_terminal_size
 from textwrap import fill, indent
 from typing import TYPE_CHECKING
@@ -37,14 +37,7 @@ def judgement_text(
     """
     system = f" · {outcome.system}" if outcome.system else ""
     place = f" · {outcome.source}" if outcome.source != outcome.id else ""
-    parts = [f"{outcome.id}{system}{place}"]
-    if text:
-        parts += [_passage(name, said) for name, said in text.fields.items()]
-        if text.instruction or not text.fields:
-            parts.append(_passage("instruction", text.instruction))
-        if text.reference is not None:
-            parts.append(_passage("reference", text.reference))
-        parts.append(_passage("candidate", text.candidate))
+    parts = [f"{outcome.id}{system}{place}", *(row_passages(text) if text else ())]
     if isinstance(outcome, Failure):
         if outcome.failed_answer is not None:
             parts.append(_passage("failed answer", outcome.failed_answer))
@@ -79,6 +72,17 @@ def judgement_text(
     if not all(outcome.likeliest.values()):
         parts.append("  * the model's likeliest token began no value")
     return "\n".join([*parts, ""])
+
+
+def row_passages(text: RowTexts) -> Iterator[str]:
+    """Yield the texts of a row of one response, each below its name."""
+    for name, said in text.fields.items():
+        yield _passage(name, said)
+    if text.instruction or not text.fields:
+        yield _passage("instruction", text.instruction)
+    if text.reference is not None:
+        yield _passage("reference", text.reference)
+    yield _passage("candidate", text.candidate)
 
 
 def _passage(heading: str, said: str) -> str:

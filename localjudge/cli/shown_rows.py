@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 
+from localjudge.analysis.statistics import two_decimals
 from localjudge.errors import UsageError
 from localjudge.records import Judgement
 from localjudge.rubrics.answer import shown
-from localjudge.rubrics.mode import RowOutcome
+from localjudge.rubrics.checklist_outcome import SCORE, ChecklistOutcome
+from localjudge.rubrics.mode import CHECKLIST, RowOutcome
 from localjudge.rubrics.pair_outcome import Odds, PairOutcome, Preference
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn
@@ -27,6 +30,8 @@ _SHORTEST = 20
 """Least number of characters of a text in a line; on a narrower terminal the texts have a line of their own."""
 _LONGEST = Preference(0.0, "tie", (1, 1), (), (), Odds(0.0, 1.0, 0.0))
 """A preference whose text is the longest."""
+_MARKS = 16
+"""Largest number of criteria that are shown as marks."""
 _WIDEST = 40
 """Largest width to which an id or a system is padded, in characters; those of a pair, to twice this width."""
 
@@ -95,6 +100,8 @@ class RowList:
             RunMismatchError: the folder is not a run directory.
         """
         columns = {column.name: column for column in rubric.score_columns}
+        if rubric.mode is CHECKLIST:
+            columns = dict.fromkeys([SCORE], next(iter(columns.values())))
         if selection.sort is not None and selection.sort not in columns:
             raise UsageError(f"--sort {selection.sort}: the aspects of {run} are {', '.join(columns)}")
         if selection.sort is not None and selection.failed:
@@ -170,6 +177,8 @@ def _snippets(text: RowTexts, swapped: bool, names: Sequence[str], width: int) -
 
 def _widths(rubric: Rubric) -> dict[str, int]:
     """Return the width of each aspect's column: its name, and its longest value."""
+    if rubric.mode is CHECKLIST:
+        return {SCORE: len("-0.00"), "criteria": _MARKS}
     longest = {
         name: max(4, *(len(shown(value)) for value in aspect.values.values()))
         if aspect.preference is None
@@ -187,6 +196,10 @@ def _listed(outcome: RowOutcome, widths: Mapping[str, int], sort: ScoreColumn | 
         preferences = outcome.preferences
         says = "  ".join(f"{_preferred(each):>{widths[aspect]}}" for aspect, each in preferences.items())
         score = 0.0 if sort is None else preferences[sort.aspect].value
+    elif isinstance(outcome, ChecklistOutcome):
+        known = outcome.points.score
+        says = f"{two_decimals(known):>5}  {marks(outcome):>{_MARKS}}"
+        score = -inf if known is None else known
     elif isinstance(outcome, Judgement):
         scores = outcome.scores.items()
         says = "  ".join(f"{shown(given):>{widths[aspect]}}" for aspect, given in scores)
@@ -202,6 +215,12 @@ def _listed(outcome: RowOutcome, widths: Mapping[str, int], sort: ScoreColumn | 
         swapped=outcome.first.swapped,
         failed=outcome.error is not None,
     )
+
+
+def marks(outcome: ChecklistOutcome) -> str:
+    """Return the mark of each criterion; of many, their number."""
+    found = "".join(each.mark for each in outcome.results)
+    return found if len(found) <= _MARKS else f"{found.count('✓')} of {len(found)} met"
 
 
 def _preferred(preference: Preference) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,6 +27,7 @@ from localjudge.errors import UsageError
 if TYPE_CHECKING:
     from localjudge.analysis.matching.human_labels import Labels
     from localjudge.analysis.matching.scores import Scores
+    from localjudge.rubrics.mode import Mode
 
 _READING = "reading runs, labels and texts"
 
@@ -64,6 +65,9 @@ def agree(
         return
     if not labels:
         raise UsageError("--labels is missing: name the files with the labels of the rows")
+    by_criterion = checks_criteria([run])
+    if by_criterion and by_column:
+        raise UsageError(f"--by-column {by_column}: is for runs of one score a row; this one checks criteria")
     from localjudge.analysis.agreement import agree as compare
     from localjudge.analysis.by_slice import agree_by_slice
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
@@ -75,7 +79,7 @@ def agree(
 
     progress = Progress()
     with progress.step(_READING) as report:
-        scores = read_scores([run], report=report)
+        scores = read_scores([run], report=report, by_criterion=by_criterion)
         ours = parse_mapping(mapping or (), scores.targets)
         known = read_labels(labels, scores, ours, inputs or (), equal_chances=False)
         applied = _calibrated(scores, calibration, allow_no_gain, known)
@@ -126,7 +130,8 @@ def rank(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="The aspect, or the share of a label such as grade=correct, that decides the order.",
+            help="The aspect, or the share of a label such as grade=correct, that decides the order. With "
+            "criteria: a tag; the score is then that of the criteria with this tag.",
         ),
     ] = None,
     by_column: ByColumn = None,
@@ -147,7 +152,13 @@ def rank(
             raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
         _rank_pairs(runs, inputs or (), by, all_tables, statistics)
         return
+    if checks := checks_criteria(runs):
+        given = {"--labels": labels, "--map": mapping, "--calibration": calibration, "--by-column": by_column}
+        if surplus := [option for option, value in given.items() if value]:
+            raise UsageError(f"{surplus[0]}: is for runs of one score a row; these check criteria")
+        _refuse_incomplete(runs, "rows")
     from localjudge.analysis.by_slice import rank_by_slice
+    from localjudge.analysis.matching.checklist_points import read_points
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
     from localjudge.analysis.matching.scores import read_scores
@@ -162,7 +173,8 @@ def rank(
         )
     progress, known = Progress(), None
     with progress.step(_READING) as report:
-        judged = read_scores(runs, report=report)
+        judged = read_points(runs, by, report) if checks else read_scores(runs, report=report)
+        by = None if checks else by  # the tag is the only column
         if labels:
             ours = parse_mapping(mapping or (), judged.targets)
             known = read_labels(labels, judged, ours, inputs or (), equal_chances=False)
@@ -184,13 +196,39 @@ def compare_responses(runs: Sequence[Path]) -> bool:
         UsageError: some do, and some judge one response.
     """
     from localjudge.rubrics.mode import PAIRWISE
+
+    return _mode_of(runs) is PAIRWISE
+
+
+def checks_criteria(runs: Sequence[Path]) -> bool:
+    """Return whether the runs check criteria of the rows.
+
+    Raises:
+        UsageError: some do, and some do not.
+    """
+    from localjudge.rubrics.mode import CHECKLIST
+
+    return _mode_of(runs) is CHECKLIST
+
+
+def _mode_of(runs: Sequence[Path]) -> Mode[Any]:
     from localjudge.runs.run_manifest import read_manifest
 
     modes = {read_manifest(run).rubric.mode: run for run in reversed(runs)}
     if len(modes) > 1:
         (first, run), (second, other) = modes.items()
         raise UsageError(f"{run}: {first.judges}, and {other} {second.judges}; give runs of one kind")
-    return PAIRWISE in modes
+    return next(iter(modes))
+
+
+def _refuse_incomplete(runs: Sequence[Path], what: str) -> None:
+    from localjudge.runs.reader import is_complete
+
+    if incomplete := [run for run in runs if not is_complete(run)]:
+        raise UsageError(
+            f"{incomplete[0]}: not complete, and the {what} that finish first are not a random sample; the "
+            "same score command continues it"
+        )
 
 
 def _rank_pairs(
@@ -204,14 +242,9 @@ def _rank_pairs(
     from localjudge.analysis.pairs.preferences import read_preferences
     from localjudge.cli.progress import Progress
     from localjudge.cli.tables.ranking_tables import preference_tables
-    from localjudge.runs.reader import is_complete
 
     progress = Progress()
-    if incomplete := [run for run in runs if not is_complete(run)]:
-        raise UsageError(
-            f"{incomplete[0]}: not complete, and the pairs that finish first are not a random sample; the same "
-            "score command continues it"
-        )
+    _refuse_incomplete(runs, "pairs")
     with progress.step(_READING):
         preferences = read_preferences(runs, inputs)
     with progress.step(statistics.computing):

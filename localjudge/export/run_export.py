@@ -14,7 +14,7 @@ from localjudge.export import alpaca_eval
 from localjudge.export import inspect_log as inspect
 from localjudge.export import tabular as tables
 from localjudge.records.outcome_columns import INTERVAL, MODEL, NOTICE
-from localjudge.rubrics.mode import PAIRWISE
+from localjudge.rubrics.mode import PAIRWISE, refuse_criteria
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_row_outcomes
 from localjudge.runs.reread_texts import RowTexts, recorded_texts, text_columns
@@ -70,6 +70,8 @@ def export(
     manifest = read_manifest(folder)
     if intervals and to not in TABLES:
         raise SettingError("intervals", intervals, f"is for a table: {', '.join(TABLES)}")
+    if to not in TABLES:
+        refuse_criteria(manifest.rubric.mode, f"`to` {to}")
     if to == "inspect" and manifest.rubric.mode is PAIRWISE:
         raise SettingError(
             "to", to, "a sample of Inspect has one response, and this run compares two; use jsonl"

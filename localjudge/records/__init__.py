@@ -19,6 +19,28 @@ class Response:
     system: str | None = None
 
 
+class Criterion(BaseModel):
+    """What a response is checked for, and what it is worth.
+
+    Attributes:
+        text: the criterion.
+        points: the points of a response that meets it; below 0 if it must not be met.
+        name: a short name; None without one.
+        tags: the groups of criteria that have a score of their own.
+        part: its place among the criteria of its row, from 1.
+        parts: the number of these criteria.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    text: str
+    points: FiniteFloat = 1.0
+    name: str | None = None
+    tags: list[str] = Field(default_factory=list)
+    part: int = 1
+    parts: int = 1
+
+
 Role = Literal["system", "developer", "user", "assistant"]
 
 
@@ -38,7 +60,8 @@ class Row:
     texts of further columns that the rubric's template uses, by their names in the template. `source` is the
     row's place in the input ("answers.jsonl:17"); `columns` holds the other columns of the input. `number`
     counts the rows of the whole input from 1; None if it is not known. `reads_reference` is False if the
-    rubric's template does not use the reference, which then does not tell instructions apart.
+    rubric's template does not use the reference, which then does not tell instructions apart. `criteria` has
+    all criteria of a row of the input, or the only one that a prompt shows.
     """
 
     instruction: str
@@ -51,6 +74,7 @@ class Row:
     columns: Mapping[str, Any] = field(default_factory=dict)
     number: int | None = None
     reads_reference: bool = True
+    criteria: tuple[Criterion, ...] = ()
 
     @classmethod
     def from_response(
@@ -95,6 +119,18 @@ class Row:
         responses = tuple(replace(response, text=response.text[:length]) for response in self.responses)
         return replace(self, responses=responses)
 
+    def by_criterion(self) -> Iterator[Self]:
+        """Yield the row of each prompt, with one of the criteria; the row itself without any."""
+        for criterion in self.criteria:
+            yield replace(self, criteria=(criterion,))
+        if not self.criteria:
+            yield self
+
+    @property
+    def criterion(self) -> Criterion | None:
+        """The only criterion; None if there are none, or several."""
+        return self.criteria[0] if len(self.criteria) == 1 else None
+
     def reversed(self) -> Self:
         """Return the row with its responses in the other order."""
         return replace(self, responses=self.responses[::-1], swapped=not self.swapped)
@@ -113,22 +149,25 @@ class Row:
             "row": self.number,
             "source": self.source,
             "columns": dict(self.columns),
+            "criterion": self.criterion,
         }
 
     @property
     def characters(self) -> int:
         """Total characters of all texts."""
-        return sum(len(text or "") for text in (*self._texts, *self.fields.values()))
+        criteria = (each.text for each in self.criteria)
+        return sum(len(text or "") for text in (*self._texts, *self.fields.values(), *criteria))
 
     @property
     def digest(self) -> bytes:
         """Digest of all texts, 16 bytes; duplicate rows share it."""
-        return _text_digest([*self._texts, *sorted(self.fields.items())], 16)
+        criteria = (("criterion", each.text) for each in self.criteria)
+        return _text_digest([*self._texts, *sorted(self.fields.items()), *criteria], 16)
 
     @property
     def group(self) -> str:
-        """Digest of the texts that the rubric reads, but the responses, 16 hex digits; rows of one instruction
-        share it."""
+        """Digest of the texts that the rubric reads, but the responses and criteria, 16 hex digits; rows of one
+        instruction share it."""
         reference = [self.reference] * self.reads_reference
         return _text_digest([self.instruction, *reference, *sorted(self.fields.items())], 8).hex()
 
@@ -173,7 +212,7 @@ class _Outcome(BaseModel):
     An unreadable row has no `group` and no digests. `response_digest` is the digest of the instruction and the
     response that the judge reads first, and `opponent_digest` that of the instruction and the other one; lines
     of earlier versions have neither. `row` is the row's number in the whole input, from 1; None if it is not
-    known.
+    known. `criterion` is what the prompt asks, if the row has criteria of its own.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -190,6 +229,7 @@ class _Outcome(BaseModel):
     row: int | None = None
     source: str = ""
     columns: dict[str, Any] = Field(default_factory=dict)
+    criterion: Criterion | None = None
 
     @property
     def first(self) -> Self:
@@ -226,6 +266,7 @@ class _Outcome(BaseModel):
             "row": self.row,
             "source": self.source,
             "columns": self.columns,
+            "criterion": self.criterion,
         }
 
     def given_to(self, row: Row | Failure) -> Self:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.records import Failure, Judgement, Outcome
+from localjudge.records import Criterion, Failure, Judgement, Outcome
 
 MODEL, NOTICE = "model", "notice"
 """Columns that an export adds to each line: the judge, and the notices of the run or null."""
@@ -74,6 +74,7 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         "swapped": outcome.swapped,
         "status": outcome.status,
         "error": outcome.error,
+        **_criterion_line(outcome.criterion),
     }
     for text in columns.texts:
         line[text] = judged and judged.texts[text]
@@ -129,7 +130,10 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
         "columns": line["columns"],
         "prompt_tokens": line["prompt_tokens"],
     }
-    common |= {name: line.get(name) for name in columns.prompt}
+    common |= {name: line.get(name) for name in columns.prompt - CRITERION_COLUMNS}
+    if line.get("criterion") is not None:
+        own = {name: line[column] for name, column in _OF_CRITERION.items() if column in columns.prompt}
+        common["criterion"] = Criterion.model_validate(own)
     if unknown := line.keys() - _known(columns):
         raise UnknownColumnsError(", ".join(sorted(unknown)))
     if line["status"] == "failed":
@@ -201,7 +205,20 @@ def from_bytes(piece: bytes, columns: AnswerColumns) -> Outcome:
     return outcome
 
 
-PROMPT_COLUMNS = frozenset({"opponent", "swapped", "opponent_digest"})
+def _criterion_line(criterion: Criterion | None) -> dict[str, Any]:
+    return {column: getattr(criterion, name, None) for name, column in _OF_CRITERION.items()}
+
+
+_OF_CRITERION = {
+    "text": "criterion", "points": "points", "name": "criterion_name", "tags": "tags", "part": "part",
+    "parts": "parts",
+}  # fmt: skip
+"""The column of each field of a criterion."""
+ORDER_COLUMNS = frozenset({"opponent", "swapped", "opponent_digest"})
+"""Columns that tell the orders of a pair apart."""
+CRITERION_COLUMNS = frozenset(_OF_CRITERION.values())
+"""Columns that tell the criteria of a row apart."""
+PROMPT_COLUMNS = ORDER_COLUMNS | CRITERION_COLUMNS
 """Columns that tell the prompts of a row apart, in any mode."""
 COMMON_COLUMNS = frozenset(to_line(Failure(id="", key="", error=""), AnswerColumns({}, ())))
 """Columns that every line has, for any rubric."""
@@ -210,8 +227,8 @@ _ADDED = frozenset({"failed_answer", "response_digest", "opponent_digest"})
 
 
 def is_reserved(name: str) -> bool:
-    """Return whether an aspect with this name would conflict with another column, in any mode."""
-    taken = COMMON_COLUMNS | PROMPT_COLUMNS | {RATIONALE, MODEL, NOTICE} | _BESIDE
+    """Return whether an aspect with this name would conflict with another column of a response or a pair."""
+    taken = COMMON_COLUMNS | ORDER_COLUMNS | {RATIONALE, MODEL, NOTICE} | _BESIDE
     return name in taken or name.endswith((_EXPECTED, _PROBABILITIES, _RATIONALE))
 
 
@@ -260,7 +277,14 @@ def arrow_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> 
         "rationale_cut": pyarrow.bool_(), "candidate_cut": number,
         "prompt_tokens": number, "output_tokens": number, "row": number,
     }  # fmt: skip
-    types |= {"swapped": pyarrow.bool_()} if "swapped" in columns.prompt else {}
+    own = {
+        "swapped": pyarrow.bool_(),
+        "points": real,
+        "tags": pyarrow.list_(text),
+        "part": number,
+        "parts": number,
+    }
+    types |= {name: kind for name, kind in own.items() if name in columns.prompt}
     kinds = {bool: pyarrow.bool_(), int: number, str: text}
     for aspect, kind in columns.aspects.items():
         types |= {

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from localjudge.errors import RowError, UsageError
-from localjudge.records import Failure, Response, Row
+from localjudge.records import Criterion, Failure, Response, Row
 from localjudge.rows.conversation import CONVERSATIONS, MESSAGES, judges_conversation, with_conversation
+from localjudge.rows.criteria import CRITERIA_COLUMNS, CRITERION, read_criteria
 from localjudge.rows.pair_columns import PAIR, PAIR_COLUMN_NAMES, SYSTEMS, compares_responses
 from localjudge.rows.record import Record, RecordError
 
-COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
+COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     "instruction": ("instruction", "prompt", "question", "query", "user_query", "user_input"),
     "reference": (
         "reference", "reference_answer", "reference_output", "gold", "gold_answer", "ground_truth",
@@ -42,7 +43,7 @@ def column_names(used: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
         used: the fields that the rubric's template uses.
     """
     if not compares_responses(used):
-        return COLUMN_NAMES
+        return COLUMN_NAMES | ({CRITERION: CRITERIA_COLUMNS} if CRITERION in used else {})
     shared = {field: names for field, names in COLUMN_NAMES.items() if field not in ("candidate", "system")}
     shared |= {"instruction": (*shared["instruction"], "input"), "id": (*shared["id"], "pair_id")}
     return {**shared, **PAIR_COLUMN_NAMES}
@@ -101,7 +102,7 @@ def columns_taken(record: Mapping[str, Any], columns: Columns, used: Sequence[st
         candidates = [name for name in names_of(field, columns, used) if name in record or field in columns]
         if field in candidates:
             candidates = [field]
-        if len(candidates) > 1 and field in ("instruction", "reference", *responses_of(used)):
+        if len(candidates) > 1 and field in ("instruction", "reference", CRITERION, *responses_of(used)):
             raise RecordError(
                 f"{' and '.join(map(repr, candidates))} are both possible columns for the {field}; "
                 f"choose one with `columns` {field}={candidates[0]}"
@@ -141,7 +142,7 @@ def as_row(
         taken = columns_taken(record, columns or {}, used)
     except RecordError as error:
         return unreadable(source, str(error), record)
-    texts: dict[str, Any] = {field: record.get(column) for field, column in taken.items()}
+    texts: dict[str, Any] = {field: record.get(column) for field, column in taken.items() if field != CRITERION}
     # In a table, NaN means that there is no value.
     texts = {field: None if isinstance(text, float) and text != text else text for field, text in texts.items()}
     for field in ("id", *judged.values()):
@@ -153,6 +154,16 @@ def as_row(
     if "instruction" not in used and taken.get("instruction") not in record:
         texts["instruction"], taken["instruction"] = "", ""
     problem = _invalid_text(texts, taken, record, judged) or _invalid_response(others)
+    criteria: tuple[Criterion, ...] = ()
+    if CRITERION in used and problem is None:
+        column = taken.get(CRITERION, "")
+        try:
+            criteria = read_criteria(record[column]) if column in record else ()
+        except RecordError as error:
+            problem = f"{column!r}, the criteria: {error}"
+        else:
+            no_list = f"no criteria; its columns are {known_columns(record)}; name one with --column"
+            problem = None if criteria else f"{no_list} {CRITERION}=COLUMN"
     whole = CONVERSATIONS if judges_conversation(used) else ()
     others_used = [name for name in used if name not in (*column_names(used), *whole)]
     fields = {name: _field_text(record, (columns or {}).get(name, name)) for name in others_used}
@@ -184,6 +195,7 @@ def as_row(
         source=source,
         columns=rest,
         reads_reference="reference" in used,
+        criteria=criteria,
     )
 
 
@@ -192,6 +204,8 @@ def record_of(row: Row, judged: Mapping[str, str]) -> dict[str, Any]:
     given = {name: getattr(row, name) for name in ("instruction", "reference", "id")}
     for (text, system), response in zip(judged.items(), row.responses, strict=False):
         given |= {text: response.text, system: response.system}
+    if row.criteria:
+        given[CRITERIA_COLUMNS[0]] = [each.model_dump(exclude={"part", "parts"}) for each in row.criteria]
     return {**row.columns, **row.fields, **given}
 
 

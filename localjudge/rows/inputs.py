@@ -36,6 +36,7 @@ from localjudge.rows.conversation import (
     judges_conversation,
     with_conversation,
 )
+from localjudge.rows.criteria import by_criterion
 from localjudge.rows.formats import JSON_LINES, Records, check_file, read_file, read_text
 from localjudge.rows.pair_columns import compares_responses
 from localjudge.rows.questions import Questions
@@ -234,6 +235,8 @@ def _questions(inputs: Iterable[str], columns: Columns, used: Sequence[str]) -> 
 def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row | Failure]:
     """Yield rows from Python objects: dicts, `Row`s, a pandas, Polars or Arrow table, or a `datasets.Dataset`.
 
+    A row with criteria becomes one for each.
+
     Args:
         rows: the rows.
         used: the fields that the rubric's template uses.
@@ -252,7 +255,7 @@ def given_rows(rows: object, used: Sequence[str] = USED_FIELDS) -> Iterator[Row 
         if not isinstance(rows, Iterable):
             raise UsageError(f"rows: a {type(rows).__name__}; give dicts, Rows or a table")
         records = rows
-    return (_given_row(record, f"row {number}", used) for number, record in enumerate(records, 1))
+    return by_criterion(_given_row(record, f"row {number}", used) for number, record in enumerate(records, 1))
 
 
 def _given_row(record: Any, source: str, used: Sequence[str]) -> Row | Failure:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Row
 from localjudge.rows.columns import Columns, known_columns, unreadable
+from localjudge.rows.criteria import by_criterion
 from localjudge.rows.inputs import find_inputs, read_records, read_rows
 from localjudge.rows.pair_columns import PAIR, SYSTEMS, compares_responses
 from localjudge.rows.row_store import RowStore
@@ -124,7 +125,7 @@ def paired_rows(
     pairing: Pairing | None,
     limit: int | None = None,
 ) -> Iterable[Row | Failure]:
-    """Return the rows of files that are judged: their own, or those of their pairs.
+    """Return the rows of files that are judged: their own, those of their pairs, or one for each criterion.
 
     Args:
         inputs: the result of `find_inputs`.
@@ -135,7 +136,7 @@ def paired_rows(
         limit: the largest number of rows or pairs; None for all.
     """
     if pairing is None:
-        return islice(read_rows(inputs, columns, max_row_bytes, used), limit)
+        return by_criterion(islice(read_rows(inputs, columns, max_row_bytes, used), limit))
     return pairing.rows(read_rows(inputs, columns, max_row_bytes, pairing.used(used)), limit)
 
 

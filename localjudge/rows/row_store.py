@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from localjudge.records import Failure, Response, Row
+from localjudge.records import Criterion, Failure, Response, Row
 from localjudge.system.line_store import LineStore
 
 
@@ -32,11 +32,13 @@ class RowStore(AbstractContextManager["RowStore"]):
         row: dict[str, Any] = json.loads(self._lines[place])
         if "failure" in row:
             return Failure(**row["failure"])
-        return Row(**row | {"responses": tuple(Response(**each) for each in row["responses"])})
+        criteria = tuple(Criterion(**each) for each in row["criteria"])
+        responses = tuple(Response(**each) for each in row["responses"])
+        return Row(**row | {"responses": responses, "criteria": criteria})
 
     def append(self, row: Row | Failure) -> None:
         document = {"failure": row.model_dump()} if isinstance(row, Failure) else asdict(row)
-        self._lines.append(json.dumps(document).encode())
+        self._lines.append(json.dumps(document, default=Criterion.model_dump).encode())
 
     @property
     def size(self) -> int:

@@ -1,4 +1,5 @@
-"""What a rubric judges: one response to an instruction (pointwise), or two responses compared (pairwise).
+"""What a rubric judges: one response to an instruction (pointwise), two responses compared (pairwise), or one
+response by each of the row's own criteria (checklist).
 
 A row of the input becomes one or more prompts, and each prompt has an outcome, a line of `judgements.jsonl`. A
 mode says how the outcomes of a row's prompts become the outcome of the row, and which columns both have. All
@@ -10,29 +11,34 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
+from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
 from localjudge.records.outcome_columns import (
     AGREE,
+    CRITERION_COLUMNS,
     MASS,
+    ORDER_COLUMNS,
     ORDERS,
     PAIR_DIGESTS,
     PAIR_SYSTEMS,
     PREFERENCE,
-    PROMPT_COLUMNS,
     AnswerColumns,
     arrow_schema,
     is_reserved,
     to_line,
 )
+from localjudge.rows.criteria import CRITERION
 from localjudge.rows.pair_columns import PAIR, compares_responses
 from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.checklist_outcome import ChecklistOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
 
-RowOutcome = Outcome | PairOutcome
+RowOutcome = Outcome | PairOutcome | ChecklistOutcome
 """The outcome of a row of the input: that of its only prompt, or those of all its prompts joined."""
-T = TypeVar("T", Outcome, PairOutcome)
+T = TypeVar("T", Outcome, PairOutcome, ChecklistOutcome)
 
 
 @dataclass(slots=True)
@@ -40,23 +46,20 @@ class Join(Generic[T]):
     """Joins the outcomes of each row's prompts, which arrive one by one, in any order.
 
     Attributes:
-        prompts: the number of prompts of each row, which have consecutive numbers.
+        row_of: returns a number of a prompt's row, and the number of its prompts.
         joined: returns the outcome of a row from those of its prompts.
     """
 
-    prompts: int
+    row_of: Callable[[Outcome], tuple[int, int]]
     joined: Callable[[Sequence[Outcome]], T]
     _waiting: dict[int, list[Outcome]] = field(default_factory=dict)
 
     def add(self, outcome: Outcome) -> T | None:
         """Return the outcome of the row that this prompt completes; None if another prompt is missing."""
-        if self.prompts == 1:
-            return self.joined((outcome,))
-        assert outcome.row is not None  # lines of a run and rows of `Judge.compare` have numbers
-        row = (outcome.row - 1) // self.prompts
+        row, prompts = self.row_of(outcome)
         parts = self._waiting.setdefault(row, [])
         parts.append(outcome)
-        return self.joined(self._waiting.pop(row)) if len(parts) == self.prompts else None
+        return self.joined(self._waiting.pop(row)) if len(parts) == prompts else None
 
     def all(self, outcomes: Iterable[Outcome]) -> Iterator[T]:
         """Yield the outcome of each row as soon as those of all its prompts are there."""
@@ -72,16 +75,18 @@ class Mode(ABC, Generic[T]):
         name: the field's term for it.
         item: what a row of the input is called.
         judges: what a rubric of this mode does, in words.
+        most_aspects: the largest number of aspects of a rubric.
         responses: the fields of the template with the responses.
         prompt_columns: the columns of a line that tell the prompts of a row apart.
         recorded: what `run.json` says of how the outcomes of prompts are joined.
         row_file: the file of a run with the outcomes of the rows, if they are not the lines of their prompts.
     """
 
-    name: ClassVar[Literal["pointwise", "pairwise"]]
+    name: ClassVar[Literal["pointwise", "pairwise", "checklist"]]
     item: ClassVar[str]
     judges: ClassVar[str]
     responses: ClassVar[tuple[str, ...]]
+    most_aspects: ClassVar[float] = inf
     prompt_columns: ClassVar[frozenset[str]] = frozenset()
     recorded: ClassVar[Mapping[str, str]] = {}
     row_file: ClassVar[str | None] = None
@@ -101,11 +106,11 @@ class Mode(ABC, Generic[T]):
 
     @abstractmethod
     def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[T]:
-        """Return the join of the outcomes of a run.
+        """Return the join of the outcomes of a run, whose prompts are numbered row by row.
 
         Args:
             aspects: the aspects of the rubric.
-            prompts: the number of prompts of each row.
+            prompts: the number of orders of each pair; 1 without pairs.
             averaged: as for `PairOutcome.from_orders`.
         """
 
@@ -137,7 +142,7 @@ class _Pointwise(Mode[Outcome]):
         return None if aspect.preference is None else "is a preference; the template shows one response"
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[Outcome]:
-        return Join(prompts, lambda parts: parts[0])
+        return Join(lambda outcome: (outcome.row or 0, 1), lambda parts: parts[0])
 
     def line(self, outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         return to_line(outcome, columns)
@@ -154,7 +159,7 @@ class _Pairwise(Mode[PairOutcome]):
     item = "pair"
     judges = "compares two responses"
     responses = PAIR
-    prompt_columns = PROMPT_COLUMNS
+    prompt_columns = ORDER_COLUMNS
     recorded = {"verdicts": "labels"}  # noqa: RUF012
     row_file = "pairs.jsonl"
 
@@ -166,7 +171,11 @@ class _Pairwise(Mode[PairOutcome]):
         return "is not a preference; the template shows two responses" if aspect.preference is None else None
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[PairOutcome]:
-        return Join(prompts, lambda parts: PairOutcome.from_orders(parts, aspects, averaged))
+        def row_of(outcome: Outcome) -> tuple[int, int]:
+            assert outcome.row is not None  # lines of a run and rows of `Judge.compare` have numbers
+            return (outcome.row - 1) // prompts, prompts
+
+        return Join(row_of, lambda parts: PairOutcome.from_orders(parts, aspects, averaged))
 
     def line(self, outcome: PairOutcome, columns: AnswerColumns) -> dict[str, Any]:
         return outcome.line(columns)
@@ -184,10 +193,79 @@ class _Pairwise(Mode[PairOutcome]):
         return pyarrow.schema(list(types.items()))
 
 
+class _Checklist(Mode[ChecklistOutcome]):
+    name = "checklist"
+    item = "row"
+    judges = "checks one response by criteria of the row"
+    responses = ("candidate",)
+    most_aspects = 1
+    prompt_columns = CRITERION_COLUMNS
+    row_file = "checklists.jsonl"
+
+    def reserves(self, name: str) -> bool:
+        own = ChecklistOutcome((_NOTHING,), ()).line(AnswerColumns({}))
+        return super().reserves(name) or name in {*CRITERION_COLUMNS, *own, "name", "probability"}
+
+    def refusal(self, aspect: Aspect) -> str | None:
+        if aspect.preference is not None:
+            return "is a preference; the template shows one response"
+        return "has no order, so it earns no points; give ordered = true" if aspect.numbers is None else None
+
+    def join(
+        self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False
+    ) -> Join[ChecklistOutcome]:
+        def row_of(outcome: Outcome) -> tuple[int, int]:
+            assert outcome.row is not None  # lines of a run and rows of `Judge.check` have numbers
+            asked = outcome.criterion
+            return (outcome.row, 1) if asked is None else (outcome.row - asked.part + 1, asked.parts)
+
+        return Join(row_of, lambda parts: ChecklistOutcome.from_prompts(parts, aspects))
+
+    def line(self, outcome: ChecklistOutcome, columns: AnswerColumns) -> dict[str, Any]:
+        return outcome.line(columns)
+
+    def column_names(self, columns: AnswerColumns) -> list[str]:
+        return list(ChecklistOutcome((_NOTHING,), ()).line(columns))
+
+    def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
+        import pyarrow
+
+        text, real = pyarrow.string(), pyarrow.float64()
+        types = dict.fromkeys(names or self.column_names(columns), text)
+        types |= dict.fromkeys(("score", "score_expected", "score_low", "score_high"), real)
+        types["criteria_judged"] = pyarrow.int64()
+        scores = {"tag": text, "score": real, "score_expected": real}
+        types["tags"] = pyarrow.list_(pyarrow.struct(scores))
+        ((aspect, kind),) = columns.aspects.items()
+        value = {bool: pyarrow.bool_(), int: pyarrow.int64(), str: text}[kind]
+        asked = {"criterion": text, "name": text, "points": real, "tags": pyarrow.list_(text), aspect: value}
+        asked |= {"probability": real, aspect + MASS: real, "error": text}
+        asked |= dict.fromkeys((*columns.texts, "key"), text)
+        types["criteria"] = pyarrow.list_(pyarrow.struct(asked))
+        return pyarrow.schema(list(types.items()))
+
+
 _NOTHING = Failure(id="", key="", error="")
-POINTWISE, PAIRWISE = _Pointwise(), _Pairwise()
+POINTWISE, PAIRWISE, CHECKLIST = _Pointwise(), _Pairwise(), _Checklist()
+
+
+def refuse_criteria(mode: Mode[Any], where: str) -> None:
+    """Refuse a rubric that checks criteria of the row, for what takes one judgement of a row.
+
+    Args:
+        mode: the mode of the rubric.
+        where: what was asked, for the message.
+
+    Raises:
+        UsageError: the mode is that of criteria.
+    """
+    if mode is CHECKLIST:
+        raise UsageError(
+            f"{where}: its rubric {mode.judges}; score, show, rank, agree, export and serve take these"
+        )
 
 
 def mode_of(used: Iterable[str]) -> Mode[Any]:
     """Return the mode of a rubric whose template uses these fields."""
-    return PAIRWISE if compares_responses(used) else POINTWISE
+    used = list(used)
+    return PAIRWISE if compares_responses(used) else CHECKLIST if CRITERION in used else POINTWISE

@@ -31,6 +31,7 @@ A rubric is one TOML file. The text that the judge reads and the schema of its a
 A rubric whose template has no `{$reference}` needs no reference. A template with `{$conversation}` and without
 `{$candidate}` judges whole conversations; `{$conversation_with_reasoning}` shows its reasoning, too.
 A template with `{$candidate_a}` and `{$candidate_b}` compares two responses; its aspects are preferences.
+A template with `{$criterion}` is filled for each of the row's own criteria (`localjudge.rows.criteria`).
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ from localjudge.errors import RowError, RubricError
 from localjudge.records import Row, Turn
 from localjudge.records.outcome_columns import INTERVAL, LIKELIEST, MASS, SPREAD, AnswerColumns
 from localjudge.rows.conversation import CONVERSATIONS, judges_conversation
+from localjudge.rows.criteria import CRITERION
 from localjudge.rubrics.answer import Answer, AnswerLayout
 from localjudge.rubrics.answer_keys import LONGEST_NAME, AnswerKeys
 from localjudge.rubrics.aspect import Aspect, RubricPart, scores_of, written_aspects
@@ -167,6 +169,10 @@ class Rubric(RubricPart):
         for name, each in self.aspects.items():
             if problem := self.mode.refusal(each):
                 raise ValueError(f"aspects: {name} {problem}")
+        if len(self.aspects) > self.mode.most_aspects:
+            raise ValueError(
+                f"aspects: a rubric that {self.mode.judges} has {self.mode.most_aspects}; remove the others"
+            )
         self.answer.check(self.written_aspects)
         own = [aspects_text(self.written_aspects), answer_format(self.answer_layout, self.written_aspects)]
         if any(PLACEHOLDER.search(text) for text in own):
@@ -339,6 +345,8 @@ class Rubric(RubricPart):
         """Return the text of a field of the template."""
         if name in CONVERSATIONS and judges_conversation(self.fields):
             return row.candidate
+        if name == CRITERION:
+            return row.criterion.text if row.criterion else None
         known = {"instruction": row.instruction, "reference": row.reference}
         known |= dict(zip(self.mode.responses, row.texts, strict=True))
         return known[name] if name in known else row.fields.get(name)

@@ -8,6 +8,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS, WITH_REASONING
+from localjudge.rows.criteria import CRITERION
 from localjudge.rows.pair_columns import PAIR, SYSTEMS
 from localjudge.rubrics.aspect import RubricPart
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS
@@ -55,6 +56,10 @@ class Template(RubricPart):
                 bare = {"candidate", CONVERSATION, *PAIR}.intersection(BARE.findall(self.template))
                 advice = f"write {{${min(bare)}}} for {{{min(bare)}}}" if bare else "add it, or {$conversation}"
                 raise ValueError(f"template: placeholder {{$candidate}} is missing; {advice}")
+        elif CRITERION in used:
+            raise ValueError(
+                f"template: {{${CRITERION}}} checks one response; remove it, or compare without it"
+            )
         elif "candidate" in used:
             raise ValueError("template: {$candidate} stands beside {$candidate_a}; remove one of the two")
         if {*used} >= CONVERSATIONS:

@@ -22,6 +22,7 @@ from localjudge.models.model_manifest import in_words
 from localjudge.records import Failure, Outcome, Row
 from localjudge.rows.columns import USED_FIELDS, Columns
 from localjudge.rows.conversation import CONVERSATION, CONVERSATIONS
+from localjudge.rows.criteria import CRITERION
 from localjudge.rows.inputs import check_inputs, count_lines_of, find_inputs, given_rows
 from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
@@ -114,7 +115,8 @@ class RowSource:
         needed = used if pairing is None else pairing.used(used)
         checked = check_inputs(files, columns, needed)
         rows = paired_rows(files, columns, max_row_bytes, used, pairing, limit)
-        count = partial(count_lines_of, files) if pairing is None and limit is None else lambda: None
+        one_prompt = pairing is None and CRITERION not in used
+        count = partial(count_lines_of, files) if one_prompt and limit is None else lambda: None
         return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked.columns, count)
 
     @classmethod

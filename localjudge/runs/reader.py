@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Judgement, Outcome, row_key, settings_digest
 from localjudge.records.outcome_columns import to_json, without_objects
-from localjudge.rubrics.mode import PAIRWISE, POINTWISE, Mode, RowOutcome
+from localjudge.rubrics.mode import PAIRWISE, POINTWISE, Join, Mode, RowOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.journal import read_journal
@@ -195,9 +195,17 @@ def row_lines(folder: Path, manifest: RunManifest) -> Iterator[bytes]:
         yield to_json(line, line).encode() + b"\n"
 
 
-def numbered_row_outcomes(folder: Path, manifest: RunManifest) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Yield the outcomes of a run with this manifest, each after the numbers of its lines, from 0."""
-    join, lines = manifest.join(), dict[int | None, int]()
+def numbered_row_outcomes(
+    folder: Path, manifest: RunManifest, join: Join[Any] | None = None
+) -> Iterator[tuple[tuple[int, ...], Any]]:
+    """Yield the outcomes of a run with this manifest, each after the numbers of its lines, from 0.
+
+    Args:
+        folder: the run directory.
+        manifest: its manifest.
+        join: joins the outcomes of prompts; None for the join of the run's rows.
+    """
+    join, lines = join or manifest.join(), dict[int | None, int]()
     for line, prompt in enumerate(own_outcomes(folder, manifest)):
         lines[prompt.row] = line
         if (outcome := join.add(prompt)) is not None:

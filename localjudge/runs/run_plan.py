@@ -227,7 +227,8 @@ def _digest(row: Row | Failure) -> bytes:
 def _identity(row: Row | Failure) -> list[str | bool | None]:
     """Return what tells rows of one input apart, besides their content."""
     of_pair = [] if row.opponent is None and not row.swapped else [row.opponent, row.swapped]
-    return [row.id, row.system, *of_pair]
+    of_list = [row.criterion.model_dump_json()] if row.criterion else []
+    return [row.id, row.system, *of_pair, *of_list]
 
 
 def _group(row: Row | Failure) -> int:

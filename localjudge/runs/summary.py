@@ -10,7 +10,8 @@ from typing import Any
 
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
-from localjudge.rubrics.mode import PAIRWISE
+from localjudge.rubrics.mode import CHECKLIST, PAIRWISE
+from localjudge.runs.checklist_summary import ChecklistSummary
 from localjudge.runs.notices import notices
 from localjudge.runs.pair_summary import PairSummary
 from localjudge.runs.reader import count_lines, own_outcomes
@@ -52,6 +53,7 @@ class Summary:
         columns: the score columns of the rubric.
         systems: the counts of each system; None is the name of rows without one.
         pairs: the counts and win rates of the pairs; None if the rubric judges one response.
+        lists: the counts and mean scores of the rows with criteria; None for another rubric.
         signs: the signs that the judge does not work on these rows.
         spread: how far apart the samples of a row are.
     """
@@ -63,6 +65,7 @@ class Summary:
         self._reasons: Counter[str] = Counter()
         self._join = manifest.join()
         self.pairs = PairSummary(rubric.aspects, orders) if rubric.mode is PAIRWISE else None
+        self.lists = ChecklistSummary() if rubric.mode is CHECKLIST else None
         self.signs = WarningSigns(rubric)
         self.spread = SampleSpread(manifest.settings.samples)
 
@@ -70,8 +73,8 @@ class Summary:
         """Count the outcome of a prompt, and its row if it was the last missing prompt of it."""
         if row := self._join.add(outcome):
             self.signs.add(row)
-            if self.pairs:
-                self.pairs.add(row)
+            if self._joined:
+                self._joined.add(row)
         system = self.systems.setdefault(outcome.system, SystemCounts())
         if isinstance(outcome, Failure):
             system.failed += 1
@@ -90,6 +93,10 @@ class Summary:
                 system.expected_sums[column.name] += expected
 
     @property
+    def _joined(self) -> PairSummary | ChecklistSummary | None:
+        return self.pairs or self.lists
+
+    @property
     def judged(self) -> int:
         return sum(system.judged for system in self.systems.values())
 
@@ -103,13 +110,13 @@ class Summary:
 
     @property
     def reasons(self) -> Counter[str]:
-        """Number of failed rows, or of failed pairs, for each reason."""
-        return self.pairs.reasons if self.pairs else self._reasons
+        """Number of failed rows, of failed pairs, or of failed criteria, for each reason."""
+        return self._joined.reasons if self._joined else self._reasons
 
     @property
     def counted(self) -> str:
         """The numbers of judged and failed rows, or of pairs, in words."""
-        return self.pairs.counted if self.pairs else f"{self.judged} judged, {self.failed} failed"
+        return self._joined.counted if self._joined else f"{self.judged} judged, {self.failed} failed"
 
     @property
     def truncated(self) -> int:
@@ -137,6 +144,8 @@ class Summary:
         }
         if self.pairs:
             return {**counts, "pairs": self.pairs.as_dict(), "systems": self.pairs.systems()}
+        if self.lists:
+            return {**counts, "systems": self.lists.systems()}
         return {
             **counts,
             "systems": [

@@ -58,10 +58,8 @@ class WarningSigns:
         if isinstance(row, PairOutcome):
             for aspect, preference in row.preferences.items():
                 self._orders[aspect].add(preference.places)
-            for order in row.orders:
-                self._count(order)
-        else:
-            self._count(row)
+        for prompt in row.of_prompts:
+            self._count(prompt)
 
     def _count(self, outcome: Outcome) -> None:
         if not isinstance(outcome, Judgement):

@@ -17,6 +17,7 @@ from localjudge.models.model import Model
 from localjudge.prompts.task_stream import TaskStream
 from localjudge.records import Judgement, Outcome
 from localjudge.rows.columns import Columns
+from localjudge.rows.criteria import CRITERION
 from localjudge.rows.inputs import check_inputs, count_lines_of, find_inputs
 from localjudge.rows.pairs import Pairing, paired_rows
 from localjudge.rows.record import MAX_ROW_BYTES
@@ -78,7 +79,7 @@ def workload_of(
         pairing = Pairing.usual(used)
         rows = paired_rows(source, columns, MAX_ROW_BYTES, used, pairing)
         with step("reading rows") as report:
-            expected = count_lines_of(source) if pairing is None else None
+            expected = count_lines_of(source) if pairing is None and CRITERION not in used else None
             plan = stack.enter_context(RunPlan(judge, rows, report=report, expected=expected))
         with step("encoding rows") as report:
             tasks = plan.encode()

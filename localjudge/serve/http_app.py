@@ -15,9 +15,11 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from starlette.applications import Starlette
@@ -30,9 +32,10 @@ from starlette.routing import Route
 
 from localjudge.errors import EngineError, ServiceBusyError
 from localjudge.judge import Judge
-from localjudge.records import Judgement, Outcome
+from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
+from localjudge.rubrics.checklist_outcome import ChecklistOutcome
 from localjudge.serve.judge_service import JudgeService
 from localjudge.serve.listener import LOOPBACK
 from localjudge.serve.reward_formula import RewardFormula
@@ -107,38 +110,43 @@ class JudgeApp:
 
     async def _judge(self, request: Request) -> Response:
         records = _rows(await self._body(request), request)
-        futures = self._submitted(records)
+        futures, numbers = self._submitted(records)
         if _LINES in request.headers.get("accept", ""):
-            return StreamingResponse(self._stream(futures), media_type=_LINES)
-        outcomes = await self._outcomes(request, futures)
-        places = range(0, len(outcomes), self._orders)
-        lines = [self._line(outcomes[place : place + self._orders], place) for place in places]
-        return JSONResponse({"outcomes": lines})
+            return StreamingResponse(self._stream(futures, numbers), media_type=_LINES)
+        rows = self._joined(await self._outcomes(request, futures), numbers)
+        return JSONResponse({"outcomes": [self._line(row, number) for number, row in enumerate(rows, 1)]})
 
-    async def _stream(self, futures: list[Future[Outcome]]) -> AsyncIterator[bytes]:
+    async def _stream(self, futures: list[Future[Outcome]], numbers: list[int]) -> AsyncIterator[bytes]:
         """Yield a line for each row or pair as soon as it is finished; `row` is its place in the request."""
-        pairs: dict[int, list[Outcome]] = {}
-        tasks = {asyncio.wrap_future(future): place for place, future in enumerate(futures)}
-        waiting = set(tasks)
+        found: dict[int, list[Outcome]] = defaultdict(list)
+        tasks = {asyncio.wrap_future(future): row for future, row in zip(futures, numbers, strict=True)}
+        waiting, prompts = set(tasks), Counter(numbers)
         try:
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    place = tasks[task]
-                    found = pairs.setdefault(place // self._orders, [])
-                    found.append(task.result())
-                    if len(found) == self._orders:
-                        del pairs[place // self._orders]
-                        yield json.dumps(self._line(found, place)).encode() + b"\n"
+                    number = tasks[task]
+                    found[number].append(task.result())
+                    if len(found[number]) == prompts[number]:
+                        yield json.dumps(self._line(self._row(found.pop(number)), number)).encode() + b"\n"
         finally:
             for future in futures:
                 future.cancel()
 
-    def _line(self, found: list[Outcome], place: int) -> dict[str, Any]:
-        """Return the line of a row or a pair, from its outcomes and the place of one of them."""
-        mode, columns = self._rubric.mode, self._rubric.columns
-        outcome = mode.join(self._rubric.aspects, self._orders).joined(found)
-        return mode.line(outcome, columns) | {"row": place // self._orders + 1}
+    def _row(self, found: list[Outcome]) -> Any:
+        """Return the outcome of a row or a pair from those of its prompts."""
+        return self._rubric.mode.join(self._rubric.aspects, self._orders).joined(found)
+
+    def _joined(self, outcomes: list[Outcome], numbers: list[int]) -> list[Any]:
+        """Return the outcomes of the rows or pairs of a request, in their order."""
+        found: dict[int, list[Outcome]] = defaultdict(list)
+        for outcome, number in zip(outcomes, numbers, strict=True):
+            found[number].append(outcome)
+        return [self._row(each) for each in found.values()]
+
+    def _line(self, row: Any, number: int) -> dict[str, Any]:
+        """Return the line of a row or a pair, and its place in the request."""
+        return self._rubric.mode.line(row, self._rubric.columns) | {"row": number}
 
     async def _rewards(self, request: Request) -> Response:
         return await self._rewarded(request, _rows, lambda rewards: {"rewards": rewards})
@@ -164,15 +172,16 @@ class JudgeApp:
             records = read(body, request)
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
-        outcomes = await self._outcomes(request, self._submitted(records))
-        return JSONResponse(answer([self._reward(each) for each in outcomes]))
+        futures, numbers = self._submitted(records)
+        rows = self._joined(await self._outcomes(request, futures), numbers)
+        return JSONResponse(answer([self._reward(each) for each in rows]))
 
-    def _reward(self, outcome: Outcome) -> float:
+    def _reward(self, outcome: Judgement | Failure | ChecklistOutcome) -> float:
         assert self._formula is not None  # `_rewarded` has refused the request otherwise
         try:
-            if isinstance(outcome, Judgement):
+            if not isinstance(outcome, Failure) and outcome.error is None:
                 return self._formula.reward(outcome)
-            reason = outcome.error
+            reason = str(outcome.error)
         except ValueError as error:
             reason = str(error)
         if self._failed_reward is None:
@@ -183,12 +192,17 @@ class JudgeApp:
     def _orders(self) -> int:
         return 1 if self._pairing is None else self._pairing.orders
 
-    def _submitted(self, records: list[Any]) -> list[Future[Outcome]]:
-        rows = given_rows(records, self._rubric.fields)
+    def _submitted(self, records: list[Any]) -> tuple[list[Future[Outcome]], list[int]]:
+        """Return the future of each prompt, and the number of its row or pair in the request, from 1."""
+        rows = list(given_rows(records, self._rubric.fields))
         if self._pairing is not None:
-            rows = iter(self._pairing.rows(rows))
+            rows = list(self._pairing.rows(rows))
+        begins = (
+            place % self._orders == 0 if row.criterion is None else row.criterion.part == 1
+            for place, row in enumerate(rows)
+        )
         try:
-            return self._service.submit(list(rows))
+            return self._service.submit(rows), list(accumulate(map(int, begins)))
         except ServiceBusyError as error:
             self._refused += 1
             raise HTTPException(429, str(error), {"Retry-After": _RETRY_SECONDS}) from None

@@ -80,9 +80,10 @@ class KeptJudgements(AbstractContextManager["KeptJudgements"]):
         """Yield the lines of earlier services, and count them."""
         for piece, outcome in read_journal(self._folder / JUDGEMENTS, self._columns):
             self._summary.add(outcome)
-            # The orders of a pair have consecutive numbers, the first of them after whole pairs.
-            orders = self._manifest.orders
-            self._before = max(self._before, -(-(outcome.row or 0) // orders) * orders)
+            # The prompts of a row have consecutive numbers, the first of them after whole rows.
+            orders, asked = self._manifest.orders, outcome.criterion
+            last = (outcome.row or 0) + (asked.parts - asked.part if asked else 0)
+            self._before = max(self._before, -(-last // orders) * orders)
             yield outcome.key, piece
 
     def _begun(self) -> RunManifest:

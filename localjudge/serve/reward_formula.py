@@ -2,7 +2,8 @@
 
 It is parsed, never executed: numbers, texts, `+ - * / **`, comparisons (true counts as 1), `and`, `or`, `not`,
 `A if B else C`, and the functions `min`, `max` and `abs`. Its names are the aspects, `ASPECT_expected`, and
-`overall`, the mean of all ordered aspects if they have the same values.
+`overall`, the mean of all ordered aspects if they have the same values; for a row with criteria, `score` and
+`score_expected`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from typing import Any, Self
 from localjudge.errors import SettingError
 from localjudge.records import Judgement
 from localjudge.records.outcome_columns import OVERALL
+from localjudge.rubrics.checklist_outcome import SCORE, ChecklistOutcome
+from localjudge.rubrics.mode import CHECKLIST, PAIRWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import averaged, overall
 
@@ -69,9 +72,13 @@ class RewardFormula:
         Raises:
             SettingError: it is not a formula, or a name is not one of the rubric's.
         """
+        if rubric.mode is PAIRWISE:
+            raise SettingError("reward", repr(text[:80]), f"the rubric {rubric.name} {rubric.mode.judges}")
         known = {OVERALL} if averaged(rubric.score_columns) else set()
         for name, aspect in rubric.aspects.items():
             known |= {name} if aspect.numbers is None else {name, name + _EXPECTED}
+        if rubric.mode is CHECKLIST:
+            known = {SCORE, SCORE + _EXPECTED}
         try:
             if len(text) > _LONGEST:
                 raise ValueError(f"longer than {_LONGEST} characters")
@@ -82,16 +89,21 @@ class RewardFormula:
             raise SettingError("reward", repr(text[:80]), reason) from None
         return cls(text, rubric, value)
 
-    def reward(self, judgement: Judgement) -> float:
-        """Return the number of a judgement.
+    def reward(self, judgement: Judgement | ChecklistOutcome) -> float:
+        """Return the number of a judgement, or of a row whose criteria were judged.
 
         Raises:
             ValueError: it is not defined: a division by zero, or an expected score that is not known.
         """
-        known: dict[str, Any] = dict(judgement.scores)
-        known |= {name + _EXPECTED: value for name, value in judgement.expected.items()}
-        if columns := averaged(self.rubric.score_columns):
-            known[OVERALL] = overall(judgement, columns)
+        if isinstance(judgement, ChecklistOutcome):
+            points = judgement.points
+            found = {SCORE: points.score, SCORE + _EXPECTED: points.expected}
+            known: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
+        else:
+            known = dict(judgement.scores)
+            known |= {name + _EXPECTED: value for name, value in judgement.expected.items()}
+            if columns := averaged(self.rubric.score_columns):
+                known[OVERALL] = overall(judgement, columns)
         try:
             value = float(self._value(known))
         except (TypeError, ValueError, ArithmeticError) as error:
@@ -151,5 +163,8 @@ def _compiled(node: ast.expr, names: set[str]) -> _Value:
 
 def _known(known: Mapping[str, Any], name: str) -> Any:
     if name not in known:
-        raise TypeError(f"{name} is not known: the engine did not give the probabilities of its values")
+        raise TypeError(
+            f"{name} is not known: the engine did not give the probabilities of its values, or the row has no "
+            "positive points"
+        )
     return known[name]

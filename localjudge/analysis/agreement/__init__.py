@@ -86,7 +86,7 @@ def agree(
         seed: seed of the resamples.
     """
     aspects = {}
-    notes = list(labels.notes)
+    notes = [*labels.notes, *scores.notes]
     for aspect, marks in labels.marks.items():
         is_share = aspect.partition("=")[0] in labels.nominal
         if is_share and not (calibrated and aspect in calibrated.aspects):

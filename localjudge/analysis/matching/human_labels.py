@@ -1,11 +1,12 @@
 """Labels by people (or by another judge): read from files, and matched to the rows of a run.
 
 A label file has a record for each row, or for each row and annotator, in JSONL, CSV or Parquet. A record
-identifies its row by the texts, or by `id` and `system` (`localjudge.analysis.matching.rows`). The labels are
-in columns named like the aspects, at the top level or inside an object `scores`. Columns with other names are
-mapped; such a name can be a path (`ratings.overall`, `scores.0`). A list of numbers has one label for each
-annotator. The column `annotator` (or `rater`, `labeller`, `labeler`, `judge`) names the annotator, who has one
-label for each row and aspect. `localjudge.analysis.matching.label_values` has the values.
+identifies its row by the texts, or by `id` and `system` (`localjudge.analysis.matching.rows`), and one of the
+row's own criteria by its text, in `criterion`. The labels are in columns named like the aspects, at the top
+level or inside an object `scores`. Columns with other names are mapped; such a name can be a path
+(`ratings.overall`, `scores.0`). A list of numbers has one label for each annotator. The column `annotator` (or
+`rater`, `labeller`, `labeler`, `judge`) names the annotator, who has one label for each row and aspect.
+`localjudge.analysis.matching.label_values` has the values.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from localjudge.analysis.matching.rows import JudgedRows, identity_of
 from localjudge.analysis.matching.scores import Scores
 from localjudge.errors import RowError, UsageError
 from localjudge.records.outcome_columns import MODEL
+from localjudge.rows.criteria import CRITERION
 from localjudge.rows.inputs import STDIN, find_inputs, read_records
 from localjudge.rows.record import Record
 from localjudge.rubrics.aspect import Aspect
@@ -390,6 +392,11 @@ class _Matching:
         of_labels = {column.name for column in self._columns}
         rest = {name: value for name, value in record.items() if name not in of_labels}
         identity = identity_of(rest, where, self._names, self._fields)
+        if CRITERION in self._fields and CRITERION not in identity.texts:
+            raise UsageError(
+                f"{where}: no {CRITERION}; a label is of one criterion of a row: give its text in the column "
+                f"{CRITERION}"
+            )
         found = self._rows.find(identity)
         places: Counter[str] = Counter()
         for column in self._columns:

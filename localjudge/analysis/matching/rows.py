@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from localjudge.errors import UsageError
-from localjudge.records import RESPONSE_DIGESTS, Outcome, Row, response_digest
+from localjudge.records import RESPONSE_DIGESTS, Failure, Judgement, Row, response_digest
 from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.columns import Columns, column_names, names_of, responses_of
 from localjudge.rows.conversation import with_conversation
+from localjudge.rows.criteria import CRITERION
 from localjudge.rows.pair_columns import PAIR
 from localjudge.rows.record import RecordError
+from localjudge.rubrics.mode import RowOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.runs.reader import read_outcomes
 from localjudge.runs.reread_texts import rows_found
@@ -54,10 +56,13 @@ class Identity:
     texts: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def from_outcome(cls, outcome: Outcome | PairOutcome) -> Self:
-        """Return the identity of an outcome: of a row, or of a pair with its responses in the input's order."""
+    def from_outcome(cls, outcome: RowOutcome) -> Self:
+        """Return the identity of an outcome: of a row, of one of its criteria, or of a pair with its responses
+        in the input's order."""
         is_pair = isinstance(outcome, PairOutcome)
         texts = {} if is_pair or outcome.first.group is None else {_GROUP: hash(outcome.first.group)}
+        if isinstance(outcome, Judgement | Failure) and outcome.criterion:
+            texts[CRITERION] = hash(outcome.criterion.text)
         return cls(outcome.first.source, outcome.id, outcome.systems, outcome.response_digests, texts)
 
     def reversed(self) -> Self:
@@ -89,6 +94,8 @@ def identity_of(record: Mapping[str, Any], where: str, columns: Columns, used: S
     }
     responses = responses_of(used)
     texts = {name: found[name] for name in ("instruction", "reference", *responses)}
+    if CRITERION in used:
+        texts[CRITERION] = record.get(CRITERION)
     texts = {
         name: text for name, text in texts.items() if isinstance(text, str) and (text or name in responses)
     }
@@ -119,7 +126,8 @@ def column_of(name: str, record: Mapping[str, Any], columns: Columns, used: Sequ
 def texts_of(row: Row, used: Sequence[str]) -> dict[str, int]:
     """Return the hashes of a row's single texts, as `Identity.texts` has them, with its responses in order."""
     responses = dict(zip(responses_of(used), row.texts, strict=False))
-    return _hashes({"instruction": row.instruction, "reference": row.reference, **responses}, used)
+    texts = {"instruction": row.instruction, "reference": row.reference, **responses}
+    return _hashes(texts | ({CRITERION: row.criterion.text} if row.criterion else {}), used)
 
 
 def _hashes(texts: Mapping[str, str | None], used: Sequence[str]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from localjudge.analysis.matching.rows import Identity
 from localjudge.analysis.matching.system_names import SystemNames
 from localjudge.errors import UsageError
 from localjudge.records import Judgement
-from localjudge.rubrics.mode import RowOutcome
+from localjudge.rubrics.mode import POINTWISE, RowOutcome
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import count_lines, numbered_row_outcomes, read_notices
@@ -128,6 +128,7 @@ def read_rows(
     manifests: Sequence[RunManifest],
     values: RowValues[Any],
     report: Report = no_progress,
+    by_criterion: bool = False,
 ) -> RunRows:
     """Return the rows of runs of one mode.
 
@@ -136,6 +137,7 @@ def read_rows(
         manifests: their manifests.
         values: receives the outcome of each row.
         report: receives the number of rows that were read, and the number of all lines.
+        by_criterion: a row with criteria counts as one for each.
 
     Raises:
         RunMismatchError: a line does not belong to its run.
@@ -150,10 +152,11 @@ def read_rows(
     identities: list[Identity] = []
     ids: list[str] = []
     shown: list[tuple[str | None, bool]] = []
+    join = POINTWISE.join({}, 1) if by_criterion else None
     outcomes = (
         (run, *each)
         for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True))
-        for each in numbered_row_outcomes(folder, manifest)
+        for each in numbered_row_outcomes(folder, manifest, join)
     )
     for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
         first = outcome.first

@@ -6,14 +6,14 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis import Floats, Integers
 from localjudge.analysis.matching.rows import Identity
-from localjudge.analysis.matching.run_rows import common_rubric, first_seen, read_rows
+from localjudge.analysis.matching.run_rows import RunRows, common_rubric, first_seen, read_rows
 from localjudge.analysis.matching.system_names import UNNAMED
 from localjudge.errors import UsageError
 from localjudge.records import Failure, Outcome
@@ -63,6 +63,7 @@ class Scores:
     mass_note: str = ""  # the mean mass of the values, in words
     untested: str = ""
     planned: int | None = None
+    notes: tuple[str, ...] = ()  # remarks on rows without a score
 
     @property
     def aspects(self) -> tuple[str, ...]:
@@ -233,25 +234,56 @@ class ScoreValues:
         )
 
 
-def read_scores(folders: Sequence[Path], by_run: bool = True, report: Report = no_progress) -> Scores:
+class _ColumnValues(Protocol):
+    """The values of the score columns of n rows, [n, C]; NaN where they are not known."""
+
+    @property
+    def columns(self) -> tuple[ScoreColumn, ...]: ...
+    @property
+    def numbers(self) -> NDArray[Any]: ...
+    @property
+    def expected(self) -> Floats: ...
+
+
+def read_scores(
+    folders: Sequence[Path], by_run: bool = True, report: Report = no_progress, by_criterion: bool = False
+) -> Scores:
     """Return the scores of these runs in one `Scores`.
 
     Args:
         folders: run directories with the same aspects and scale.
         by_run: name the systems of several runs by `SystemNames`; otherwise, a name is one system in all runs.
         report: receives the number of rows that were read, and of all.
+        by_criterion: a row with criteria counts as one for each; otherwise runs of such rows are refused.
 
     Raises:
         UsageError: a folder is not a run, compares responses or has no judgement, or the runs' aspects or
             scales differ.
     """
     manifests = [read_manifest(folder) for folder in folders]
-    refuse_pairs(folders, manifests)
+    if not by_criterion:
+        refuse_pairs(folders, manifests)
     values = ScoreValues(common_rubric(folders, manifests))
-    rows = read_rows(folders, manifests, values, report)
-    judged = rows.judged
+    rows = read_rows(folders, manifests, values, report, by_criterion)
+    found = scores_of(values, rows, rows.judged, by_run)
+    note = "each criterion counts as one row; within an instruction, its criteria are compared, too"
+    return replace(found, notes=(note,)) if by_criterion else found
+
+
+def scores_of(values: _ColumnValues, rows: RunRows, judged: NDArray[np.intp], by_run: bool = True) -> Scores:
+    """Return the scores of rows that were read.
+
+    Args:
+        values: the values of all rows.
+        rows: the rows.
+        judged: the numbers of the rows that have scores.
+        by_run: as for `read_scores`.
+
+    Raises:
+        UsageError: no row has scores.
+    """
     if not len(judged):
-        raise UsageError(f"{', '.join(map(str, folders))}: no row was judged")
+        raise UsageError(f"{', '.join(map(str, rows.folders))}: no row was judged")
     named = rows.system_names([UNNAMED]) if by_run else [each.systems for each in rows.identities]
     systems = [named[row][0] or UNNAMED for row in judged.tolist()]
     order = sorted(set(systems), key=lambda name: (name == UNNAMED, name))

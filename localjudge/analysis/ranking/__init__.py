@@ -162,7 +162,7 @@ def rank(
         )
         for s in order
     )
-    notes = list(labels.notes) if labels else []
+    notes = [*(labels.notes if labels else ()), *scores.notes]
     if by is None and not any(column.weight for column in scores.columns):
         notes.append(
             f"no aspect has an order, so {decides}, the share of the first label, decides the order of the "

@@ -10,6 +10,7 @@ from rich.text import Text
 from localjudge.analysis.statistics import UNDEFINED_SIGN, two_decimals
 from localjudge.cli.tables.table_parts import headed
 from localjudge.rubrics.score_column import heading, is_share
+from localjudge.runs.checklist_summary import ChecklistSummary
 from localjudge.runs.pair_summary import CLASSES, PairSummary
 from localjudge.runs.repeat import Repetition
 from localjudge.runs.summary import Summary
@@ -17,6 +18,8 @@ from localjudge.system.quantities import bars
 
 _MOST_BARS = 10
 """Largest number of bars for one aspect; a scale with more values is divided into this many intervals."""
+_MOST_TAGS = 15
+"""Largest number of tags in a table: the most frequent."""
 _FIRST = "first response"
 """Name of the first responses of pairs whose systems are not known."""
 
@@ -28,6 +31,8 @@ def summary_table(summary: Summary) -> RenderableType:
     """
     if summary.pairs:
         return _pairs_table(summary.pairs)
+    if summary.lists:
+        return _lists_table(summary.lists)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("system", overflow="fold", min_width=8)
     counts = ("n", "failed") if summary.failed else ("n",)
@@ -83,6 +88,33 @@ def _title(summary: Summary, measured: set[str]) -> str:
     if not measured:
         return what.replace("scores", "integer scores") + " of the systems"
     return f"Mean expected scores of the systems (integer scores of {', '.join(integers)})"
+
+
+def _lists_table(lists: ChecklistSummary) -> RenderableType:
+    """Return the mean scores as a terminal table, one system in each row, and those by tag."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("system", overflow="fold", min_width=8)
+    sides = lists.by_system()
+    failed, unscored = any(side.failed for _, side in sides), any(side.unscored for _, side in sides)
+    for column in ("score", "expected", "n", *["failed"] * failed, *["without score"] * unscored):
+        table.add_column(column, justify="right", no_wrap=True)
+    for name, side in sides:
+        counts = (side.judged, *[side.failed] * failed, *[side.unscored] * unscored)
+        scores = two_decimals(side.score.clipped), two_decimals(side.score.expected)
+        table.add_row(name or "(none)", *scores, *map(str, counts))
+    headline = Text(
+        "Mean scores of the systems: points met of the positive points, clipped to 0 to 1", style="bold"
+    )
+    if not (tags := lists.tags[:_MOST_TAGS]):
+        return Group(headline, table)
+    by_tag = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    more = len(lists.tags) - len(tags)
+    by_tag.add_column(f"tag ({more} more)" if more else "tag", overflow="fold", min_width=8)
+    for name, _ in sides:
+        by_tag.add_column(name or "(none)", justify="right")
+    for tag in tags:
+        by_tag.add_row(tag, *(two_decimals(side.tags[tag].clipped) for _, side in sides))
+    return Group(headline, table, Text("The same, of the criteria with each tag", style="bold"), by_tag)
 
 
 def _pairs_table(pairs: PairSummary) -> RenderableType:

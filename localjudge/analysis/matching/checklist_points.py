@@ -1,0 +1,91 @@
+"""The scores of rows with criteria as a column, for statistics of systems: of all criteria, or of one tag."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from math import floor
+from pathlib import Path
+
+import numpy as np
+
+from localjudge.analysis import Floats
+from localjudge.analysis.matching.run_rows import common_rubric, read_rows
+from localjudge.analysis.matching.scores import Scores, scores_of
+from localjudge.errors import UsageError
+from localjudge.rubrics.checklist_outcome import SCORE, ChecklistOutcome, Points
+from localjudge.rubrics.score_column import ScoreColumn
+from localjudge.runs.run_manifest import read_manifest
+from localjudge.system.quantities import counted
+from localjudge.system.steps import Report, no_progress
+
+
+class PointValues:
+    """The scores of n rows, NaN for a row without one.
+
+    Args:
+        tag: the tag of the criteria that count; None for all criteria.
+    """
+
+    def __init__(self, tag: str | None) -> None:
+        self._tag, self._lowest = tag, 0.0
+        self._scores, self._expected = array("d"), array("d")
+        self.tags: dict[str, None] = {}
+
+    def add(self, outcome: ChecklistOutcome) -> None:
+        by_tag = outcome.by_tag
+        self.tags |= dict.fromkeys(by_tag)
+        asked = [each for each in outcome.results if self._tag is None or self._tag in each.criterion.tags]
+        points = Points.of(asked)
+        for values, value in ((self._scores, points.score), (self._expected, points.expected)):
+            values.append(np.nan if value is None or outcome.error else value)
+        positive = sum(max(0.0, each.criterion.points) for each in asked)
+        if positive:
+            lowest = sum(min(0.0, each.criterion.points) for each in asked) / positive
+            self._lowest = min(self._lowest, lowest)
+
+    @property
+    def columns(self) -> tuple[ScoreColumn, ...]:
+        """The column of the score, from the lowest that a row could have to 1."""
+        name = self._tag or SCORE
+        return (ScoreColumn(name, name, {"lowest": floor(self._lowest), "highest": 1}, 1.0),)
+
+    @property
+    def numbers(self) -> Floats:
+        """The scores, [n, 1]."""
+        return np.asarray(self._scores).reshape(-1, 1)
+
+    @property
+    def expected(self) -> Floats:
+        """The expected scores, [n, 1]."""
+        return np.asarray(self._expected).reshape(-1, 1)
+
+
+def read_points(folders: Sequence[Path], by: str | None = None, report: Report = no_progress) -> Scores:
+    """Return the scores of the rows of runs of criteria, in one column.
+
+    Args:
+        folders: run directories.
+        by: a tag, for the score of the criteria that have it; None or "score" for that of all criteria.
+        report: receives the number of lines that were read, and of all.
+
+    Raises:
+        UsageError: no row has a score, or no criterion has the tag.
+    """
+    manifests = [read_manifest(folder) for folder in folders]
+    common_rubric(folders, manifests)
+    values = PointValues(None if by == SCORE else by)
+    rows = read_rows(folders, manifests, values, report)
+    scored = np.flatnonzero(np.isfinite(values.numbers[:, 0]))
+    if by not in (None, SCORE, *values.tags):
+        known = ", ".join([SCORE, *values.tags])
+        raise UsageError(f"`by` {by}: no criterion has this tag; give one of {known}")
+    without = len(rows.judged) - len(scored)
+    found = scores_of(values, rows, scored)
+    negative = found.integer.mean(axis=0).min() < 0
+    said = [f"{counted(without, 'row')} without positive points among these criteria have no score"] * bool(
+        without
+    )
+    said += ["means are not clipped here; HealthBench clips them to 0 to 1"] * bool(negative)
+    return replace(found, failed=len(rows) - len(rows.judged), notes=tuple(said))

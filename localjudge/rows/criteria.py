@@ -1,0 +1,136 @@
+"""Criteria of a row's own: a list in one of its columns, and the prompts that the row becomes.
+
+A criterion is a text, worth one point, or an object with its text and its points. The names of the keys are
+those of HealthBench (`criterion`, `points`, `tags`), ProfBench (`criterion_description`, `criterion_weight`,
+`criterion_type`) and Rubrics as Rewards (`title`, `description`, `weight`). A tree of PaperBench
+(`requirements`, `weight`, `sub_tasks`) stands for its leaves: the points of a leaf are the product, along its
+path, of each weight divided by the sum of the weights beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
+from typing import Any
+
+from localjudge.records import Criterion, Failure, Row
+from localjudge.rows.record import RecordError
+
+CRITERION = "criterion"
+"""The field of a template that asks for one criterion of the row."""
+CRITERIA_COLUMNS = ("criteria", "rubrics")
+"""Columns recognized for the list."""
+
+_TEXT = (CRITERION, "criterion_description", "requirements", "description", "text")
+_POINTS, _TAGS, _NAME = ("points", "weight", "criterion_weight"), ("tags", "criterion_type"), ("name", "title")
+_IMPORTANCE = {"critical": 4, "major": 3, "minor": 2, "additional": 1}
+"""The points of ProfBench's words."""
+_PARTS = "sub_tasks"
+_FORM = 'give a list of texts or of {"criterion": text, "points": number}'
+
+
+def by_criterion(rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
+    """Yield the row of each prompt: a row with criteria becomes one for each."""
+    for row in rows:
+        yield from row.by_criterion() if isinstance(row, Row) else (row,)
+
+
+def read_criteria(given: Any) -> tuple[Criterion, ...]:
+    """Return the criteria in a column of a row.
+
+    Args:
+        given: a list, a tree, or the JSON text of either.
+
+    Raises:
+        RecordError: it is neither, or a criterion in it is wrong; the message names the first.
+    """
+    if isinstance(given, str):
+        try:
+            given = json.loads(given)
+        except (ValueError, RecursionError):
+            raise RecordError(f"not JSON; {_FORM}, or its JSON text") from None
+    given = given.tolist() if hasattr(given, "tolist") else given  # an array of numpy
+    if isinstance(given, Mapping) and _PARTS in given:
+        found = list(_leaves(given, 1.0, "its root"))
+    elif isinstance(given, list | tuple):
+        found = [_criterion(each, f"criterion {number}") for number, each in enumerate(given, 1)]
+    else:
+        raise RecordError(f"of type {type(given).__name__}; {_FORM}")
+    if not found:
+        raise RecordError(f"an empty list; {_FORM}")
+    return tuple(
+        each.model_copy(update={"part": part, "parts": len(found)}) for part, each in enumerate(found, 1)
+    )
+
+
+def _criterion(given: Any, where: str) -> Criterion:
+    if isinstance(given, str):
+        return Criterion(text=_text(given, where))
+    if not isinstance(given, Mapping):
+        raise RecordError(f"{where} is of type {type(given).__name__}; {_FORM}")
+    tags = _value(given, _TAGS, where)
+    tags = [tags] if isinstance(tags, str) else [] if tags is None else list(tags) if _is_list(tags) else [tags]
+    if not all(isinstance(tag, str) for tag in tags):
+        raise RecordError(f"{where}: its tags are not texts; give a list of texts")
+    name = _value(given, _NAME, where)
+    return Criterion(
+        text=_text(_value(given, _TEXT, where), where),
+        points=_number(_value(given, _POINTS, where), where),
+        name=None if name is None else _text(name, f"the name of {where}"),
+        tags=[_text(tag, f"a tag of {where}") for tag in dict.fromkeys(tags)],
+    )
+
+
+def _leaves(node: Any, points: float, where: str) -> Iterator[Criterion]:
+    """Yield the leaves of a tree; `points` are those of all leaves of this node."""
+    if not isinstance(node, Mapping):
+        raise RecordError(f"{where} is of type {type(node).__name__}; give an object with requirements")
+    parts = node.get(_PARTS)
+    if not parts:
+        tag = node.get("task_category")
+        text = _text(node.get("requirements"), where)
+        yield Criterion(text=text, points=points, tags=[tag] if isinstance(tag, str) else [])
+        return
+    if not _is_list(parts):
+        raise RecordError(f"{where}: its {_PARTS} are of type {type(parts).__name__}; give a list")
+    named = [f"{where}, part {number}" for number in range(1, len(parts) + 1)]
+    weights = [
+        _number(part.get("weight") if isinstance(part, Mapping) else None, own)
+        for part, own in zip(parts, named, strict=True)
+    ]
+    if min(weights) < 0 or not sum(weights):
+        raise RecordError(f"{where}: the weights of its {_PARTS} must not be below 0, nor all 0")
+    for part, weight, own in zip(parts, weights, named, strict=True):
+        yield from _leaves(part, points * weight / sum(weights), own)
+
+
+def _value(given: Mapping[str, Any], names: tuple[str, ...], where: str) -> Any:
+    """Return the value of the first of these keys; None without one."""
+    found = [name for name in names if given.get(name) is not None]
+    if len(found) > 1 and names is not _TEXT:
+        raise RecordError(f"{where} has {found[0]} and {found[1]}; give one of the two")
+    return given[found[0]] if found else None
+
+
+def _text(given: Any, where: str) -> str:
+    if not isinstance(given, str) or not given.strip():
+        what = f"is {given!r}" if isinstance(given, str) else f"has no text, but {type(given).__name__}"
+        raise RecordError(f"{where} {what if given is not None else 'has no text'}; {_FORM}")
+    try:
+        given.encode()
+    except UnicodeEncodeError as error:
+        raise RecordError(f"{where} has a lone surrogate at character {error.start + 1}; remove it") from None
+    return given
+
+
+def _number(given: Any, where: str) -> float:
+    points = _IMPORTANCE.get(given.strip().casefold()) if isinstance(given, str) else given
+    if isinstance(points, bool) or not isinstance(points, int | float) or not isfinite(points):
+        said = "no points" if given is None else f"the points {str(given)[:40]!r}"
+        raise RecordError(f"{where} has {said}; give a number, below 0 if it must not be met")
+    return float(points)
+
+
+def _is_list(given: Any) -> bool:
+    return isinstance(given, list | tuple)
