@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import settings
+from preloaded import Preloaded
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
@@ -51,6 +52,13 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("LOCALJUDGE_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("HF_HUB_OFFLINE", "1")
         yield
+
+
+@pytest.fixture(scope="session")
+def preloaded() -> Iterator[Preloaded]:
+    """Yield the process that starts programs fast; a program with a special environment needs its own start."""
+    with Preloaded(os.environ) as process:
+        yield process
 
 
 @pytest.fixture(scope="session")

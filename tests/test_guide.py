@@ -9,10 +9,12 @@ import shlex
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import Cli, random_model
+from preloaded import Preloaded
 from scripted_server import chat, serving
 
 from localjudge.cli.guide import TOPICS
@@ -66,8 +68,8 @@ def script_of(text: str, folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Return the environment of a user with `localjudge`, `srun`, and Qwen/Qwen3-8B in the local cache."""
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Yield the environment of a user with `localjudge`, `srun`, and Qwen/Qwen3-8B in the local cache."""
     folder = tmp_path_factory.mktemp("desk")
     snapshot = folder / "hub" / "models--Qwen--Qwen3-8B" / "snapshots" / ("0" * 40)
     snapshot.mkdir(parents=True)
@@ -76,15 +78,20 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (snapshot.parents[1] / "refs" / "main").write_text(snapshot.name)
     programs = folder / "bin"
     programs.mkdir()
-    commands = {"localjudge": f"{sys.executable} -m localjudge", "python3": sys.executable, "srun": ""}
-    for name, command in commands.items():
-        (programs / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
-        (programs / name).chmod(0o755)
-    return os.environ | {
+    environment = os.environ | {
         "PATH": f"{programs}:{os.environ['PATH']}",
         "HF_HUB_CACHE": str(folder / "hub"),
         "PYTHONPATH": str(ROOT),
     }
+    with Preloaded(environment) as preloaded:
+        for name, command in (
+            ("localjudge", shlex.join(preloaded.localjudge)),
+            ("python3", sys.executable),
+            ("srun", ""),
+        ):
+            (programs / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+            (programs / name).chmod(0o755)
+        yield environment
 
 
 def run_script(script: str, folder: Path, environment: dict[str, str]) -> None:

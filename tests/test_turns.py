@@ -110,7 +110,7 @@ def test_without_a_chat_template_the_turns_stand_before_the_text(name: str) -> N
         ("{{ messages[-1].content }}", EXAMPLE, "show the system prompt and each example in exactly one"),
         ("{{ messages[0].content }}{% if messages[1] %}{{ raise_exception('no') }}{% endif %}", EXAMPLE,
          "the model's chat template cannot be rendered: no .with the rubric's system prompt"),
-        ("{{ messages[0].content }}{{ messages[-1].content }}", EXAMPLE, "and each example in exactly one place"),
+        ("{{ messages[0].content }}{{ messages[-1].content }}", EXAMPLE, "each example in exactly one place"),
         ("{% for m in messages %}{{ m.content | upper }}{% endfor %}", [SYSTEM], "in exactly one place"),
         (
             "{% for m in messages %}{{ m.content if m.role == 'user' else m.content.replace('/no_think', '') }}"
