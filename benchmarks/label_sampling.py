@@ -116,7 +116,7 @@ def agreement(noise: Callable[[Floats], Floats], samples: int) -> dict[str, Any]
         doubt, judge, label = (each.ravel() for each in _instructions(noise, ROWS // 2, random))
         for kind, preferred in (("random", np.ones(len(doubt))), ("doubtful", doubtful(doubt.tolist()))):
             chance = chances(preferred, np.full(len(doubt), 2), 120)
-            rows = (2 * draw(chance, random)[:, None] + [0, 1]).ravel()
+            rows: Integers = (2 * draw(chance, random)[:, None] + np.array([0, 1])).ravel()
             weight, half = 1 / chance[rows // 2], rows[: len(rows) // 2 - 1]  # it ends within an instruction
             kinds: list[tuple[str, Integers, Floats | None]]
             if kind == "random":

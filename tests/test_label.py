@@ -88,8 +88,8 @@ def lines(file: Path) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def served(*args: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Start `localjudge label`, and yield the process and the address of its page."""
+def served(*args: object, last: bool = False) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Start `localjudge label`, and yield it and the address of its page; its `last` words stay unread."""
     command = [sys.executable, "-m", "localjudge", "label", *map(str, args), "--port", "0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -100,7 +100,8 @@ def served(*args: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
                 break
         else:
             raise AssertionError("".join(said))
-        threading.Thread(target=process.stderr.read, daemon=True).start()
+        if not last:
+            threading.Thread(target=process.stderr.read, daemon=True).start()
         try:
             yield process, line.split()[1]
         finally:
@@ -361,6 +362,17 @@ def test_no_label_is_lost_or_doubled_by_a_hundred_kills_while_saving(tmp_path: P
             assert saved <= set(kept), kill
             assert len(kept) == len(set(kept)), kill
     assert len(saved) > 50
+
+
+def test_the_command_ends_with_what_to_do_next(tmp_path: Path) -> None:
+    out, rows = tmp_path / "l.jsonl", write_rows(tmp_path / "rows.jsonl")
+    with served(rows, "--rubric", "no-reference", "--out", out, last=True) as (process, address):
+        assert ask(address, "/row", {"annotator": "Ann"})[0] == 200
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        *_, last = process.stderr.read().splitlines()
+        assert process.wait(20) == 0
+    assert last == f"{out}: 0 answers · score the same rows, then: localjudge agree RUN --labels {out}"
 
 
 def test_the_command_goes_on_after_a_kill(tmp_path: Path) -> None:

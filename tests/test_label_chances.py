@@ -35,10 +35,10 @@ from localjudge.runs.run_manifest import read_manifest
 def labelled(seed: int = 0, count: int = 60) -> tuple[Floats, Floats, Integers, Floats]:
     """Return a judge's scores, labels, instructions of two rows each, and whole weights of 1 to 3."""
     random = np.random.default_rng(seed)
-    label = random.integers(1, 6, count).astype(float)
-    judge = np.clip(label + random.integers(-1, 2, count), 1, 5)
+    label = random.integers(1, 6, count).astype(np.float64)
+    judge: Floats = np.clip(label + random.integers(-1, 2, count), 1, 5).astype(np.float64)
     group = np.arange(count) // 2
-    return judge, label, group, random.integers(1, 4, len(group))[group].astype(float)
+    return judge, label, group, random.integers(1, 4, len(group))[group].astype(np.float64)
 
 
 def arrays(label: Floats, weight: Floats | None) -> LabelArray:
@@ -50,12 +50,12 @@ def test_a_weight_of_three_counts_like_three_rows() -> None:
     judge, label, group, weight = labelled()
     times = weight.astype(int)
     weighted = compare(judge, ComparedLabels.from_labels(arrays(label, weight), group), (1, 5), 50, 0)
-    judge_, label_, group_ = (np.repeat(each, times) for each in (judge, label, group))
+    judge_, label_, group_ = np.repeat(judge, times), np.repeat(label, times), np.repeat(group, times)
     repeated = compare(judge_, ComparedLabels.from_labels(arrays(label_, None), group_), (1, 5), 50, 0)
     for name in ("pearson", "spearman", "kendall", "kappa", "exact", "within_one", "mae", "bias"):
         assert getattr(weighted, name).value == pytest.approx(getattr(repeated, name).value, abs=1e-12), name
     mapped, expected = fit_map(judge, label, group, 50, 0, weight), fit_map(judge_, label_, group_, 50, 0)
-    assert (mapped.x, mapped.y) == (pytest.approx(expected.x), pytest.approx(expected.y))
+    assert [*mapped.x, *mapped.y] == pytest.approx([*expected.x, *expected.y])
     assert mapped.after == pytest.approx(expected.after)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -124,5 +124,10 @@ def label(
             access_log=False,
             server_header=False,
         )
-        uvicorn.Server(config).run(sockets=[listening])
-        progress.say(f"{out}: {counted(len(file.lines), 'answer')}")
+        with suppress(KeyboardInterrupt):  # the usual end
+            uvicorn.Server(config).run(sockets=[listening])
+        again = "" if is_run else "score the same rows, then: "
+        judged = run if is_run else "RUN"
+        progress.say(
+            f"{out}: {counted(len(file.lines), 'answer')} · {again}localjudge agree {judged} --labels {out}"
+        )
