@@ -89,12 +89,7 @@ class SharedSettings:
     max_result_tokens: Annotated[
         int | None,
         Ge(0),
-        Flag(
-            "Rubric and prompt",
-            "Cut the middle of each tool result that has more tokens.",
-            "N",
-            "give 0 or more",
-        ),
+        Flag("Rubric and prompt", "Cut the middle of tool results with more tokens.", "N", "give 0 or more"),
     ] = None
 
 

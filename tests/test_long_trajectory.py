@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from conftest import Cli, random_model, read_lines
+from conversation_rows import WHOLE, row_of
 from scripted_server import chat, serving
 from small_tokenizers import CHAT_TEMPLATES, TOKENIZER_NAMES, tokenizer_with
 
-from localjudge import Failure, Judge, Judgement, Row, Rubric, SettingError
+from localjudge import Failure, Judge, Judgement, Rubric, SettingError
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task_builder import TaskBuilder
-from localjudge.rows.columns import as_row
 
 RUBRIC = """
 name = "trip"
@@ -38,12 +38,6 @@ def trajectory(*results: str, last: str = "Done.") -> list[dict[str, Any]]:
         call = {"function": {"name": "look", "arguments": {}}}
         messages += [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": result}]
     return [*messages, {"role": "assistant", "content": last}]
-
-
-def row_of(messages: Any, *used: str) -> Row:
-    row = as_row({"messages": messages}, "a:1", {}, used or ("conversation",))
-    assert isinstance(row, Row), row
-    return row
 
 
 @pytest.fixture(scope="module")
@@ -69,11 +63,11 @@ def test_a_long_result_loses_its_middle_by_tokens_and_a_mark_says_how_much(name:
             assert content.startswith(begin)
             assert content.endswith(end)
             if begin == content:  # unknown characters of any number are one token
-                assert builder._with_short_results(row_of(trajectory(content)))[1] == 0
+                assert builder._with_short_results(row_of(trajectory(content), *WHOLE))[1] == 0
                 continue
             assert len(begin) + len(end) < len(content)
             assert tokens == encoder.without_middle(content, 0)[2] - most
-            task = builder.task(row := row_of(trajectory(content)))
+            task = builder.task(row := row_of(trajectory(content), *WHOLE))
             assert task.row is row, "the outcome is that of the whole row"
             assert task.candidate_cut == len(content) - len(begin) - len(end)
             shown, _ = builder._with_short_results(row)
@@ -95,7 +89,7 @@ def unquoted(lines: str) -> str:
 def test_a_result_stays_whole_if_its_mark_is_longer_than_what_it_replaces(rubric: Path) -> None:
     encoder = PromptEncoder(tokenizer_with("unigram", CHAT_TEMPLATES["ChatML"]))
     builder = TaskBuilder(Rubric.load(rubric), encoder, None, 10, max_result_tokens=0)
-    row = row_of(trajectory("ok", "", "a\nb"))
+    row = row_of(trajectory("ok", "", "a\nb"), *WHOLE)
     assert builder._with_short_results(row) == (row, 0)
 
 
@@ -138,15 +132,15 @@ def test_a_task_or_an_answer_that_does_not_fit_is_a_failure_with_a_reason(tmp_pa
 
 def test_both_rules_together_leave_no_more_than_the_context_holds(tmp_path: Path, rubric: Path) -> None:
     model = random_model(tmp_path / "model", context=1500)
-    row = row_of(trajectory(*["word " * 99] * 9))
-    limits = {"rubric": rubric, "max_rationale_tokens": 3, "max_result_tokens": 20}
+    row = row_of(trajectory(*["word " * 99] * 9), *WHOLE)
+    limits: dict[str, Any] = {"rubric": rubric, "max_rationale_tokens": 3, "max_result_tokens": 20}
     counts = set()
     for overflow in ("fail", "cut-tool-results", "truncate-candidate"):
         task = Judge(model, on_overflow=overflow, **limits).task_builder.task(row)
         assert task.error is None
         counts.add((task.overflows, task.candidate_cut))
     assert len(counts) == 1, "every result is short enough, so no row overflows"
-    long = row_of(trajectory(*["word " * 99] * 40))
+    long = row_of(trajectory(*["word " * 99] * 40), *WHOLE)
     for overflow in ("cut-tool-results", "truncate-candidate"):
         judge = Judge(model, on_overflow=overflow, **limits)
         task = judge.task_builder.task(long)
@@ -191,7 +185,8 @@ def test_a_run_says_what_its_judge_did_not_see(cli: Cli, tmp_path: Path, rubric:
 
 
 def test_rules_for_results_are_refused_where_they_can_do_nothing(short_rubric: Path, rubric: Path) -> None:
-    for name, value in (("on_overflow", "cut-tool-results"), ("max_result_tokens", 5)):
+    settings: dict[str, Any] = {"on_overflow": "cut-tool-results", "max_result_tokens": 5}
+    for name, value in settings.items():
         with pytest.raises(SettingError, match=f"`{name}` {value}: the rubric .* shows no conversation"):
             Judge(rubric=short_rubric, engine="dry-run", **{name: value})
         with (

@@ -11,7 +11,7 @@ from localjudge.errors import RowError
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task import Task
 from localjudge.records import Failure, Row
-from localjudge.rows.conversation import count_results, cut_results
+from localjudge.rows.conversation import cut_results
 from localjudge.rubrics.rubric import Rubric
 from localjudge.settings import OnOverflow
 
@@ -148,8 +148,8 @@ class TaskBuilder:
                 return None
             return Task(row, tokens, candidate_cut=cut, overflows=True)
 
-        results = count_results(row, self.rubric.fields)
-        fewest = bisect_left(range(results), True, lo=1, key=lambda oldest: task(oldest) is not None)
+        most = self.rubric.text(row).count("\n\n")  # an empty line comes before each result
+        fewest = bisect_left(range(most), True, lo=1, key=lambda oldest: task(oldest) is not None)
         reason = RowError(f"{does_not_fit}, even without the results of its tools")
         return task(fewest) or _failed(row, reason, overflows=True)
 

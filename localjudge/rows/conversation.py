@@ -140,14 +140,16 @@ def cut_results(
 
     Args:
         row: the row.
-        used: the fields that the rubric's template uses.
+        used: the fields that the rubric's template uses, a conversation among them.
         kept: returns what is kept of a result, from its number, from 0, and its content: its beginning, its
             end, and the number of tokens between them. It stays whole if that would not make it shorter.
 
     Returns:
         the row, and the number of characters that are left out.
     """
-    blocks, left_out, number = _conversation(row, used).split(_GAP), 0, 0
+    whole, left_out, number = judges_conversation(used), 0, 0
+    name = next(iter(CONVERSATIONS.intersection(used)))
+    blocks = (row.candidate if whole else row.fields[name]).split(_GAP)
     for place, block in enumerate(blocks):
         if found := _RESULT.fullmatch(block):
             content = _QUOTED_END.sub(r"\1", found[2])
@@ -160,20 +162,8 @@ def cut_results(
                 left_out += len(content) - len(begin) - len(end)
             number += 1
     text = _GAP.join(blocks)
-    if judges_conversation(used):
-        return row.with_candidate(text), left_out
-    fields = {**row.fields, **dict.fromkeys(CONVERSATIONS & row.fields.keys(), text)}
-    return replace(row, fields=fields), left_out
-
-
-def count_results(row: Row, used: Sequence[str]) -> int:
-    """Return the number of results of tools in the conversation of a row."""
-    return sum(map(bool, map(_RESULT.fullmatch, _conversation(row, used).split(_GAP))))
-
-
-def _conversation(row: Row, used: Sequence[str]) -> str:
-    texts = (row.fields[name] for name in CONVERSATIONS & row.fields.keys())
-    return row.candidate if judges_conversation(used) else next(texts, "")
+    fields = row.fields if whole else {**row.fields, name: text}
+    return replace(row.with_candidate(text) if whole else row, fields=fields), left_out
 
 
 def _quoted(text: str) -> str:
@@ -181,12 +171,7 @@ def _quoted(text: str) -> str:
 
 
 def _heading(role: str, block: Block) -> str:
-    match block.kind:
-        case "text":
-            return role.capitalize()
-        case "reasoning":
-            return "Assistant, reasoning"
-        case "call":
-            return f"Assistant, call {block.call}"
-        case "result" | "error":
-            return f"Tool, {block.kind} of call {block.call}"
+    if block.kind in ("result", "error"):
+        return f"Tool, {block.kind} of call {block.call}"
+    said = {"text": "", "reasoning": ", reasoning", "call": f", call {block.call}"}
+    return role.capitalize() + said[block.kind]

@@ -31,17 +31,16 @@ def read_inspect(name: str, most_bytes: int) -> Iterator[tuple[int, Record]]:
     """
     from inspect_ai.log import read_eval_log, read_eval_log_samples
 
-    number = 0
+    number, is_json = 0, not name.endswith(SUFFIX)
+    how: Any = {
+        "all_samples_required": False,
+        "exclude_fields": {"events", "store"},
+        "resolve_attachments": True,
+    }
     try:
-        if name.endswith(SUFFIX):
-            log = read_eval_log(name, header_only=True)
-            unread = {"events", "store"}
-            samples: Any = read_eval_log_samples(
-                name, all_samples_required=False, resolve_attachments=True, exclude_fields=unread
-            )
-        else:  # Inspect reads it whole for each sample
-            log = read_eval_log(name, resolve_attachments=True)
-            samples = log.samples or []
+        log = read_eval_log(name, header_only=not is_json, resolve_attachments=True)
+        # Of a `.json`, Inspect would search all samples for each one.
+        samples = (log.samples or []) if is_json else read_eval_log_samples(name, **how)
         for number, sample in enumerate(samples, 1):
             yield number, _record(sample, log.eval.model, log.eval.config.epochs or 1, most_bytes)
     except Exception as error:  # those of the libraries that Inspect reads with have no common class

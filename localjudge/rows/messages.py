@@ -54,9 +54,8 @@ class Message:
         for block in self.blocks:
             if block.kind == "text" and self.role == "assistant" and (found := _THOUGHTS.match(block.text)):
                 blocks += [Block("reasoning", thought)] if (thought := found[1].strip()) else []
-                blocks.append(Block("text", block.text[found.end() :]))
-            else:
-                blocks.append(block)
+                block = Block("text", block.text[found.end() :])
+            blocks.append(block)
         return Message(self.role, _joined(blocks))
 
 
@@ -71,11 +70,15 @@ def read_messages(messages: Any) -> list[Message]:
             messages = json.loads(messages)
         except (ValueError, RecursionError):
             raise RecordError("not JSON; give a list of turns, each with role and content") from None
-    messages = _as_list(messages)
-    if not messages:
+    given, reader, turns = _as_list(messages), _Reader(), list[Message]()
+    if not given:
         raise RecordError("no turns; give a list of turns, each with role and content")
-    reader = _Reader()
-    return [reader.message(message, f"turn {number}") for number, message in enumerate(messages, 1)]
+    for number, message in enumerate(given, 1):
+        try:
+            turns.append(reader.message(message))
+        except RecordError as error:
+            raise RecordError(f"turn {number} {error}") from None
+    return turns
 
 
 class _Reader:
@@ -85,88 +88,81 @@ class _Reader:
         self._calls = 0
         self._waiting: dict[int, tuple[str | None, str]] = {}  # the id and the tool of each call
 
-    def message(self, message: Any, place: str) -> Message:
+    def message(self, message: Any) -> Message:
         if not isinstance(message, Mapping):
-            raise RecordError(
-                f"{place} is of type {type(message).__name__}; give an object with role and content"
-            )
+            raise RecordError(f"is of type {type(message).__name__}; give an object with role and content")
         role, content = message.get("role"), message.get("content")
         if message.get("audio"):
-            raise RecordError(f"{place} has audio, which is not supported; only text is judged")
+            raise RecordError("has audio, which is not supported; only text is judged")
         if role is None:
-            raise RecordError(f"{place} has no role; give role and content")
+            raise RecordError("has no role; give role and content")
         if role not in _ROLES:
             known = ", ".join(_ROLES)
-            raise RecordError(f"{place} has the role {str(role)[:40]!r}, which is not supported; use {known}")
+            raise RecordError(f"has the role {str(role)[:40]!r}, which is not supported; use {known}")
         if role in ("tool", "function"):
             name = message.get("name") or message.get("function")
-            return Message("tool", [self._result(message, message.get("tool_call_id"), name, place)])
-        calls = _as_list(given := message.get("tool_calls")) or []
-        if given is not None and _as_list(given) is None and given:
-            raise RecordError(f"{place} has tool_calls of type {type(given).__name__}; give a list of calls")
-        calls += [message["function_call"]] if message.get("function_call") else []
+            return Message("tool", [self._result(message, message.get("tool_call_id"), name)])
+        calls = _as_list(given := message.get("tool_calls"))
+        if calls is None and given:
+            raise RecordError(f"has tool_calls of type {type(given).__name__}; give a list of calls")
+        calls = (calls or []) + ([message["function_call"]] if message.get("function_call") else [])
         if calls and role != "assistant":
-            raise RecordError(
-                f"{place} is the {role}'s and has calls of tools; only the assistant's can have them"
-            )
+            raise RecordError(f"is the {role}'s and has calls of tools; only the assistant's can have them")
         thoughts = message.get("reasoning_content") or message.get("reasoning")
-        blocks = [Block("reasoning", thoughts)] if isinstance(thoughts, str) and role == "assistant" else []
+        blocks = [Block("reasoning", thoughts)] if thoughts and isinstance(thoughts, str) else []
         if isinstance(content, Mapping) and isinstance(content.get("answer"), str):
             content = content["answer"]  # as Arena-Hard writes the answer of a model
-        for part in _parts("" if content is None and (calls or blocks) else content, place):
-            blocks += self._part(part, role, place)
-        blocks += [self._call(call, place) for call in calls]
-        return Message(role, _joined(blocks))
+        for part in _parts("" if content is None and (calls or blocks) else content):
+            blocks += self._part(part, role)
+        return Message(role, _joined([*blocks, *map(self._call, calls)]))
 
-    def _part(self, part: Any, role: str, place: str) -> list[Block]:
+    def _part(self, part: Any, role: str) -> list[Block]:
         kind = part.get("type") if isinstance(part, Mapping) else None
         if kind == "tool_use" and role == "assistant":
-            call = [self._call(part, place)]  # a call that a provider's server made has its result beside it
-            done = {"content": part.get("result"), "is_error": part.get("error")}
-            return [*call, self._result(done, part.get("id"), None, place)] if "result" in part else call
+            call = [self._call(part)]  # a call that a provider's server made has its result beside it
+            done = {"content": part.get("result"), "error": part.get("error")}
+            return [*call, self._result(done, part.get("id"))] if "result" in part else call
         if kind == "tool_result" and role == "user":
-            return [self._result(part, part.get("tool_use_id"), None, place)]
+            return [self._result(part, part.get("tool_use_id"))]
         if kind in ("thinking", "reasoning", "redacted_thinking") and role == "assistant":
             text = "" if part.get("redacted") else part.get(kind)
             return [Block("reasoning", text)] if isinstance(text, str) and text else []
-        return [Block("text", _text(part, place))]
+        return [Block("text", _text(part))]
 
-    def _call(self, call: Any, place: str) -> Block:
+    def _call(self, call: Any) -> Block:
         if not isinstance(call, Mapping):
-            raise RecordError(
-                f"{place} has a call of type {type(call).__name__}; give an object with a function"
-            )
+            raise RecordError(f"has a call of type {type(call).__name__}; give an object with a function")
         inner = call.get("function") or call.get("custom")
         given = inner if isinstance(inner, Mapping) else call
-        name = given.get("name") or (inner if isinstance(inner, str) else None)
+        name = given.get("name") or inner
         if not isinstance(name, str):
-            raise RecordError(f"{place} has a call without the name of its tool; give a function with a name")
+            raise RecordError("has a call without the name of its tool; give a function with a name")
         arguments = next((given[key] for key in ("arguments", "input") if given.get(key) is not None), "")
         if not isinstance(arguments, str):
             try:
                 arguments = json.dumps(arguments, ensure_ascii=False, default=_plain)
             except (TypeError, ValueError, RecursionError) as error:
-                raise RecordError(f"{place} has arguments that cannot be written as JSON: {error}") from None
+                raise RecordError(f"has arguments that cannot be written as JSON: {error}") from None
         own = _identity(call.get("id"))
         if own is not None and own in (known for known, _ in self._waiting.values()):
-            raise RecordError(f"{place} has a call with the id {own[:40]!r}, which a call without a result has")
+            raise RecordError(f"has a call with the id {own[:40]!r}, which a call without a result has")
         self._calls += 1
         self._waiting[self._calls] = own, name
         shown = name if _PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
         return Block("call", f"{shown} {arguments}" if arguments else shown, self._calls)
 
-    def _result(self, given: Mapping[str, Any], call: Any, name: Any, place: str) -> Block:
-        own, error = _identity(call), given.get("error")
+    def _result(self, given: Mapping[str, Any], call: Any, name: Any = None) -> Block:
+        own, error = _identity(call), given.get("error") or given.get("is_error")
         content = "" if given.get("content") is None else given["content"]
-        text = "\n".join(_text(part, place) for part in _parts(content, place))
+        text = "\n".join(map(_text, _parts(content)))
         if isinstance(error, Mapping) and not text:  # as Inspect writes the failure of a tool
             text = str(error.get("message") or "")
         for number, (known, tool) in self._waiting.items():
-            if own == known if None not in (own, known) else name in (None, tool):
+            if own == known if None not in (own, known) else not isinstance(name, str) or name == tool:
                 del self._waiting[number]
-                return Block("error" if error or given.get("is_error") else "result", text, number)
+                return Block("error" if error else "result", text, number)
         of = f" with the id {own[:40]!r}" if own is not None else f" of {str(name)[:40]!r}" if name else ""
-        raise RecordError(f"{place} is the result of a call, and no call{of} before it waits for one")
+        raise RecordError(f"is the result of a call, and no call{of} before it waits for one")
 
 
 def _joined(blocks: list[Block]) -> list[Block]:
@@ -181,19 +177,19 @@ def _joined(blocks: list[Block]) -> list[Block]:
     return joined if any(block.kind == "text" for block in joined) else [*joined, Block("text", "")]
 
 
-def _parts(content: Any, place: str) -> list[Any]:
+def _parts(content: Any) -> list[Any]:
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else _as_list(content)
     if parts is None:
-        said = f"has content of type {type(content).__name__}; it must be text or a list of text parts"
-        raise RecordError(f"{place} {said}")
+        raise RecordError(
+            f"has content of type {type(content).__name__}; it must be text or a list of text parts"
+        )
     return parts
 
 
-def _text(part: Any, place: str) -> str:
+def _text(part: Any) -> str:
     kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
     if kind != "text" or not isinstance(part.get("text"), str):
-        said = f"has a part of type {str(kind)[:40]}, which is not supported; only text is judged"
-        raise RecordError(f"{place} {said}")
+        raise RecordError(f"has a part of type {str(kind)[:40]}, which is not supported; only text is judged")
     return str(part["text"])
 
 
@@ -209,4 +205,4 @@ def _plain(value: Any) -> Any:
 
 def _identity(value: Any) -> str | None:
     """Return an id as text; None if it is missing, empty or the NaN of a table."""
-    return None if value is None or value != value or value == "" else str(value)
+    return str(value) if isinstance(value, str | int) and value != "" else None
