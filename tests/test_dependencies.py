@@ -43,7 +43,7 @@ BROUGHT = {
 }
 
 # Programs of others that take what localjudge gives: their tests run where they are installed.
-TAKERS = {"datasets", "kubernetes_validate", "trl"}
+TAKERS = {"datasets", "kubernetes_validate", "nbclient", "nbformat", "trl"}
 
 
 def modules(requirements: list[str]) -> set[str]:

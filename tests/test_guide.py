@@ -140,7 +140,8 @@ def test_every_option_in_the_guide_and_readme_is_one_of_the_program(cli: Cli) ->
         re.findall(
             r"(?<![\w-])--[a-z][a-z_-]+",
             re.sub(
-                r"^#SBATCH.*|^ *(curl|docker|apptainer|python3|sbatch|shards|inspect|lm_eval|kubectl|\(cd|--volume).*",
+                r"^#SBATCH.*|^ *(curl|docker|apptainer|python3|sbatch|shards|inspect|lm_eval|kubectl|\(cd|"
+                r"--volume).*",
                 "",
                 text,
                 flags=re.MULTILINE,

@@ -7,11 +7,13 @@ import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Cli, write_rows
+from tokenizers import Tokenizer
 
-from localjudge import Judge, Row, read_rows
+from localjudge import Judge, Row, Rubric, read_rows
 from localjudge.errors import UsageError
 from localjudge.models.capacity.capacity_plan import PlannedModel
 from localjudge.models.capacity.device import Device
@@ -19,6 +21,7 @@ from localjudge.models.capacity.forecast import Forecast
 from localjudge.models.capacity.throughput import PADDING, AnswerTokens, Workload, throughput
 from localjudge.models.shape import Shape
 from localjudge.runs.run_plan import RunPlan
+from localjudge.runs.workload import estimated_lengths
 
 ANSWER = AnswerTokens(written=100, written_limit=200, fixed=20, scores=6)
 ALMOST_NONE = AnswerTokens(written=1e-6, written_limit=1, fixed=0, scores=0)
@@ -213,9 +216,35 @@ def test_plan_refuses_what_it_cannot_use(cli: Cli, model: Path, flags: list[str]
     assert (end.code, said in end.err, end.err.count("\n")) == (2, True, 1), end.err
 
 
-def test_plan_says_that_rows_need_a_tokenizer(cli: Cli) -> None:
+def planned(cli: Cli, *arguments: object) -> dict[str, Any]:
+    end = cli("models", "plan", *arguments, "--gpu", "h100", "--json")
+    assert end.code == 0, end.err
+    found: dict[str, Any] = json.loads(end.out)["forecast"]
+    return found
+
+
+def test_hours_are_estimated_for_a_number_of_rows_before_a_tokenizer_is_here(cli: Cli) -> None:
+    small = planned(cli, "llama-3.1-8b-instruct", "--rows", "20000", "--prompt-tokens", "900")
+    large = planned(cli, "llama-3.3-70b-instruct", "--rows", "20000", "--prompt-tokens", "900")
+    assert (small["rows"], small["prompt_tokens"]) == (20_000, 18_000_000)
+    assert "ESTIMATE" in small["assumptions"]
+    by_gpus = {each["gpus"]: each["hours"] for each in large["expected"]}
+    assert by_gpus[1] is None, "70B in bfloat16 does not fit one GPU"
+    assert by_gpus[2] > 3 * small["expected"][1]["hours"]
+    twice = planned(cli, "llama-3.1-8b-instruct", "--rows", "40000", "--prompt-tokens", "900")
+    assert twice["expected"][0]["hours"] == pytest.approx(2 * small["expected"][0]["hours"], rel=0.02)
+
+
+def test_an_estimate_from_bytes_is_near_the_count_of_a_tokenizer_and_says_what_it_is(
+    cli: Cli, shared: Path, tmp_path: Path
+) -> None:
     end = cli("models", "plan", "qwen3-8b", "--rows", "examples", "--gpu", "h100")
-    assert (end.code, "--rows needs the model's tokenizer" in end.err) == (2, True), end.err
+    assert (end.code, "ESTIMATE: tokens of 4 bytes each" in end.out) == (0, True), end.err
+    texts = [Rubric.load().text(row) for row in read_rows(["examples"]) if isinstance(row, Row)]
+    for name in ("falcon", "phi-3-mini"):
+        tokenizer = Tokenizer.from_file(str(shared / "tokenizers" / name / "tokenizer.json"))
+        counted = sum(len(tokenizer.encode(text).ids) for text in texts)
+        assert sum(estimated_lengths(["examples"], {}, "just-eval")) == pytest.approx(counted, rel=0.15)
 
 
 def test_a_dry_run_predicts_its_time_on_a_gpu(

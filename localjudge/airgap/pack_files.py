@@ -24,7 +24,7 @@ from localjudge.system.steps import Report, no_progress
 
 ARCHIVE = "localjudge.tar"
 RECIPES = Path(__file__).with_name("recipes")
-"""A folder of recipes: an OCI image, an Apptainer image, and a Slurm job array and a Kubernetes Job of them."""
+"""A folder of recipes: an OCI image, an Apptainer image, a Slurm job array, a Kubernetes Job."""
 _BLOCK = 1 << 20
 _README = """This is localjudge {version} for Python {python} on {platform},
 packed for a machine without a network. Bring all files of this folder there, in one folder or several, and run

@@ -60,7 +60,9 @@ def plan(
     ],
     rows: Annotated[
         list[str] | None,
-        typer.Option(metavar="FILE", help="Rows to judge: also predict rows/s, hours and GPU-hours."),
+        typer.Option(
+            metavar="FILE|N", help="Rows to judge, or their number: also predict rows/s, hours and GPU-hours."
+        ),
     ] = None,
     gpu: Annotated[
         str | None,
@@ -138,38 +140,48 @@ def plan(
             f"--gpu {gpu}: on a GPU the speed of vLLM is predicted, which reads no GGUF file; leave out --gpu, "
             "or give a directory with safetensors files"
         )
-    if rows:
-        from localjudge.cli.progress import Progress
-        from localjudge.models.model import Model
-        from localjudge.rows.columns import parse_columns
-        from localjudge.runs.workload import workload_of
-        from localjudge.system.requirements import require
-
-        require("models plan", *input_extras(rows))
-        try:
-            judge = Model.locate(subject.name)
-        except ModelError as error:
-            raise ModelError(
-                f"--rows needs the model's tokenizer; its configuration and tokenizer are enough: {error}"
-            ) from None
-        work = workload_of(
-            judge,
-            rows,
-            parse_columns(columns or ()),
-            expected_rationale_tokens,
-            Progress().step,
-            rubric=rubric,
-            max_rationale_tokens=max_rationale_tokens,
-            thinking_budget=thinking_budget or None,
-        )
-        device = device or Device.here(subject.shape.dtype)
     use = PlannedUse(
-        prompt_tokens or (round(work.mean) if work and work.rows else PROMPT_TOKENS),
+        prompt_tokens or PROMPT_TOKENS,
         max_rationale_tokens,
         thinking_budget,
         gpu_memory_utilization,
         kv_cache_dtype,
     )
+    if rows:
+        from localjudge.cli.progress import Progress
+        from localjudge.models.capacity.throughput import Workload
+        from localjudge.models.model import Model
+        from localjudge.rows.columns import parse_columns
+        from localjudge.rubrics.rubric import Rubric
+        from localjudge.runs.workload import BYTES_OF_A_TOKEN, estimated_lengths, workload_of
+        from localjudge.system.requirements import require
+
+        require("models plan", *input_extras(rows))
+        counted = len(rows) == 1 and rows[0].isdecimal() and int(rows[0])
+        try:
+            judge = None if counted else Model.locate(subject.name)
+        except ModelError:
+            judge = None
+        taken, step = parse_columns(columns or ()), Progress().step
+        if judge:
+            work = workload_of(
+                judge,
+                rows,
+                taken,
+                expected_rationale_tokens,
+                step,
+                rubric=rubric,
+                max_rationale_tokens=max_rationale_tokens,
+                thinking_budget=thinking_budget or None,
+            )
+        else:
+            lengths = [use.prompt_tokens] * counted if counted else estimated_lengths(rows, taken, rubric, step)
+            how = "as you say" if counted else f"of {BYTES_OF_A_TOKEN} bytes each"
+            how = f"ESTIMATE: tokens {how}; the model's tokenizer and --rows FILE count them · "
+            scores = len(Rubric.load(rubric).aspects)
+            work = Workload.estimated(lengths, use, expected_rationale_tokens, scores, how)
+        device = device or Device.here(subject.shape.dtype)
+        use = replace(use, prompt_tokens=prompt_tokens or (round(work.mean) if work.rows else PROMPT_TOKENS))
     memory = device.memory if device and device.is_gpu else int((gpu_memory or 80) * GIB)
     made = CapacityPlan.make(subject, use, Machine.here(), gpu_memory=memory, gpus=gpus)
     forecast = Forecast.make(subject.shape, subject.weights, work, device, use) if work and device else None

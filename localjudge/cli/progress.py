@@ -1,4 +1,4 @@
-"""Progress of a command on stderr: a live line on a terminal, a line now and then in a log, or JSON."""
+"""Progress of a command on stderr: a live line on a terminal or in a notebook, lines in a log, or JSON."""
 
 from __future__ import annotations
 
@@ -134,7 +134,9 @@ class Progress(RunObserver):
         console = self._messages.console
         if self._messages.form == "quiet":
             yield
-        elif self._messages.form == "text" and console.file.isatty() and not console.is_dumb_terminal:
+        elif self._messages.form == "text" and (
+            console.is_jupyter or (console.file.isatty() and not console.is_dumb_terminal)
+        ):
             with Live(
                 get_renderable=self._line,
                 console=console,

@@ -10,6 +10,7 @@ pytest finds it by its entry point. `judge_settings` in a conftest.py names the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -34,22 +35,17 @@ class Mean(float):
     scored: list[tuple[int, Judgement]]
 
 
-class JudgedRows(Sequence["Outcome"]):
-    """The outcomes of rows, in their order.
+@dataclass(frozen=True)
+class JudgedRows:
+    """Judged rows.
 
-    Args:
-        outcomes: the outcomes.
+    Attributes:
+        outcomes: the outcome of each row, in their order.
         judge: the judge that they are of.
     """
 
-    def __init__(self, outcomes: Sequence[Outcome], judge: SharedJudge) -> None:
-        self._outcomes, self._judge = outcomes, judge
-
-    def __getitem__(self, place: Any) -> Any:
-        return self._outcomes[place]
-
-    def __len__(self) -> int:
-        return len(self._outcomes)
+    outcomes: list[Outcome]
+    judge: SharedJudge
 
     def mean(self, name: str) -> Mean:
         """Return the mean score of an aspect, or the share of a label that is named `aspect=label`.
@@ -59,15 +55,12 @@ class JudgedRows(Sequence["Outcome"]):
         Raises:
             KeyError: the rubric has no such aspect or label.
         """
-        judged = [each for each in self._outcomes if each.status == "judged"]
-        if len(judged) < len(self):
-            failed = [each for each in self._outcomes if each.status == "failed"]
-            lines = [f"  {each.id}  {each.error}" for each in failed[:_SHOWN]]
-            said = f"{len(failed)} of {len(self)} rows could not be judged, so {name} has no mean:"
-            pytest.fail("\n".join([said, *lines]), pytrace=False)
-        if not self._outcomes:
-            pytest.fail(f"no row was judged, so {name} has no mean", pytrace=False)
-        scored = [(self._judge.numbers(each)[name], each) for each in judged]
+        judged = [each for each in self.outcomes if each.status == "judged"]
+        failed = [f"  {each.id}  {each.error}" for each in self.outcomes if each.status == "failed"]
+        if failed or not judged:
+            said = f"{len(failed)} of {len(self.outcomes)} rows could not be judged, so {name} has no mean:"
+            pytest.fail("\n".join([said, *failed[:_SHOWN]]), pytrace=False)
+        scored = [(self.judge.numbers(each)[name], each) for each in judged]
         mean = Mean(sum(score for score, _ in scored) / len(scored))
         mean.name, mean.scored = name, scored
         return mean

@@ -7,10 +7,10 @@ import json
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
-from localjudge.errors import EngineError, UsageError
+from localjudge.errors import SettingError
 from localjudge.judge import Judge
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import from_line
@@ -48,12 +48,11 @@ class SharedJudge:
     ) -> None:
         self.rubric = Rubric.load(rubric)
         if self.rubric.mode is not POINTWISE:
-            raise UsageError(
-                f"`rubric` {rubric}: {self.rubric.mode.judges}; give one that judges single responses"
-            )
+            advice = f"{self.rubric.mode.judges}; give one that judges single responses"
+            raise SettingError("rubric", rubric, advice)
         if server is not None and (model is not None or settings):
             given = ", ".join(f"`{name}`" for name in ["model"] * (model is not None) + list(settings))
-            raise UsageError(f"`server` {server}: has its own model and settings; leave out {given}")
+            raise SettingError("server", server, f"has its own model and settings; leave out {given}")
         self._server = server
         self._judge = None if server else Judge(model, rubric=self.rubric, **settings)
         self._lock = threading.Lock()
@@ -69,11 +68,14 @@ class SharedJudge:
         """Return the outcome of each row, in their order; wait until all are judged.
 
         Raises:
-            EngineError: the engine or the server failed.
+            EngineError: the engine failed.
+            RuntimeError: the server refuses the rows, or does not answer after several tries.
             UsageError: the server judges by another rubric.
         """
         if self._server is not None:
-            return [self._read(line) for line in self._asked(self._server, rows)]
+            endpoint, size = RewardEndpoint(self._server), _ROWS_OF_A_REQUEST
+            parts = [rows[begin : begin + size] for begin in range(0, len(rows), size)]
+            return [self._read(line) for part in parts for line in endpoint.judge(part)]
         with self._lock:
             service = self._service
         return [each.result() for each in service.submit(list(given_rows(rows, self.rubric.fields)))]
@@ -94,26 +96,12 @@ class SharedJudge:
         assert self._judge is not None  # a server judges otherwise
         return JudgeService(self._judge, most_waiting=sys.maxsize).__enter__()
 
-    def _asked(self, server: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        endpoint = RewardEndpoint(server)
-        parts = [rows[begin : begin + _ROWS_OF_A_REQUEST] for begin in range(0, len(rows), _ROWS_OF_A_REQUEST)]
-        try:
-            return [line for part in parts for line in endpoint.judge(part)]
-        except RuntimeError as error:
-            raise EngineError(str(error)) from None
-
     def _read(self, line: Mapping[str, Any]) -> Outcome:
         try:
             return from_line(line, self.rubric.columns)
         except ValueError as error:
-            raise UsageError(
-                f"`server` {self._server}: judges by another rubric than {self.rubric.name} ({error}); "
-                "give its own as `rubric`"
-            ) from None
-
-
-_shared: dict[str, SharedJudge] = {}
-_lock = threading.Lock()
+            advice = f"judges by another rubric than {self.rubric.name} ({error}); give its own as `rubric`"
+            raise SettingError("server", self._server, advice) from None
 
 
 def shared_judge(**settings: Any) -> SharedJudge:
@@ -122,9 +110,11 @@ def shared_judge(**settings: Any) -> SharedJudge:
     Raises:
         UsageError: as for `SharedJudge`.
     """
-    key = json.dumps(settings, sort_keys=True, default=str)
-    with _lock:
-        if key not in _shared:
-            _shared[key] = SharedJudge(**settings)
-            atexit.register(_shared[key].close)
-        return _shared[key]
+    return _shared_judge(json.dumps(settings, sort_keys=True))
+
+
+@cache
+def _shared_judge(settings: str) -> SharedJudge:
+    judge = SharedJudge(**json.loads(settings))
+    atexit.register(judge.close)
+    return judge

@@ -10,6 +10,8 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
+from localjudge.records.html_table import html_table
+
 
 @dataclass(frozen=True, slots=True)
 class Response:
@@ -326,6 +328,14 @@ class Judgement(_Outcome):
         """The rationale, or those of all aspects, a line each; empty without any."""
         return "\n".join(self.texts.values())
 
+    def _repr_html_(self) -> str:
+        known = {"expected": self.expected, "mass": self.mass}
+        aspects = [
+            {"aspect": aspect, "score": score, **{name: values.get(aspect) for name, values in known.items()}}
+            for aspect, score in self.scores.items()
+        ]
+        return html_table(aspects, "\n".join([f"{self.id} · {self.system or 'no system'}", self.rationale]))
+
 
 class Failure(_Outcome):
     """A row that could not be judged, and the reason. It has no scores.
@@ -345,6 +355,9 @@ class Failure(_Outcome):
     def reason(self) -> str:
         """The error without its place, so that equal reasons can be counted."""
         return self.error.removeprefix(f"{self.source}: ")
+
+    def _repr_html_(self) -> str:
+        return html_table([{"id": self.id, "system": self.system, "error": self.error}], "not judged")
 
 
 Outcome = Judgement | Failure

@@ -28,7 +28,7 @@ OVERALL = "overall"
 _TEXTS = {"instruction", "reference", "candidate"}
 _BESIDE = {OVERALL, "annotator", "failed", "n", "pairs", "rank", "rows", *_TEXTS}
 """Names of other columns that stand beside the aspects in tables, exports, reports and label files."""
-_EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
+EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rationale"
 """Suffixes of an aspect's other columns."""
 MASS, LIKELIEST, SPREAD, INTERVAL = "_mass", "_likeliest", "_spread", "_interval"
 """Suffixes of those that lines of earlier versions do not have; an aspect's name may end so."""
@@ -81,7 +81,7 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
     for aspect in aspects:
         line[aspect] = None if judged is None else judged.scores[aspect]
     for aspect in aspects:
-        line[aspect + _EXPECTED] = judged and judged.expected.get(aspect)
+        line[aspect + EXPECTED] = judged and judged.expected.get(aspect)
     for aspect in aspects:
         line[aspect + _PROBABILITIES] = judged and judged.probabilities.get(aspect)
     for aspect in aspects:
@@ -144,7 +144,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     try:
         texts = {text: line[text] for text in columns.texts}
         scores = {aspect: line[aspect] for aspect in columns.aspects}
-        expected = {aspect: line[aspect + _EXPECTED] for aspect in columns.aspects}
+        expected = {aspect: line[aspect + EXPECTED] for aspect in columns.aspects}
         probabilities = {aspect: line[aspect + _PROBABILITIES] for aspect in columns.aspects}
         mass = {aspect: line.get(aspect + MASS) for aspect in columns.aspects}
         likeliest = {aspect: line.get(aspect + LIKELIEST) for aspect in columns.aspects}
@@ -171,7 +171,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
 
 def _known(columns: AnswerColumns) -> set[str]:
     """Return the columns that a line may have."""
-    suffixes = ("", _EXPECTED, _PROBABILITIES, MASS, LIKELIEST, SPREAD)
+    suffixes = ("", EXPECTED, _PROBABILITIES, MASS, LIKELIEST, SPREAD)
     own = (aspect + suffix for aspect in columns.aspects for suffix in suffixes)
     return {*COMMON_COLUMNS, *columns.prompt, *columns.texts, *own}
 
@@ -229,7 +229,7 @@ _ADDED = frozenset({"failed_answer", "response_digest", "opponent_digest"})
 def is_reserved(name: str) -> bool:
     """Return whether an aspect with this name would conflict with another column of a response or a pair."""
     taken = COMMON_COLUMNS | ORDER_COLUMNS | {RATIONALE, MODEL, NOTICE} | _BESIDE
-    return name in taken or name.endswith((_EXPECTED, _PROBABILITIES, _RATIONALE))
+    return name in taken or name.endswith((EXPECTED, _PROBABILITIES, _RATIONALE))
 
 
 def column_names(columns: AnswerColumns) -> list[str]:
@@ -289,7 +289,7 @@ def arrow_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> 
     for aspect, kind in columns.aspects.items():
         types |= {
             aspect: kinds[kind],
-            aspect + _EXPECTED: real,
+            aspect + EXPECTED: real,
             aspect + _PROBABILITIES: pyarrow.list_(real),
             aspect + MASS: real,
             aspect + LIKELIEST: pyarrow.bool_(),

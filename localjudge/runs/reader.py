@@ -7,12 +7,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
 from localjudge.errors import RunMismatchError, UsageError
 from localjudge.records import Judgement, Outcome, row_key, settings_digest
-from localjudge.records.outcome_columns import to_json, without_objects
+from localjudge.records.html_table import html_table
+from localjudge.records.outcome_columns import EXPECTED, PAIR_SYSTEMS, PREFERENCE, to_json, without_objects
 from localjudge.rubrics.mode import PAIRWISE, POINTWISE, Join, Mode, RowOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
@@ -25,6 +27,7 @@ JUDGEMENTS = "judgements.jsonl"
 SET_ASIDE = "set-aside.jsonl"
 SUMMARY = "summary.json"
 _ROUNDING = 1e-3
+_SHOWN_LINES = 20
 
 
 class _Lines(ABC):
@@ -78,6 +81,16 @@ class _Lines(ABC):
     def _lines(self) -> Iterator[dict[str, Any]]:
         """Yield the lines as flat objects."""
         return (self._mode.line(outcome, self.rubric.columns) for outcome in self)
+
+    def _repr_html_(self) -> str:
+        aspects = self.rubric.aspects
+        suffixes = ("", EXPECTED, PREFERENCE)
+        own = [f"{aspect}{suffix}" for aspect in aspects for suffix in suffixes]
+        names = ["id", "system", *PAIR_SYSTEMS, "error", *own, *self.rubric.columns.texts]
+        lines = list(islice(self._lines(), _SHOWN_LINES))
+        shown = [{name: line[name] for name in names if name in line} for line in lines]
+        count = f"the first {len(lines)} lines" if len(lines) == _SHOWN_LINES else f"{len(lines)} lines"
+        return html_table(shown, "\n".join([f"{self.folder}: {count}", *read_notices(self.folder)]))
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:

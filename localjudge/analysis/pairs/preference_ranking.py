@@ -23,6 +23,7 @@ from localjudge.analysis.ranking.system_order import NO_DIFFERENCE, SIGNIFICANCE
 from localjudge.analysis.statistics import Estimate
 from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
+from localjudge.records.html_table import html_table
 
 _STATISTICS = {
     "strength": "the strength",
@@ -49,6 +50,13 @@ class PreferenceRanking:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        lines = [
+            {"system": each.name, "pairs": each.pairs, "win rate": each.win_rate, "strength": each.strength}
+            for each in self.aspects[self.by].systems
+        ]
+        return html_table(lines, "\n".join([f"{self.by}, with 95 % intervals", *self.notes, *self.notices]))
 
 
 @dataclass(frozen=True, slots=True)

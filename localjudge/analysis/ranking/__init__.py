@@ -18,6 +18,7 @@ from localjudge.analysis.ranking.system_order import NO_DIFFERENCE, SIGNIFICANCE
 from localjudge.analysis.statistics import UNDEFINED_SIGN, Estimate
 from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
+from localjudge.records.html_table import html_table
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.score_column import averaged, deciding
 from localjudge.system.quantities import counted
@@ -81,6 +82,10 @@ class Ranking:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+    def _repr_html_(self) -> str:
+        lines = [{"system": each.name, "rows": each.rows, **each.means} for each in self.systems]
+        return html_table(lines, "\n".join(["means with 95 % intervals", *self.notes, *self.notices]))
 
 
 def rank(

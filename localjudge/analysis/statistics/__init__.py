@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,10 @@ class Estimate:
     value: float | None = None
     low: float | None = None
     high: float | None = None
+
+    def __str__(self) -> str:
+        value, low, high = map(two_decimals, astuple(self))
+        return f"{value} [{low}, {high}]"
 
     @classmethod
     def from_floats(cls, value: float, low: float = math.nan, high: float = math.nan) -> Estimate:

@@ -60,10 +60,10 @@ class Forecast:
     @property
     def assumptions(self) -> str:
         """One line: what the prediction assumes."""
-        answer = self.work.answer
-        shared = f" · {self.work.shared:.0%} of the prompt tokens from the prefix cache" * self.device.is_gpu
+        work, answer = self.work, self.work.answer
+        shared = f" · {work.shared:.0%} of the prompt tokens from the prefix cache" * self.device.is_gpu
         return (
-            f"{self.work.rows:,} prompts of {self.work.mean:,.0f} tokens{shared} · rationales of "
+            f"{work.estimate}{work.rows:,} prompts of {work.mean:,.0f} tokens{shared} · rationales of "
             f"{answer.written:,.0f} tokens (at their limit of {answer.written_limit:,}, {self.slowdown:.1f} "
             f"times the hours) · {self.device.source} · without loading the model and encoding rows"
         )

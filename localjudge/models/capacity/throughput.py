@@ -23,10 +23,11 @@ The time to load the model, to encode rows and to write judgements is not counte
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from localjudge.models.capacity.device import Device
-from localjudge.models.capacity.memory import CPU_BATCH, MOST_GPUS, PlannedUse, gpu_requirements
+from localjudge.models.capacity.memory import ANSWER_TOKENS, CPU_BATCH, MOST_GPUS, PlannedUse, gpu_requirements
 from localjudge.models.shape import BYTES, Layer, Shape
 
 EXPECTED_SHARE = 0.5
@@ -72,6 +73,7 @@ class Workload:
         shared_tokens: number of them that a prefix cache serves.
         squares: sum of the squares of the prompts' lengths.
         answer: the tokens of each answer.
+        estimate: how the tokens were estimated, in words; empty if they were counted.
     """
 
     rows: int
@@ -79,6 +81,26 @@ class Workload:
     shared_tokens: int
     squares: int
     answer: AnswerTokens
+    estimate: str = ""
+
+    @classmethod
+    def estimated(
+        cls, lengths: Sequence[int], use: PlannedUse, written: float | None, scores: int, estimate: str
+    ) -> Workload:
+        """Return the work of prompts of estimated lengths in tokens, of which none share a prefix.
+
+        Args:
+            lengths: the length of each prompt.
+            use: the limits of a rationale and its thoughts.
+            written: as in `localjudge.runs.workload`.
+            scores: the number of scores.
+            estimate: how the lengths were estimated.
+        """
+        limit = use.rationale_tokens + use.thinking_tokens
+        mean = EXPECTED_SHARE * limit if written is None else written
+        answer = AnswerTokens(mean, limit, max(1, ANSWER_TOKENS - scores), scores)
+        squares = sum(each**2 for each in lengths)
+        return cls(len(lengths), sum(lengths), 0, squares, answer, estimate)
 
     @property
     def mean(self) -> float:
