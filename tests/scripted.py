@@ -85,6 +85,9 @@ class ScriptedEngine:
                 tokens.append(max(allowed, key=lambda token: len(self._pieces[token])))
                 state = int(self._table.next_state[state, tokens[-1]])
                 left = left[len(self._pieces[tokens[-1]]) :]
+            if not layout.parts[-1]:  # the token that ends an answer ends its last field
+                allowed = np.flatnonzero(self._table.next_state[state] >= 0).tolist()
+                tokens.append(next(token for token in allowed if token not in self._pieces))
             self._answers[values] = tuple(tokens)
         return self._answers[values]
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli, read_lines
+from report_page import head, held_rows, open_in_browser
 from scripted import scripted_checks
 
 from localjudge import Judge, RowSource, Rubric, RubricError, UsageError, score_run
@@ -240,7 +241,7 @@ def test_a_row_becomes_a_prompt_for_each_criterion_and_a_key_does_not_depend_on_
     assert rows[0].digest != rows[1].digest
     assert rows[0].columns == {}
     text = Rubric.load("checklist").text(rows[1])
-    assert text.endswith("Criterion:\n```\nb\n```")
+    assert "Criterion:\n```\nb\n```" in text
     assert (
         text[: text.index("Criterion:")] == Rubric.load("checklist").text(rows[0])[: text.index("Criterion:")]
     )
@@ -495,3 +496,25 @@ def test_what_takes_one_judgement_of_a_row_refuses_criteria_in_one_line(two_syst
         ended = cli(*command)
         assert ended.code == 2, command
         assert "checks one response by criteria of the row" in ended.err, command
+
+
+def test_a_report_lists_the_criteria_with_their_marks_and_the_score(
+    two_systems: Path, cli: Cli, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    labels = tmp_path / "labels.jsonl"
+    lines = [
+        {name: line[name] for name in ("id", "system", "criterion", "met")} for line in read_lines(two_systems)
+    ]
+    labels.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert cli("report", two_systems, "--labels", labels, "--out", page).code == 0
+    table = head(page)["table"]
+    assert [column["name"] for column in table["columns"]][:2] == ["system", "score"]
+    assert [row[0] for row in table["rows"]] == ["a", "b"]
+    assert head(page)["means"] == "Means"
+    rows = held_rows(page)
+    assert len(rows) == 48
+    assert rows[0][-1] == {"text": "names red", "points": 2, "name": None, "tags": ["axis:colour"]}
+    shown, asked = open_in_browser(page, tmp_path)
+    assert not asked
+    assert "✗ 2 names red (axis:colour)" in shown

@@ -1,6 +1,6 @@
 // How a page of judgements shows one, filters them and sorts them.
 
-const FIELDS = ["candidate", "rationale", "error", "thoughts", "probabilities", "source", "cut", "columns", "rationales", "intervals"];
+const FIELDS = ["candidate", "rationale", "error", "thoughts", "probabilities", "source", "cut", "columns", "rationales", "intervals", "criterion"];
 const MOST_OFFERED = 21;      // scores of a scale that the filter offers
 const { confidence, length } = arrays;
 const whole = ordered.length === 1 || head.decides === "overall";   // the mean of all ordered aspects exists
@@ -69,7 +69,7 @@ function systemTest() {
   const asked = $("by-series").value;
   return (row) => asked === "" || series[row] === +asked;
 }
-const searched = (each) => [head.series[series[each.row]].label, each.candidate, each.rationale,
+const searched = (each) => [head.series[series[each.row]].label, each.candidate, each.rationale, each.criterion?.text,
   ...Object.values(each.rationales ?? {})];
 
 // ---- a line of the list ---------------------------------------------------------------------------------
@@ -116,10 +116,17 @@ function scoreTable(each, limit) {
   });
   return make("table", { class: "scores" }, make("thead", {}, headings), body);
 }
+function asked({ row, criterion }) {
+  const score = ofAspect(scores, 0, row), levels = aspects[0].values.length;
+  const mark = score < 0 ? "?" : score === levels - 1 ? "✓" : score ? "~" : "✗";
+  return make("p", { class: "criterion" }, `${mark} ${criterion.points} `, criterion.name ? `${criterion.name}: ` : "",
+    criterion.text, criterion.tags.length ? ` (${criterion.tags.join(", ")})` : "");
+}
 function card(each, limit) {
   const title = make("h4", {}, dot(series[each.row]), head.series[series[each.row]].label);
   const failed = flags[each.row] & FAILED;
   const parts = [title];
+  if (each.criterion) parts.push(asked(each));
   if (failed) parts.push(make("p", { class: "notice" }, "Failed: " + each.error));
   else {
     parts.push(scoreTable(each, limit));

@@ -25,6 +25,7 @@ from localjudge.errors import UsageError
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import RATIONALE, from_bytes, rationale_of
 from localjudge.report.page import PageKind, PageRow
+from localjudge.rubrics.mode import CHECKLIST
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import deciding
 from localjudge.runs.reader import JUDGEMENTS
@@ -106,7 +107,7 @@ class ListedRows(ABC):
         with ExitStack() as stack:
             files = [folder / JUDGEMENTS for folder in folders]
             self._lines = [stack.enter_context(LineStore.of_file(file)) for file in files]
-            rows = read_rows(folders, self.manifests, values)
+            rows = read_rows(folders, self.manifests, values, by_criterion=self.rubric.mode is CHECKLIST)
             for file, lines in zip(files, self._lines, strict=True):
                 if not lines.is_in(file):
                     raise UsageError(f"{file}: was written again while it was read; repeat the command")
@@ -216,7 +217,8 @@ class Judgements(ListedRows):
             rationale = outcome.rationale if isinstance(outcome, Judgement) else ""
             size = len(rationale) + len(text.candidate if text else "")
             intervals = self.intervals_of(outcome) if self.intervals_of else None
-            yield PageRow(group, text, [*_values(outcome, text), intervals], size)
+            *values, criterion = _values(outcome, text)
+            yield PageRow(group, text, [*values, intervals, criterion], size)
 
     def arrays(self) -> Mapping[str, tuple[str, bytes]]:
         """Return the columns as the page's typed arrays; NaN means unknown."""
@@ -224,7 +226,8 @@ class Judgements(ListedRows):
         return {name: typed(np.round(values, 3)) for name, values in found.items()}
 
     def _row_values(self, manifests: Sequence[RunManifest]) -> ScoreValues:
-        refuse_pairs(self.folders, manifests)
+        if self.rubric.mode is not CHECKLIST:
+            refuse_pairs(self.folders, manifests)
         return ScoreValues(self.rubric)
 
     def _fill(self, values: ScoreValues, order: NDArray[np.intp]) -> None:
@@ -267,6 +270,7 @@ def _values(outcome: Outcome, text: RowTexts | None) -> list[Any]:
         judged.candidate_cut if judged else 0,
         outcome.columns,
         own or None,
+        outcome.criterion and outcome.criterion.model_dump(exclude={"part", "parts"}),
     ]
 
 

@@ -19,7 +19,15 @@ from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import Judgements, ListedRows
 from localjudge.report.report_tables import agreement_tables, audit_tables, slice_tables, systems_table
-from localjudge.report.shown_values import decides, kind, legend, mean_is_share, value_colours, value_texts
+from localjudge.report.shown_values import (
+    decides,
+    kind,
+    legend,
+    mean_columns,
+    mean_is_share,
+    value_colours,
+    value_texts,
+)
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
@@ -174,17 +182,17 @@ def _empty_responses(judgements: Judgements) -> str | None:
 
 def _means_heading(rubric: Rubric) -> str:
     """Return the heading of the charts of means, some or all of which can be shares."""
-    shares = [mean_is_share(column) for column in rubric.score_columns]
+    shares = [mean_is_share(column) for column in mean_columns(rubric)]
     return "Shares" if all(shares) else "Means and shares" if any(shares) else "Means"
 
 
 def _systems_lead(rubric: Rubric, rankings: Sequence[Ranking]) -> str:
     every = {ranking.of for ranking in rankings}
     of = rankings[0].of if every in ({"expected"}, {"calibrated"}) else ""
-    named = f"{of} scores" if of and not all(map(mean_is_share, rubric.score_columns)) else "scores"
-    ordered = any(column.weight for column in rubric.score_columns)
+    named = f"{of} scores" if of and not all(map(mean_is_share, mean_columns(rubric))) else "scores"
+    ordered = any(column.weight for column in mean_columns(rubric))
     lead = f"{_means_heading(rubric)} of the {named} with 95 % intervals from resampling instructions."
-    if of and any(map(mean_is_share, rubric.score_columns)):
+    if of and any(map(mean_is_share, mean_columns(rubric))):
         lead += " A share is the mean probability of the score."
     if ordered:
         lead += (
@@ -225,7 +233,7 @@ def _figures(
     columns, rubric = judgements.columns, judgements.rubric
     sections = ("means", "distribution", "expected", "confidence")
     figures: dict[str, list[dict[str, Any]]] = {section: [] for section in sections}
-    for column in rubric.score_columns:
+    for column in mean_columns(rubric):
         found = {label: own[column.name] for label, own in means.items() if column.name in own}
         if any(mean.value is not None for mean in found.values()):
             figures["means"].append(figure(column.name, charts.means(judgements, column, found)))

@@ -20,7 +20,7 @@ from localjudge.analysis.statistics import Estimate
 from localjudge.errors import UsageError
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.report.judgements import Judgements
-from localjudge.report.shown_values import mean_is_share, scale_text
+from localjudge.report.shown_values import mean_columns, mean_is_share, scale_text
 from localjudge.rubrics.rubric import Rubric
 
 _STATISTICS = {
@@ -124,7 +124,7 @@ def _mean_columns(rubric: Rubric, ranked: Sequence[str]) -> dict[str, dict[str, 
             "bounds": [column.lowest, column.highest],
             "note": scale_text(column),
         }
-        for column in rubric.score_columns
+        for column in mean_columns(rubric)
     }
     if OVERALL in ranked:
         of = next(column for column in rubric.score_columns if column.weight and column.name in ranked)
@@ -136,7 +136,7 @@ def _mean_columns(rubric: Rubric, ranked: Sequence[str]) -> dict[str, dict[str, 
 
 def _whole(rubric: Rubric, names: Sequence[str]) -> str | None:
     """Return the column of the mean of all aspects, or of the first ordered aspect; None without any."""
-    ordered = [column.name for column in rubric.score_columns if column.weight and column.name in names]
+    ordered = [column.name for column in mean_columns(rubric) if column.weight and column.name in names]
     return OVERALL if OVERALL in names else ordered[0] if ordered else None
 
 

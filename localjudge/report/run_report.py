@@ -18,7 +18,7 @@ from localjudge.report.judgements import Judgements
 from localjudge.report.listed_pairs import ListedPairs
 from localjudge.report.overview import by_series, head
 from localjudge.report.page import write_page
-from localjudge.rubrics.mode import PAIRWISE
+from localjudge.rubrics.mode import CHECKLIST, PAIRWISE, POINTWISE
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
 from localjudge.system.requirements import require
@@ -64,7 +64,8 @@ def write_report(
         UsageError: a file or run directory cannot be used, or an option does not fit the runs.
     """
     require("a report", "report")
-    if read_manifest(runs[0]).rubric.mode is PAIRWISE:
+    mode = read_manifest(runs[0]).rubric.mode
+    if mode is not POINTWISE:
         given = {
             "`calibration`": calibration,
             "`allow_no_gain`": allow_no_gain,
@@ -72,11 +73,13 @@ def write_report(
             "`by_column`": by_column,
         }
         if surplus := [option for option, value in given.items() if value]:
-            raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
+            raise UsageError(f"{surplus[0]}: is for runs of one judgement a response; the rubric {mode.judges}")
+    if mode is PAIRWISE:
         return _write_pairs(runs, out, title, inputs, labels, mapping, audit, resamples, seed, step)
     from localjudge.analysis.agreement import agree
     from localjudge.analysis.agreement.calibration import Calibration, read_intervals
     from localjudge.analysis.by_slice import agree_by_slice, rank_by_slice
+    from localjudge.analysis.matching.checklist_points import read_points
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
     from localjudge.analysis.matching.slices import read_slices
@@ -92,8 +95,10 @@ def write_report(
             ours = parse_mapping(mapping, [*rubric.aspects, *(column.name for column in rubric.score_columns)])
             rankings, agreements, sliced = [], [], []
             for of_one_judge in _by_judge(runs):
-                scores = read_scores(of_one_judge)
-                known = read_labels(labels, scores, ours, inputs, False) if labels else None
+                scores = read_points(of_one_judge) if mode is CHECKLIST else read_scores(of_one_judge)
+                known = (
+                    read_labels(labels, scores, ours, inputs, False) if labels and mode is POINTWISE else None
+                )
                 measures = measure(scores, inputs)
                 named = by_series(
                     curves.apply_to(scores, allow_no_gain, known) if curves else scores, judgements
@@ -106,7 +111,7 @@ def write_report(
                     found = rank_by_slice(named, slices, None, None, resamples, seed)
                     sliced.append((", ".join(run_names(of_one_judge)), found))
             for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
-                scores = read_scores([run])
+                scores = read_scores([run], by_criterion=mode is CHECKLIST)
                 known, measures = read_labels(labels, scores, ours, inputs, False), measure(scores, inputs)
                 calibrated = curves.apply_to(scores, allow_no_gain, known) if curves else None
                 agreements.append((name, agree(scores, known, measures, calibrated, resamples, seed)))
