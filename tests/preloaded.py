@@ -8,7 +8,8 @@ real process with its own directory, environment, arguments, standard streams, s
         subprocess.run([*programs.localjudge, "show", run])
 
 The command is a small client. It hands its standard streams to the server, which forks; it passes signals on,
-and ends as the fork ends. Its process id is not the fork's: if the client is killed, the server kills the fork.
+and ends as the fork ends. SIGUSR1 is passed on as SIGKILL, since nothing can follow a SIGKILL of the client
+itself: then the server kills the fork a moment later.
 
 The libraries have read the environment of the server, not of the client. So tests of imports, of variables that
 libraries read at import, and of the streams before the first line of a program start a real interpreter.
@@ -35,6 +36,9 @@ LIBRARIES = (
 )  # fmt: skip
 THREADS = {"python", "jemalloc_bg_thd"}
 """Threads of a process that forks safely: the one that forks, and one that jemalloc starts again in a fork."""
+KILL = signal.SIGUSR1
+"""The signal to a client that kills its fork."""
+PASSED_ON = {KILL: signal.SIGKILL} | {each: each for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
 
 
 class Preloaded:
@@ -162,18 +166,18 @@ def become(request: bytes, streams: list[int]) -> NoReturn:
 
 def start(address: str, *arguments: str) -> None:
     """Have the server run a script, and end as it ends."""
-    passed_on = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
-        signal.pthread_sigmask(signal.SIG_BLOCK, passed_on)
+        signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
         server.connect(b"\0" + address.encode())
         request = json.dumps([arguments, os.getcwd(), dict(os.environ)]).encode()
         socket.send_fds(server, [request], [0, 1, 2])
-        for number in passed_on:
-            signal.signal(number, lambda number, _: server.send(str(number).encode()) and None)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on)
+        for number in PASSED_ON:
+            signal.signal(number, lambda number, _: server.send(b"%d" % PASSED_ON[number]) and None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
         status = int(server.recv(64))
     if os.WIFSIGNALED(status):
-        signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
+        with suppress(OSError):  # nothing can be set for SIGKILL
+            signal.signal(os.WTERMSIG(status), signal.SIG_DFL)
         os.kill(os.getpid(), os.WTERMSIG(status))
     sys.exit(os.waitstatus_to_exitcode(status))
 

@@ -1,7 +1,7 @@
 """Small tokenizers of each family that open-weights models use, and chat templates in the style of each.
 
-They are trained quickly on the text below. Real tokenizers can be placed next to the checkout, in
-`../shared/tokenizers/NAME/tokenizer.json`; tests with a `tokenizer_name` parameter also run on these.
+They are trained quickly on the text below. Tests with the name of a tokenizer as parameter also run on real
+tokenizers: those next to the checkout, in `../shared/tokenizers/NAME/tokenizer.json`, or the bundled judge's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers.processors import TemplateProcessing
@@ -148,18 +147,13 @@ SMALL: dict[str, Callable[[], Tokenizer]] = {
     "SentencePiece BPE": sentencepiece_bpe,
     "unigram": unigram,
 }
-_REAL = Path(__file__).parents[2] / "shared" / "tokenizers"
-REAL = ["falcon", "minimind", "phi-3-mini"]
-TOKENIZER_NAMES = [
-    *SMALL,
-    *(
-        pytest.param(
-            name, marks=pytest.mark.skipif(not (_REAL / name).is_dir(), reason="no real tokenizer here")
-        )
-        for name in REAL
-    ),
-]
-"""Parameters for tests with a tokenizer name: the small tokenizers, and the real ones if they exist."""
+_SHARED = Path(__file__).parents[2] / "shared" / "tokenizers"
+REAL = {file.parent.name: file for file in sorted(_SHARED.glob("*/tokenizer.json"))} or {
+    "bundled": Path(__file__).parents[1] / "models" / "bundled" / "tokenizer.json"
+}
+"""Real tokenizers: those next to the checkout, or else the one of the bundled judge."""
+TOKENIZER_NAMES = [*SMALL, *REAL]
+"""Parameters for tests with a tokenizer name."""
 
 
 @cache
@@ -174,7 +168,7 @@ def tokenizer_file(name: str, folder: Path) -> Path:
         file = folder / "tokenizer.json"
         file.write_text(_written(name), encoding="utf-8")
         return file
-    return _REAL / name / "tokenizer.json"
+    return REAL[name]
 
 
 def tokenizer_with(name: str, template: str | None) -> Any:
@@ -182,7 +176,7 @@ def tokenizer_with(name: str, template: str | None) -> Any:
     if name in SMALL:
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(_written(name)))
     else:
-        tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(_REAL / name / "tokenizer.json"))
+        tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(REAL[name]))
     markers = sorted(set(re.findall(r"<[|\uff5c]?[\w/▁:.-]+[|\uff5c]?>|\[/?[A-Z_]+\]", template or "")))
     tokenizer.add_special_tokens({"additional_special_tokens": markers})
     tokenizer.chat_template = template

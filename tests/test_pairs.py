@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import Cli, read_lines
+from preloaded import KILL, Preloaded
 from scripted import Taste, scripted_comparison
 
 from localjudge import Judge, Rubric, RubricError, UsageError, load_run
@@ -454,13 +455,13 @@ def test_one_order_is_judged_if_it_is_asked_for(run: Callable[..., Path]) -> Non
 
 @pytest.mark.slow
 def test_a_run_killed_between_the_orders_of_pairs_and_started_again_equals_an_unbroken_one(
-    run: Callable[..., Path], tmp_path: Path, model: Path
+    run: Callable[..., Path], preloaded: Preloaded, tmp_path: Path, model: Path
 ) -> None:
     whole, out = run("whole"), tmp_path / "broken"
     for prompts in (5, 8):
         with subprocess.Popen(
             [
-                sys.executable, HELD_PROGRAM, str(prompts), "score", tmp_path / "rows.jsonl", "--out", out,
+                *preloaded.script(HELD_PROGRAM), str(prompts), "score", tmp_path / "rows.jsonl", "--out", out,
                 "--model", model, "--pairs", "all", *SETTINGS,
             ],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -468,7 +469,7 @@ def test_a_run_killed_between_the_orders_of_pairs_and_started_again_equals_an_un
             before = len(list(read_lines(out))) if (out / "run.json").exists() else 0
             while not (out / "judgements.jsonl").exists() or len(list(read_lines(out))) <= before:
                 assert process.poll() is None, process.stderr and process.stderr.read().decode()
-            process.kill()
+            process.send_signal(KILL)
     survived = len(list(read_lines(out)))
     assert 0 < survived < 36
     assert not (out / "pairs.jsonl").exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Cli, write_rows
-from preloaded import Preloaded
+from preloaded import KILL, Preloaded
 
 SCRIPT = """
 import atexit, json, os, signal, sys, time
@@ -54,7 +54,7 @@ def test_a_fork_has_its_own_arguments_folder_environment_streams_and_exit_code(
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9), (KILL, -9)]
 )
 def test_a_signal_reaches_the_fork_and_its_end_is_the_end_of_the_command(
     command: list[str], number: signal.Signals, code: int
@@ -70,6 +70,7 @@ def test_a_signal_reaches_the_fork_and_its_end_is_the_end_of_the_command(
             assert process.poll() is None
         process.send_signal(number)
         assert process.wait() == code
+        assert number == signal.SIGKILL or not Path(f"/proc/{fork}").exists(), "it has ended before the client"
     while Path(f"/proc/{fork}").exists():
         time.sleep(0.01)
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from conftest import Cli, random_model, read_lines, write_rows
 from jsonschema import Draft202012Validator
+from preloaded import KILL, Preloaded
 
 from localjudge import Failure, Judge, Judgement, Response, Row, Rubric, UsageError, read_rows
 from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
@@ -31,6 +32,7 @@ from localjudge.runs.run_plan import RunPlan
 
 Make = Callable[..., Judge]
 
+HELD_PROGRAM = Path(__file__).with_name("held_program.py")
 JUDGED: list[str] = []
 """The ids of the rows that `go` judged, in the order in which they finished."""
 
@@ -76,11 +78,10 @@ def done() -> list[str]:
     return JUDGED
 
 
-def start_held(*args: object, prompts: int) -> subprocess.Popen[bytes]:
+def start_held(program: Sequence[str], *args: object, prompts: int) -> subprocess.Popen[bytes]:
     """Start a run that gives its engine this many prompts, and the rest when its standard input is closed."""
-    script = Path(__file__).with_name("held_program.py")
     return subprocess.Popen(
-        [sys.executable, script, str(prompts), "score", *map(str, args)],
+        [*program, str(prompts), "score", *map(str, args)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -97,16 +98,17 @@ def wait_for_lines(out: Path, process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_a_run_killed_in_the_middle_and_started_again_equals_an_unbroken_one(
-    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path, temperature: float
+    cli: Cli, preloaded: Preloaded, tmp_path: Path, model: Path, short_rubric: Path, temperature: float
 ) -> None:
     rows, out, whole = write_rows(tmp_path / "a.jsonl", 60), tmp_path / "broken", tmp_path / "whole"
     settings = [
         "--model", model, "--rubric", short_rubric, "--temperature", temperature, "--max-rationale-tokens", 24,
         "--engine-arg", "batch_size=3",
     ]  # fmt: skip
-    with start_held(rows, "--out", out, *settings, prompts=30) as process:
+    program = preloaded.script(HELD_PROGRAM)
+    with start_held(program, rows, "--out", out, *settings, prompts=30) as process:
         wait_for_lines(out, process)
-        process.kill()
+        process.send_signal(KILL)
     assert process.returncode == -9
     survived = (out / "judgements.jsonl").read_bytes().count(b"\n")
     assert 0 < survived <= 30
@@ -129,7 +131,8 @@ def test_a_second_process_is_refused_while_the_first_writes(
     rows, out = write_rows(tmp_path / "a.jsonl", 60), tmp_path / "out"
     settings = ["--max-rationale-tokens", 6, "--engine-arg", "batch_size=3"]
     settings += ["--model", model, "--rubric", short_rubric]
-    with start_held(rows, "--out", out, *settings, prompts=30) as process:
+    program = [sys.executable, str(HELD_PROGRAM)]
+    with start_held(program, rows, "--out", out, *settings, prompts=30) as process:
         wait_for_lines(out, process)
         process.send_signal(signal.SIGSTOP)
         with pytest.raises(RunLockedError, match=r"another localjudge \(process \d+ on .*\) is writing"):
@@ -141,12 +144,14 @@ def test_a_second_process_is_refused_while_the_first_writes(
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_run_that_is_asked_to_stop_finishes_what_it_has_begun(
-    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path, number: signal.Signals, code: int
-) -> None:
+    cli: Cli, preloaded: Preloaded, tmp_path: Path, model: Path, short_rubric: Path, number: signal.Signals,
+    code: int,
+) -> None:  # fmt: skip
     rows, out, whole = write_rows(tmp_path / "a.jsonl", 90), tmp_path / "stopped", tmp_path / "whole"
     settings = ["--model", model, "--rubric", short_rubric, "--max-rationale-tokens", 24]
     settings += ["--engine-arg", "batch_size=3"]
-    with start_held(rows, "--out", out, *settings, prompts=45) as process:
+    program = preloaded.script(HELD_PROGRAM)
+    with start_held(program, rows, "--out", out, *settings, prompts=45) as process:
         wait_for_lines(out, process)
         process.send_signal(number)
         assert process.stdin
@@ -158,8 +163,7 @@ def test_a_run_that_is_asked_to_stop_finishes_what_it_has_begun(
         said += process.stderr.read()
     assert process.returncode == code
     assert b"stopping: finishing what is in flight" in said
-    program = Path(__file__).with_name("held_program.py")
-    again = shlex.join(map(str, [program, "score", rows, "--out", out, *settings]))
+    again = shlex.join(map(str, [HELD_PROGRAM, "score", rows, "--out", out, *settings]))
     assert f"of 90 rows done; to continue, run this again: {again}\n".encode() in said
     summary = json.loads((out / "summary.json").read_text())
     lines = (out / "judgements.jsonl").read_bytes()

@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +20,7 @@ from typing import Any
 import pytest
 import uvicorn
 from conftest import Cli, read_lines, write_rows
+from preloaded import Preloaded
 from scripted import scripted_checks
 
 from localjudge import Judge, Rubric, UsageError, load_run
@@ -499,11 +499,11 @@ def test_flags_that_do_not_fit_are_refused_before_the_model_is_loaded(
 
 @pytest.mark.slow
 def test_a_service_that_is_stopped_in_the_middle_answers_what_it_has_begun(
-    tmp_path: Path, model: Path, short_rubric: Path
+    preloaded: Preloaded, tmp_path: Path, model: Path, short_rubric: Path
 ) -> None:
     out = tmp_path / "kept"
     command: list[str | Path] = [
-        sys.executable, "-m", "localjudge", "serve", "--port", "0", "--model", model,
+        *preloaded.localjudge, "serve", "--port", "0", "--model", model,
         "--rubric", short_rubric, "--max-rationale-tokens", "24", "--out", out, "--reward", "tact",
     ]  # fmt: skip
     with (

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from conftest import Cli, write_rows
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from preloaded import Preloaded
 from rich.table import Table
 from rich.text import Text
 
@@ -53,8 +55,23 @@ def steering(text: str) -> set[str]:
     return {c for c in text if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - {"\n", "\t"}
 
 
+Program = Callable[..., subprocess.CompletedProcess[bytes]]
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def program(preloaded: Preloaded) -> Program:
+    """Run `localjudge` in a process of its own; with an environment of its own, in a new interpreter."""
+
+    def run(*args: object, check: bool = False, **options: Any) -> subprocess.CompletedProcess[bytes]:
+        start = [sys.executable, "-m", "localjudge"] if "env" in options else preloaded.localjudge
+        settings: dict[str, Any] = {"capture_output": True} | options
+        return subprocess.run([*start, *map(str, args)], check=check, **settings)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def run(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a finished run of two systems; one of them is hostile."""
     folder = tmp_path_factory.mktemp("finished")
     row = {"instruction": "Q", "reference": "R", "candidate": "C"}
@@ -62,12 +79,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "rows.jsonl").write_text("\n".join(lines))
     program("score", folder / "rows.jsonl", "--out", folder / "run", "--engine", "dry-run", check=True)
     return folder / "run"
-
-
-def program(*args: object, check: bool = False, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "localjudge", *map(str, args)]
-    settings: dict[str, Any] = {"capture_output": True} | options
-    return subprocess.run(command, check=check, **settings)
 
 
 def hostile_models(model: Path, folder: Path, name: str) -> list[Path]:
@@ -219,7 +230,9 @@ with guarded_streams(), Progress().step("loading the engine") as report, output_
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
-def test_every_encoding_holds_what_is_printed(run: Path, tmp_path: Path, encoding: str) -> None:
+def test_every_encoding_holds_what_is_printed(
+    program: Program, run: Path, tmp_path: Path, encoding: str
+) -> None:
     environment = os.environ | {"PYTHONIOENCODING": encoding, "LC_ALL": "C"}
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps({"id": "é→中", "instruction": "é→中", "reference": "R", "candidate": "C"}))
@@ -237,7 +250,7 @@ def test_every_encoding_holds_what_is_printed(run: Path, tmp_path: Path, encodin
     assert told["id"] == "é→中", "JSON keeps every character"
 
 
-def test_bars_and_signs_have_ascii_in_their_place(run: Path) -> None:
+def test_bars_and_signs_have_ascii_in_their_place(program: Program, run: Path) -> None:
     shown = program("show", run, env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=True).stdout.decode()
     chart = shown[shown.index("1 to 5") :]
     assert re.search(r"b +\| +[1-8-]{5} \|", chart)
@@ -257,7 +270,7 @@ def test_a_closed_stream_ends_no_command_with_a_traceback(run: Path, tmp_path: P
         assert (end.returncode, "Traceback" in end.stderr) == (code, False), (line, end.stderr)
 
 
-def test_output_that_cannot_be_written_is_said_in_one_line(run: Path) -> None:
+def test_output_that_cannot_be_written_is_said_in_one_line(program: Program, run: Path) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("no /dev/full here")
     with open("/dev/full", "wb") as full:
@@ -267,7 +280,7 @@ def test_output_that_cannot_be_written_is_said_in_one_line(run: Path) -> None:
         assert program("show", "none", capture_output=False, stdout=full, stderr=full).returncode == 2
 
 
-def test_a_reader_that_has_read_enough_ends_the_program_with_one_line(run: Path) -> None:
+def test_a_reader_that_has_read_enough_ends_the_program_with_one_line(program: Program, run: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     end = program("show", run, capture_output=False, stdout=writing, stderr=subprocess.PIPE)
@@ -276,7 +289,7 @@ def test_a_reader_that_has_read_enough_ends_the_program_with_one_line(run: Path)
     assert b"the reader of the output closed it before its end" in end.stderr
 
 
-def test_a_run_whose_progress_nobody_reads_judges_every_row(tmp_path: Path) -> None:
+def test_a_run_whose_progress_nobody_reads_judges_every_row(program: Program, tmp_path: Path) -> None:
     rows, out = write_rows(tmp_path / "rows.jsonl", 3), tmp_path / "out"
     reading, writing = os.pipe()
     os.close(reading)
@@ -294,7 +307,7 @@ def test_a_run_whose_progress_nobody_reads_judges_every_row(tmp_path: Path) -> N
     [("-n 8", b"ulimit -n"), ("-v 250000", b"too little memory")],
 )
 def test_a_process_that_may_use_too_little_says_of_what_in_one_line(
-    tmp_path: Path, limit: str, said: bytes
+    program: Program, tmp_path: Path, limit: str, said: bytes
 ) -> None:
     rows, out = write_rows(tmp_path / "rows.jsonl", 3), tmp_path / "out"
     score = f"{sys.executable} -m localjudge score {rows} --out {out} --engine dry-run"
