@@ -64,9 +64,10 @@ def audit(
     from localjudge.analysis.audit import read_audit
     from localjudge.analysis.audit.audit_run import run_audit, sample_rows
     from localjudge.analysis.audit.perturbations import perturbations_of
+    from localjudge.cli.printed_tables import printed_findings
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.audit_tables import audit_tables
     from localjudge.judge import Judge
+    from localjudge.report.tables.audit_tables import audit_findings
     from localjudge.rubrics.mode import PAIRWISE
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.pipeline import RowSource
@@ -111,7 +112,7 @@ def audit(
     if as_json:
         print_json(found.model_dump(mode="json"), indent=2)
     else:
-        print_table(audit_tables(found, all_tables))
+        print_table(printed_findings(audit_findings(found), all_tables))
     progress.notices(found.notices, in_table=True)
     for check in found.checks:
         if check.passed is False:

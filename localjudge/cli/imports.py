@@ -44,9 +44,9 @@ def import_scores(
     """Import scores from elsewhere as a run, for the commands that read runs."""
     from localjudge.analysis.matching.human_labels import parse_mapping
     from localjudge.analysis.matching.imported_scores import import_scores
+    from localjudge.cli.printed_tables import headed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.run_tables import summary_table
-    from localjudge.cli.tables.table_parts import headed
+    from localjudge.cli.run_tables import summary_table
     from localjudge.rows.columns import parse_columns
     from localjudge.runs.reader import read_notices
 

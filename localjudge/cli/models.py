@@ -28,7 +28,7 @@ from localjudge.system.quantities import GIB
 def list_models(as_json: AsJson = False) -> None:
     """List the models that can judge, and what each needs on GPUs of 80 GB; `models` alone does the same."""
     settle_environment()
-    from localjudge.cli.tables.capacity_tables import catalogue_table
+    from localjudge.cli.capacity_tables import catalogue_table
     from localjudge.models.capacity.profiles import Catalogue
 
     catalogue = Catalogue.here()
@@ -121,7 +121,7 @@ def plan(
     if gpu is not None and gpu_memory is not None:
         raise UsageError("--gpu knows the memory of its GPU; leave out --gpu-memory")
     settle_environment()
-    from localjudge.cli.tables.capacity_tables import forecast_table, plan_table, plan_text
+    from localjudge.cli.capacity_tables import forecast_table, plan_table, plan_text
     from localjudge.models.adapter import Adapter
     from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
     from localjudge.models.capacity.device import Device

@@ -59,9 +59,9 @@ def show(
     texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
     verdict (a is the first, ? is undecided), the preference for a from 0 to 1, and whether both orders agree.
     """
+    from localjudge.cli.printed_tables import headed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.run_tables import summary_chart, summary_table
-    from localjudge.cli.tables.table_parts import headed
+    from localjudge.cli.run_tables import summary_chart, summary_table
     from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
     from localjudge.runs.summary import read_summary, summaries_by_column
@@ -121,10 +121,10 @@ def show(
 
 
 def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
+    from localjudge.cli.printed_tables import headed
     from localjudge.cli.progress import Progress
     from localjudge.cli.shown_judgement import judgement_text
     from localjudge.cli.shown_pair import ShownPair
-    from localjudge.cli.tables.table_parts import headed
     from localjudge.rubrics.pair_outcome import PairOutcome
     from localjudge.runs.reader import read_notices, read_row_outcomes
     from localjudge.runs.reread_texts import RowTextStore
@@ -225,9 +225,9 @@ def merge(
     The judgements are those of one machine: byte for byte with --engine-arg batch_size=1 or --deterministic.
     Elsewhere shards fill other batches, and where two tokens are almost equally probable, a score may differ.
     """
+    from localjudge.cli.printed_tables import headed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.run_tables import summary_table
-    from localjudge.cli.tables.table_parts import headed
+    from localjudge.cli.run_tables import summary_table
     from localjudge.runs.merge import merge as put_together
     from localjudge.runs.reader import read_notices
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.options import AsJson, input_extras, print_json, print_table
-from localjudge.cli.statistics_options import LabelColumns, MovedInputs
+from localjudge.cli.options import AsJson, print_json, print_table
+from localjudge.cli.statistics_options import LabelOptions, compare_responses, labels_option
 from localjudge.errors import UsageError
 from localjudge.system.quantities import counted
 
@@ -35,40 +35,31 @@ def sample_size(
     ] = 0.8,
     systems: Annotated[int, typer.Option(min=2, metavar="N", help="The number of systems to compare.")] = 2,
     labels: Annotated[
-        list[str] | None,
-        typer.Option("--labels", metavar="FILE", help="Labels of the pilot's rows, to plan labels, too."),
+        list[str] | None, labels_option("Labels of the pilot's rows, to plan labels, too.")
     ] = None,
-    mapping: LabelColumns = None,
-    inputs: MovedInputs = None,
+    people: LabelOptions,
     as_json: AsJson = False,
 ) -> None:
     """Compute how many instructions, responses and labels a comparison needs, from a pilot run."""
-    from localjudge.system.requirements import require
-
-    require("sample-size", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
+    people.require("sample-size")
     if not difference:
         raise UsageError("--difference 0: must be above 0")
     if labels and not pilot:
         raise UsageError("--labels: are of the rows of a pilot; give --pilot")
-    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.scores import read_scores
     from localjudge.analysis.pilot import Pilot, labels_in_words
     from localjudge.analysis.statistics.sample_size import instructions_needed
-    from localjudge.cli.tables.table_parts import plain_table
-    from localjudge.cli.trust import compare_responses
+    from localjudge.cli.printed_tables import printed_table
+    from localjudge.report.tables import Cells, Table
 
     basis = {f"standard deviation {each:g} (assumed)": each**2 for each in _DEVIATIONS}
     inflation, responses, column, notes = 1.0, _RESPONSES[:1], "a column", ["--pilot measures the deviation"]
     if pilot:
-        pairwise = compare_responses(pilot)
-        scores = None if pairwise else read_scores(pilot)
+        scores = None if compare_responses(pilot, labels=labels) else read_scores(pilot)
         found = Pilot.from_pairs(pilot, by) if scores is None else Pilot.from_scores(scores, by)
         inflation, column, notes = found.inflation, found.column, [*found.notes]
-        if labels and scores is None:
-            raise UsageError("--labels: is for runs that judge one response; this pilot compares two")
         if labels and scores is not None:
-            known = read_labels(labels, scores, parse_mapping(mapping or (), scores.targets), inputs or ())
-            notes += labels_in_words(known, scores, column, difference)
+            notes += labels_in_words(people.labels_of(scores), scores, column, difference)
         responses = _RESPONSES if found.variances.within is not None else responses
         basis = {
             counted(each, "response") + " of each system": found.variances.of_difference(each)
@@ -86,8 +77,7 @@ def sample_size(
         f"Instructions to find a difference of {difference:g} in {column} between {systems} systems with a "
         f"probability of {power:.0%}, each with a response of every system:"
     )
-    table = plain_table("", "instructions", *["at most (95 %)"] * bool(pilot))
-    for name, (count, most) in needed.items():
-        table.add_row(name, f"{count:,}", *[f"{most:,}"] * bool(pilot))
-    print_table(table)
+    rows: list[Cells] = [(name, *counts[: 1 + bool(pilot)]) for name, counts in needed.items()]
+    columns = ("", "instructions", *["at most (95 %)"] * bool(pilot))
+    print_table(printed_table(Table("", columns, rows)))
     print("\n".join(notes))

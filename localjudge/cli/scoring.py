@@ -103,10 +103,10 @@ def score(
     ] = False,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
+    from localjudge.cli.capacity_tables import cost_table
+    from localjudge.cli.printed_tables import headed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.capacity_tables import cost_table
-    from localjudge.cli.tables.run_tables import summary_table
-    from localjudge.cli.tables.table_parts import headed
+    from localjudge.cli.run_tables import summary_table
     from localjudge.rows.inputs import FILENAME
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.pipeline import RowSource, score_run
@@ -307,7 +307,7 @@ def repeat(
     """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""
     settle_environment()
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.run_tables import repetition_table
+    from localjudge.cli.run_tables import repetition_table
     from localjudge.runs.repeat import repeat as judge_again
 
     progress = Progress()

@@ -18,7 +18,7 @@ from localjudge.analysis.ranking import Ranking
 from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import Judgements, ListedRows
-from localjudge.report.report_tables import agreement_tables, audit_tables, slice_tables, systems_table
+from localjudge.report.report_tables import agreement_section, audit_section, slices_section, systems_table
 from localjudge.report.shown_values import decides, kind, legend, mean_is_share, value_colours, value_texts
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
@@ -96,9 +96,9 @@ def head(
         "legend": _common_legend(rubric),
         "figures": _figures(judgements, means),
         "changes": changes,
-        "slices": slice_tables(slices),
-        "agreement": agreement_tables(agreements),
-        "audit": audit_tables(audit),
+        "slices": slices_section(slices),
+        "agreement": agreement_section(agreements),
+        "audit": audit_section(audit),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from localjudge.analysis.matching.run_rows import FAILED
 from localjudge.analysis.pairs import WINNERS
-from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement, PairComparison
+from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement
 from localjudge.analysis.pairs.preference_notes import cycles_in_words
 from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.analysis.ranking.system_order import differences_in_words
@@ -19,8 +20,10 @@ from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts
 from localjudge.report.listed_pairs import NO_WINNER, UNNAMED, ListedPairs
 from localjudge.report.overview import common_head, figure
-from localjudge.report.report_tables import annotator_leads, audit_tables, estimate_value, table
+from localjudge.report.report_tables import audit_section, estimate_value, section, table
 from localjudge.report.shown_values import ORDERED_COLOURS, share_colour
+from localjudge.report.tables.agreement_tables import pair_agreement_findings
+from localjudge.report.tables.ranking_tables import ranks, win_rates
 
 
 def pairs_head(
@@ -70,7 +73,7 @@ def pairs_head(
         "position": _position(pairs, ranking),
         "changes": changes,
         "agreement": pair_agreement_section(agreements),
-        "audit": audit_tables(audit),
+        "audit": audit_section(audit),
     }
 
 
@@ -117,7 +120,7 @@ def _systems(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
             system.name,
             *(estimate_value(own[system.name]) for own in rates.values()),
             estimate_value(system.strength),
-            str(system.ranks[0]) if system.ranks[0] == system.ranks[1] else "{} to {}".format(*system.ranks),
+            ranks(system.ranks, " to "),
             system.pairs,
             system.instructions,
         ]
@@ -150,23 +153,19 @@ def _against(pairs: ListedPairs, caption: str | None, order: PreferenceOrder, fo
     """Return the table of the win rates of each system against each other one."""
     place = {name: index for index, name in enumerate(pairs.series)}
     names = [system.name for system in order.systems]
-    cells: dict[tuple[str, str], dict[str, Any]] = {}
-    for each in order.pairs:
-        rate = each.win_rate
-        if rate.value is None:
-            continue
-        low, high = rate.low, rate.high
-        turned = Estimate(1 - rate.value, None if high is None else 1 - high, None if low is None else 1 - low)
-        for one, other, own in ((each.first, each.second, rate), (each.second, each.first, turned)):
-            assert own.value is not None
-            cells[one, other] = {
-                "share": own.value,
-                "low": own.low,
-                "high": own.high,
-                "n": each.pairs,
-                "colour": share_colour(own.value),
-                "at": [place[one], place[other]],
-            }
+    sizes = {frozenset((each.first, each.second)): each.pairs for each in order.pairs}
+    cells = {
+        (one, other): {
+            "share": rate.value,
+            "low": rate.low,
+            "high": rate.high,
+            "n": sizes[frozenset((one, other))],
+            "colour": share_colour(rate.value),
+            "at": [place[one], place[other]],
+        }
+        for (one, other), rate in win_rates(order).items()
+        if rate.value is not None
+    }
     rows = [[name, *(cells.get((name, other)) for other in names)] for name in names]
     return table(caption or "", [("against", "text"), *((name, "rate") for name in names)], rows, folded)
 
@@ -233,70 +232,15 @@ def _length_chart(pairs: ListedPairs) -> charts.Spec:
     return spec | {"description": "Preference for the first response against the ratio of the lengths"}
 
 
-_LEAD = (
-    "The agreement of the judge's verdicts with the labels: of both orders averaged, and of each order alone. "
-    "If only the label or only the verdict is a tie, the accuracy counts one half. Trivial judges are for "
-    "comparison."
-)
-_COMPARED = [
-    ("compared with the labels", "text"), ("accuracy", "estimate"), ("without ties", "estimate"),
-    ("pairs without a tie", "number"), ("kappa", "estimate"), ("AUC", "estimate"),
-]  # fmt: skip
-_SETS = [
-    ("aspect", "text"), ("pairs", "number"), ("label a", "number"), ("tie", "number"), ("label b", "number"),
-    ("same response in both orders", "estimate"),
-    ("gain of averaging", "estimate"), ("Krippendorff's alpha", "estimate"),
-]  # fmt: skip
-
-
 def pair_agreement_section(agreements: Sequence[tuple[str, PairAgreement]]) -> dict[str, Any] | None:
-    """Return the tables of the agreement of each run, by its name, with people; None without labels."""
+    """Return the agreement of each run, by its name, with people; None without labels."""
     if not agreements:
         return None
-    several = len(agreements) > 1
-    compared, sets, tables, tests = [], [], [], []
-    for run, agreement in agreements:
-        for aspect, found in agreement.aspects.items():
-            name = f"{run}, {aspect}" if several else aspect
-            compared += [
-                [f"{name}: {by}", *_figures(comparison)] for by, comparison in found.comparisons.items()
-            ]
-            tests.append((name, found.annotator_test))
-            counts = [found.pairs, *found.labels.values()]
-            sets.append([name, *counts, *map(estimate_value, (found.consistency, found.gain, found.alpha))])
-            if subsets := agreement.subsets[aspect]:
-                tables.append(_by_subset(f"Accuracy by {agreement.by}: {name}", found, subsets))
-    return {
-        "leads": [
-            _LEAD,
-            *annotator_leads(tests),
-            *dict.fromkeys(note for _, each in agreements for note in each.notes),
-        ],
-        "tables": [
-            table("Agreement on pairs", _COMPARED, compared),
-            table("Labels and orders", _SETS, sets),
-            *tables,
-        ],
-    }
-
-
-def _figures(each: PairComparison) -> list[Any]:
-    accuracies = map(estimate_value, (each.accuracy, each.without_ties))
-    return [*accuracies, each.decided, *map(estimate_value, (each.kappa, each.auc))]
-
-
-def _by_subset(caption: str, found: LabelledPairs, subsets: Mapping[str, LabelledPairs]) -> dict[str, Any]:
-    names = [*found.comparisons]
-    rows = [
-        [
-            subset,
-            part.pairs,
-            *(
-                estimate_value(part.comparisons[name].accuracy) if name in part.comparisons else None
-                for name in names
-            ),
-        ]
-        for subset, part in subsets.items()
-    ]
-    columns = [("subset", "text"), ("pairs", "number"), *((name, "estimate") for name in names)]
-    return table(caption, columns, rows)
+    aspects, subsets = dict[str, LabelledPairs](), dict[str, Mapping[str, LabelledPairs]]()
+    for run, each in agreements:
+        name = f"{run}, " * (len(agreements) > 1)
+        aspects |= {name + aspect: found for aspect, found in each.aspects.items()}
+        subsets |= {name + aspect: found for aspect, found in each.subsets.items()}
+    notes = dict.fromkeys(note for _, each in agreements for note in each.notes)
+    found = replace(agreements[0][1], aspects=aspects, subsets=subsets, notes=tuple(notes))
+    return section(pair_agreement_findings(found))

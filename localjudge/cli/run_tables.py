@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from localjudge.analysis.statistics import UNDEFINED_SIGN, two_decimals
-from localjudge.cli.tables.table_parts import headed
+from localjudge.cli.printed_tables import headed
 from localjudge.rubrics.score_column import heading, is_share
 from localjudge.runs.pair_summary import CLASSES, PairSummary
 from localjudge.runs.repeat import Repetition
