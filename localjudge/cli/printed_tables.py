@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from rich import box
 from rich.console import Group, RenderableType
@@ -13,6 +13,9 @@ from localjudge.analysis.statistics import Estimate, two_decimals
 from localjudge.report.tables import Cell, Findings, Table
 from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import kinds
+
+_WHOLE_NAME = 36
+"""Largest width of a name that is not folded beside words."""
 
 
 def printed_findings(found: Findings, all_tables: bool = False) -> Group:
@@ -27,13 +30,21 @@ def printed_findings(found: Findings, all_tables: bool = False) -> Group:
     if found.details and not all_tables:
         last.append(Text(f"--all also prints: {', '.join(found.details)}", style="dim"))
     first = ["\n".join(found.answer)] if found.answer else []
-    return headed(found.notices, *_spaced([*first, *parts], found.notices), *last)
+    return Group(printed([*first, *parts], found.notices), *last)
+
+
+def printed(parts: Iterable[Table | str], notices: Sequence[str] = ()) -> Group:
+    """Return tables and lines with an empty line after each, and the notices above them."""
+    shown = (Text(part) if isinstance(part, str) else printed_table(part, notices) for part in parts)
+    return headed(notices, *(line for part in shown for line in (part, "")))
 
 
 def printed_table(table: Table, notices: Sequence[str] = ()) -> Group:
     """Return a table below its title, which has the kinds of the run's notices."""
     found = TerminalTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False)
-    found.add_column(heading(table.columns[0]), overflow="fold", min_width=8)
+    # Words are folded before names are.
+    longest = max((len(str(row[0])) for row in table.rows), default=0) if table.words else 0
+    found.add_column(heading(table.columns[0]), overflow="fold", min_width=max(8, min(longest, _WHOLE_NAME)))
     for name in table.columns[1:]:
         if name in table.words:
             found.add_column(name, overflow="fold")
@@ -52,13 +63,6 @@ def printed_table(table: Table, notices: Sequence[str] = ()) -> Group:
 def headed(found: Iterable[str], *tables: RenderableType) -> Group:
     """Return the tables with the notices above them, one in each line, so that a copied table keeps them."""
     return Group(*(Text(notice, style="yellow") for notice in found), *tables)
-
-
-def _spaced(parts: Sequence[Table | str], notices: Sequence[str]) -> Iterator[RenderableType]:
-    """Yield the parts with an empty line after each."""
-    for part in parts:
-        yield Text(part) if isinstance(part, str) else printed_table(part, notices)
-        yield ""
 
 
 def _printed(cell: Cell) -> Text | str:

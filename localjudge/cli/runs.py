@@ -59,9 +59,9 @@ def show(
     texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
     verdict (a is the first, ? is undecided), the preference for a from 0 to 1, and whether both orders agree.
     """
-    from localjudge.cli.printed_tables import headed
+    from localjudge.cli.printed_tables import headed, printed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.run_tables import summary_chart, summary_table
+    from localjudge.report.tables.run_tables import frequency_table, summary_tables
     from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
     from localjudge.runs.summary import read_summary, summaries_by_column
@@ -95,21 +95,18 @@ def show(
         Messages.here().say(f"{len(found.rows)} of {counted(found.matching, what)}")
         return
     if by_column:
-        from rich.console import Group
-
         with Progress().step("reading the run"):
             each = summaries_by_column(run, by_column)
         print_table(headed(notices))
         for value, one in each.items():
-            print_table(Group(f"{by_column}: {value}", summary_table(one)))
+            print_table(printed([f"{by_column}: {value}", *summary_tables(one)]))
         return
     with Progress().step("reading the run") as report:
         summary = read_summary(run, report)
     if not summary.rows:
         print_table(headed(notices, "no rows"))
         return
-    print_table(headed(notices, summary_table(summary)))
-    print_table(summary_chart(summary))
+    print_table(printed([*summary_tables(summary), frequency_table(summary)], notices))
     if mass := summary.signs.mass.in_words(manifest.mass_is_lower_bound):
         print(mass)
     for spread in summary.spread.lines:
@@ -225,9 +222,9 @@ def merge(
     The judgements are those of one machine: byte for byte with --engine-arg batch_size=1 or --deterministic.
     Elsewhere shards fill other batches, and where two tokens are almost equally probable, a score may differ.
     """
-    from localjudge.cli.printed_tables import headed
+    from localjudge.cli.printed_tables import printed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.run_tables import summary_table
+    from localjudge.report.tables.run_tables import summary_tables
     from localjudge.runs.merge import merge as put_together
     from localjudge.runs.reader import read_notices
 
@@ -235,7 +232,7 @@ def merge(
     with progress.step("merging") as report:
         summary = put_together(shards, out, report)
     notices = read_notices(out)
-    print_table(headed(notices, summary_table(summary)))
+    print_table(printed(summary_tables(summary), notices))
     progress.notices(notices, in_table=True)
     progress.say(f"{summary.counted} · {out}")
     for sign in summary.signs.lines:

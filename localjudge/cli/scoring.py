@@ -103,10 +103,10 @@ def score(
     ] = False,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
-    from localjudge.cli.capacity_tables import cost_table
-    from localjudge.cli.printed_tables import headed
+    from localjudge.cli.printed_tables import printed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.run_tables import summary_table
+    from localjudge.report.tables.capacity_tables import cost_text
+    from localjudge.report.tables.run_tables import summary_tables
     from localjudge.rows.inputs import FILENAME
     from localjudge.runs.interruption import StopSignal
     from localjudge.runs.pipeline import RowSource, score_run
@@ -163,7 +163,8 @@ def score(
             raise typer.Exit(stop.exit_code)
         summary, cost, counted = result.summary, result.cost, result.statistics
         if result.planned:  # an empty shard has said so
-            print_table(headed(result.notices, cost_table(cost) if cost else summary_table(summary)))
+            parts = [cost_text(cost)] if cost else summary_tables(summary)
+            print_table(printed(parts, result.notices))
         progress.notices(result.notices, in_table=True)
         progress.say(f"{summary.counted} · {folder}")
         if counted.get("cached_prompt_tokens"):
@@ -306,8 +307,9 @@ def repeat(
 ) -> None:
     """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""
     settle_environment()
+    from localjudge.cli.printed_tables import printed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.run_tables import repetition_table
+    from localjudge.report.tables.run_tables import repetition_table
     from localjudge.runs.repeat import repeat as judge_again
 
     progress = Progress()
@@ -315,5 +317,5 @@ def repeat(
     if as_json:
         print_json(repetition.as_dict())
     else:
-        print_table(repetition_table(repetition))
+        print_table(printed([repetition_table(repetition)], repetition.notices))
     progress.notices(repetition.notices, in_table=True)
