@@ -14,7 +14,7 @@ from localjudge.report.tables import Cell, Findings, Table
 from localjudge.rubrics.score_column import heading
 from localjudge.runs.notices import kinds
 
-_WHOLE_NAME = 36
+_WHOLE_NAME = 40
 """Largest width of a name that is not folded beside words."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import fill
+
 from localjudge.errors import ModelError
 from localjudge.models.capacity.capacity_plan import CapacityPlan
 from localjudge.models.capacity.forecast import Forecast
@@ -90,7 +92,7 @@ def catalogue_table(catalogue: Catalogue) -> Table:
         active = f" ({profile.active_parameters:g})" if profile.active_parameters else ""
         size = f"{profile.parameters:g} B{active}", shape.context, memory_size(shape.weight_bytes)
         gpus, here = chosen.gpus if chosen else f"> {MOST_GPUS}", "yes" if entry.cached else "no"
-        rows.append((profile.id, profile.licence, *size, gpus, profile.thinking, here))
+        rows.append((profile.id, fill(profile.licence, 18), *size, gpus, profile.thinking, here))
     columns = "model", "licence", "parameters", "context", "weights", "GPUs", "thinks", "here"
     return Table("", columns, rows, words=["licence", "thinks", "here"])
 
