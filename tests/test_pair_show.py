@@ -11,7 +11,7 @@ from conftest import Cli
 from pair_runs import RUBRIC, judged_pairs, lines, write_pairs, write_responses
 from rich.console import Console
 
-from localjudge.cli.shown_pair import ShownPair
+from localjudge.cli.shown_outcome import ShownPair
 from localjudge.rows.pairs import Pairing
 from localjudge.runs.reader import read_notices, read_pairs
 from localjudge.runs.reread_texts import RowTextStore

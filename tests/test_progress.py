@@ -19,8 +19,7 @@ from localjudge import JudgeConfig, RowSource, RunObserver, score_run
 from localjudge.airgap.pack_files import write_parts
 from localjudge.analysis.matching.scores import read_scores
 from localjudge.cli.messages import Messages
-from localjudge.cli.progress import Progress
-from localjudge.cli.step_progress import JudgingProgress, StepProgress
+from localjudge.cli.progress import JudgingProgress, Progress, StepProgress
 from localjudge.export.run_export import export
 from localjudge.models.digests import read_digests
 from localjudge.runs.merge import merge

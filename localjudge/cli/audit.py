@@ -69,8 +69,8 @@ def audit(
     from localjudge.judge import Judge
     from localjudge.report.tables.audit_tables import audit_findings
     from localjudge.rubrics.mode import PAIRWISE
-    from localjudge.runs.interruption import StopSignal
     from localjudge.runs.pipeline import RowSource
+    from localjudge.runs.run_control import StopSignal
 
     config, cluster = judge.prepare("audit", inputs)
     if len(judge.adapter or ()) > 1:

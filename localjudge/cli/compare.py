@@ -1,4 +1,4 @@
-"""The command `compare`: what changed between two runs, and a gate for continuous integration."""
+"""Commands that compare two runs, with a gate for continuous integration, and plan its size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from localjudge.cli.audit import BELOW_THRESHOLD
-from localjudge.cli.options import as_text, check_out_file
+from localjudge.cli.options import AsJson, as_text, check_out_file, print_json, print_table
 from localjudge.cli.statistics_options import (
     AllTables,
     ByColumn,
@@ -20,6 +20,7 @@ from localjudge.cli.statistics_options import (
     labels_option,
 )
 from localjudge.errors import UsageError
+from localjudge.system.quantities import counted
 
 
 def compare(
@@ -117,3 +118,73 @@ def _margin(given: str) -> tuple[str, float]:
     except ValueError:
         pass
     raise UsageError(f"--margin {given}: write COLUMN=DROP, such as helpfulness=0.2")
+
+
+_RESPONSES: tuple[int, ...] = (1, 2, 4, 8)
+_DEVIATIONS = (0.25, 0.5, 1.0, 1.5)
+"""Standard deviations of paired differences to choose from without a pilot."""
+
+
+def sample_size(
+    *,
+    difference: Annotated[
+        float, typer.Option(min=0, metavar="D", help="The smallest difference that must be found.")
+    ],
+    pilot: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR",
+            help="A run of two systems or more, or one that compares two responses; several of one judge.",
+        ),
+    ] = None,
+    by: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column to compare.")] = None,
+    power: Annotated[
+        float, typer.Option(min=0.5, max=0.99, metavar="P", help="The probability to find it.")
+    ] = 0.8,
+    systems: Annotated[int, typer.Option(min=2, metavar="N", help="The number of systems to compare.")] = 2,
+    labels: Annotated[
+        list[str] | None, labels_option("Labels of the pilot's rows, to plan labels, too.")
+    ] = None,
+    people: LabelOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Compute how many instructions, responses and labels a comparison needs, from a pilot run."""
+    people.require("sample-size")
+    if not difference:
+        raise UsageError("--difference 0: must be above 0")
+    if labels and not pilot:
+        raise UsageError("--labels: are of the rows of a pilot; give --pilot")
+    from localjudge.analysis.matching.scores import read_scores
+    from localjudge.analysis.sample_size import Pilot, instructions_needed, labels_in_words
+    from localjudge.cli.printed_tables import printed_table
+    from localjudge.report.tables import Cells, Table
+
+    basis = {f"standard deviation {each:g} (assumed)": each**2 for each in _DEVIATIONS}
+    inflation, responses, column, notes = 1.0, _RESPONSES[:1], "a column", ["--pilot measures the deviation"]
+    if pilot:
+        scores = None if compare_responses(pilot, labels=labels) else read_scores(pilot)
+        found = Pilot.from_pairs(pilot, by) if scores is None else Pilot.from_scores(scores, by)
+        inflation, column, notes = found.inflation, found.column, [*found.notes]
+        if labels and scores is not None:
+            notes += labels_in_words(people.labels_of(scores), scores, column, difference)
+        responses = _RESPONSES if found.variances.within is not None else responses
+        basis = {
+            counted(each, "response") + " of each system": found.variances.of_difference(each)
+            for each in responses
+        }
+    tests = systems * (systems - 1) // 2
+    needed = {
+        name: [instructions_needed(difference, each, power, tests) for each in (variance, inflation * variance)]
+        for name, variance in basis.items()
+    }
+    if as_json:
+        print_json({"column": column, "instructions": needed, "notes": notes})
+        return
+    print(
+        f"Instructions to find a difference of {difference:g} in {column} between {systems} systems with a "
+        f"probability of {power:.0%}, each with a response of every system:"
+    )
+    rows: list[Cells] = [(name, *counts[: 1 + bool(pilot)]) for name, counts in needed.items()]
+    columns = ("", "instructions", *["at most (95 %)"] * bool(pilot))
+    print_table(printed_table(Table("", columns, rows)))
+    print("\n".join(notes))

@@ -32,7 +32,7 @@ from localjudge.settings import JudgeSettings
 
 if TYPE_CHECKING:
     from localjudge.config import JudgeConfig
-    from localjudge.engines.cluster import Cluster
+    from localjudge.engines.engine_options import Cluster
     from localjudge.rows.pairs import Pairing
 
 _PASSED = "Passed to vLLM under the same name."
@@ -197,7 +197,7 @@ class JudgeOptions(JudgeSettings):
             UsageError: an option cannot be used, or a package that it needs is not installed.
         """
         from localjudge.config import JudgeConfig
-        from localjudge.engines.cluster import Cluster
+        from localjudge.engines.engine_options import Cluster
         from localjudge.engines.selection import engine_extras, engine_options
         from localjudge.rubrics.rubric import Rubric
         from localjudge.system.requirements import require

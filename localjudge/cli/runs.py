@@ -1,4 +1,4 @@
-"""Commands that read run directories: `show`, `export` and `merge`."""
+"""Commands that read run directories: `show`, `export`, `merge` and `report`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import FAILED_ROWS, RunFolder, check_out_file, print_table
-from localjudge.cli.statistics_options import IntervalFile
+from localjudge.cli.options import FAILED_ROWS, RunFolder, check_out_file, input_extras, print_table
+from localjudge.cli.statistics_options import (
+    AllowNoGain,
+    ByColumn,
+    CalibrationFile,
+    IntervalFile,
+    LabelColumns,
+    MovedInputs,
+    RunFolders,
+)
 from localjudge.errors import UsageError
-from localjudge.system.quantities import counted
+from localjudge.system.quantities import counted, file_size
 
 if TYPE_CHECKING:
     from localjudge.rubrics.mode import RowOutcome
@@ -120,8 +128,7 @@ def show(
 def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
     from localjudge.cli.printed_tables import headed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.shown_judgement import judgement_text
-    from localjudge.cli.shown_pair import ShownPair
+    from localjudge.cli.shown_outcome import ShownPair, judgement_text
     from localjudge.rubrics.pair_outcome import PairOutcome
     from localjudge.runs.reader import read_notices, read_row_outcomes
     from localjudge.runs.reread_texts import RowTextStore
@@ -239,3 +246,54 @@ def merge(
         progress.warn(sign)
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)
+
+
+def report(
+    runs: RunFolders,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write.")] = Path(
+        "report.html"
+    ),
+    title: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Its title.  [default: the runs' names]"),
+    ] = None,
+    inputs: MovedInputs = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--labels", metavar="FILE", help="Labels to compare the judge with."),
+    ] = None,
+    mapping: LabelColumns = None,
+    calibration: CalibrationFile = None,
+    allow_no_gain: AllowNoGain = None,
+    intervals: IntervalFile = None,
+    by_column: ByColumn = None,
+    audit: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The output of `audit --json`."),
+    ] = None,
+) -> None:
+    """Write a report of runs: one file for any browser, which fetches nothing."""
+    from localjudge.system.requirements import require
+
+    require("report", "report", *input_extras([*(labels or ()), *(inputs or ())]))
+    from localjudge.cli.progress import Progress
+    from localjudge.report.run_report import write_report
+
+    check_out_file(out)
+    progress = Progress()
+    notices = write_report(
+        runs,
+        out,
+        title=title,
+        inputs=inputs or (),
+        labels=labels or (),
+        mapping=mapping or (),
+        audit=audit,
+        calibration=calibration,
+        allow_no_gain=allow_no_gain or (),
+        intervals=intervals,
+        by_column=by_column,
+        step=progress.step,
+    )
+    progress.notices(notices)
+    progress.say(f"{out} · {file_size(out.stat().st_size)}")

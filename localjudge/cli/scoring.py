@@ -42,9 +42,9 @@ from localjudge.rows.record import MAX_ROW_BYTES
 if TYPE_CHECKING:
     from localjudge.analysis.ranking.incomplete_runs import UntilDecided
     from localjudge.config import JudgeConfig
-    from localjudge.engines.cluster import Cluster
+    from localjudge.engines.engine_options import Cluster
     from localjudge.judge import Judge
-    from localjudge.runs.interruption import StopSignal
+    from localjudge.runs.run_control import StopSignal
 
 Orders = Annotated[
     str,
@@ -108,8 +108,8 @@ def score(
     from localjudge.report.tables.capacity_tables import cost_text
     from localjudge.report.tables.run_tables import summary_tables
     from localjudge.rows.inputs import FILENAME
-    from localjudge.runs.interruption import StopSignal
     from localjudge.runs.pipeline import RowSource, score_run
+    from localjudge.runs.run_control import StopSignal
     from localjudge.runs.shard import Shard
 
     config, cluster = judge.prepare("score", inputs)

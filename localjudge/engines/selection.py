@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localjudge.engines.cluster import Cluster
 from localjudge.engines.engine_options import (
+    Cluster,
     DryRunOptions,
     ServerOptions,
     TableServerOptions,
