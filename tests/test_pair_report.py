@@ -63,7 +63,7 @@ def test_the_page_holds_each_pair_with_both_responses_and_both_answers(page: Pat
 
 def test_the_numbers_of_the_page_are_those_of_the_pairs(page: Path, run: Path) -> None:
     about, pairs = head(page), {pair["id"]: pair for pair in lines(run, "pairs.jsonl")}
-    series, opponent = (np.frombuffer(data(page, name), "<i2") for name in ("series", "opponent"))
+    series, opponent = np.frombuffer(data(page, "series"), "<i2").reshape(2, -1)
     scores = np.frombuffer(data(page, "scores"), "<i2").reshape(2, -1)
     preference = np.frombuffer(data(page, "expected"), "<f4").reshape(2, -1)
     agree = np.frombuffer(data(page, "agree"), "<f4").reshape(2, -1)

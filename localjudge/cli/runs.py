@@ -199,8 +199,8 @@ def export(
 ) -> None:
     """Write a run, or its pairs, for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
     from localjudge.cli.progress import Progress
-    from localjudge.export.run_export import TABLES
-    from localjudge.export.run_export import export as write
+    from localjudge.report.export.run_export import TABLES
+    from localjudge.report.export.run_export import export as write
     from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
 

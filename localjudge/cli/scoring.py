@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -107,34 +108,18 @@ def score(
     from localjudge.cli.progress import Progress
     from localjudge.report.tables.capacity_tables import cost_text
     from localjudge.report.tables.run_tables import summary_tables
-    from localjudge.rows.inputs import FILENAME
-    from localjudge.runs.pipeline import RowSource, score_run
+    from localjudge.runs.pipeline import score_run
     from localjudge.runs.run_control import StopSignal
     from localjudge.runs.shard import Shard
 
     config, cluster = judge.prepare("score", inputs)
-    used = config.rubric.fields
-    pairing = pairs.pairing(used, orders, judge.seed)
-    columns = judge.named_columns(used if pairing is None else pairing.used(used))
-    if system_from is not None:
-        if system_from != "filename" or "system" in columns:
-            raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
-        columns["system"] = FILENAME
+    pairing = pairs.pairing(config.rubric.fields, orders, judge.seed)
     part = Shard.parse(shard, os.environ)
     progress = Progress()
     stop = StopSignal(progress.say)
     decided = _until_decided(until_decided, shuffle, config, judge, out, stop)
 
-    def read() -> RowSource:
-        return RowSource.from_files(
-            inputs,
-            columns,
-            used=used,
-            max_row_bytes=judge.max_row_bytes,
-            limit=limit,
-            pairing=pairing,
-        )
-
+    read = partial(judge.source, inputs, config.rubric, pairing, limit, system_from)
     source = read()
     check_out(out)
     failed = False
@@ -217,15 +202,12 @@ def _judges(
     if len(adapters) < 2:
         yield config, out
         return
-    from localjudge.judge import Judge
-
     names = [Path(adapter).resolve().name for adapter in adapters]
     if len({name.casefold() for name in names}) < len(names):  # some file systems ignore the case
         raise UsageError("--adapter: two directories have the same name; rename one, its run has its name")
     if cluster is not None:
         raise UsageError("--adapter: workers of a cluster hold one adapter; give one, or leave out --ray")
-    changed, download = options.allow_changed_model, options.allow_download
-    with Judge(config, allow_changed_model=changed, allow_download=download) as first:
+    with options.open_judge(config) as first:
         yield first, out / names[0]
         for adapter, name in zip(adapters[1:], names[1:], strict=True):
             yield first.with_adapter(adapter), out / name

@@ -234,7 +234,7 @@ def _figures(
         figures["distribution"].append(figure(name, charts.distribution(judgements, name), own))
         if spec := confidence_charts.expected_against_score(judgements, name):
             figures["expected"].append(figure(name, spec))
-    if not np.isnan(columns.confidence).all():
+    if columns.confidence is not None and not np.isnan(columns.confidence).all():
         title = "Probability of the chosen score"
         figures["confidence"].append(figure(title, confidence_charts.confidence(judgements)))
     if ((columns.length >= 0) & ~np.isnan(columns.overall)).any():

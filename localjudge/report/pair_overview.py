@@ -176,19 +176,19 @@ def _position(pairs: ListedPairs, ranking: PreferenceRanking | None) -> dict[str
     if not judged.any():
         return None
     unnamed = set(pairs.series) <= set(UNNAMED)
-    shown = [one for one in NO_WINNER if (found.winners[:, judged] == WINNERS.index(one)).any()]
+    shown = [one for one in NO_WINNER if (found.scores[:, judged] == WINNERS.index(one)).any()]
     rows = []
     for place, aspect in enumerate(pairs.rubric.aspects):
-        same = found.same_response[place, judged]
+        same = pairs.same_response[place, judged]
         known = same[~np.isnan(same)]
-        shown_first = Estimate(float(found.shown_first[place, judged].mean()))
+        shown_first = Estimate(float(pairs.shown_first[place, judged].mean()))
         consistency = Estimate(float(known.mean()) if len(known) else None)
         if ranking:
             order = ranking.aspects[aspect]
             shown_first, consistency = order.position, order.consistency
-        verdicts = found.winners[place, judged]
+        verdicts = found.scores[place, judged]
         without = [Estimate(float((verdicts == WINNERS.index(one)).mean())) for one in shown]
-        first = Estimate(float(found.preference[place, judged].mean()))
+        first = Estimate(float(found.expected[place, judged].mean()))
         shares = [shown_first, consistency, *without, *([first] * unnamed)]
         rows.append([aspect, *map(estimate_value, shares), int(judged.sum())])
     columns = [

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localjudge.errors import SettingError
-from localjudge.export import alpaca_eval
-from localjudge.export import inspect_log as inspect
-from localjudge.export import tabular as tables
 from localjudge.records.outcome_columns import INTERVAL, MODEL, NOTICE
+from localjudge.report.export import alpaca_eval
+from localjudge.report.export import inspect_log as inspect
+from localjudge.report.export import tabular as tables
 from localjudge.rubrics.mode import PAIRWISE
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import JUDGEMENTS, count_lines, read_notices, read_outcomes, read_row_outcomes
