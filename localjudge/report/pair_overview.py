@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from localjudge.analysis.matching.run_rows import FAILED
 from localjudge.analysis.pairs import WINNERS
-from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement
+from localjudge.analysis.pairs.pair_agreement import PairAgreement
 from localjudge.analysis.pairs.preference_notes import cycles_in_words
 from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.analysis.ranking.system_order import differences_in_words
@@ -20,9 +19,8 @@ from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts
 from localjudge.report.listed_pairs import NO_WINNER, UNNAMED, ListedPairs
 from localjudge.report.overview import common_head, figure
-from localjudge.report.report_tables import audit_section, estimate_value, section, table
-from localjudge.report.shown_values import ORDERED_COLOURS, share_colour
-from localjudge.report.tables.agreement_tables import pair_agreement_findings
+from localjudge.report.report_tables import agreement_section, audit_section, estimate_value, table
+from localjudge.report.shown_values import share_colour
 from localjudge.report.tables.ranking_tables import ranks, win_rates
 
 
@@ -54,12 +52,7 @@ def pairs_head(
                 "name": name,
                 "kind": "pair",
                 "values": WINNERS,
-                "colours": [
-                    ORDERED_COLOURS[-1],
-                    ORDERED_COLOURS[len(ORDERED_COLOURS) // 2],
-                    ORDERED_COLOURS[0],
-                    ORDERED_COLOURS[len(ORDERED_COLOURS) // 2],
-                ],
+                "colours": [share_colour(share) for share in (1, 0.5, 0, 0.5)],
                 "labels": list(aspect.values.values()),
             }
             for name, aspect in pairs.rubric.aspects.items()
@@ -72,7 +65,7 @@ def pairs_head(
         "matrix": ranking and _matrix(pairs, ranking),
         "position": _position(pairs, ranking),
         "changes": changes,
-        "agreement": pair_agreement_section(agreements),
+        "agreement": agreement_section(agreements),
         "audit": audit_section(audit),
     }
 
@@ -230,17 +223,3 @@ def _length_chart(pairs: ListedPairs) -> charts.Spec:
         },
     )
     return spec | {"description": "Preference for the first response against the ratio of the lengths"}
-
-
-def pair_agreement_section(agreements: Sequence[tuple[str, PairAgreement]]) -> dict[str, Any] | None:
-    """Return the agreement of each run, by its name, with people; None without labels."""
-    if not agreements:
-        return None
-    aspects, subsets = dict[str, LabelledPairs](), dict[str, Mapping[str, LabelledPairs]]()
-    for run, each in agreements:
-        name = f"{run}, " * (len(agreements) > 1)
-        aspects |= {name + aspect: found for aspect, found in each.aspects.items()}
-        subsets |= {name + aspect: found for aspect, found in each.subsets.items()}
-    notes = dict.fromkeys(note for _, each in agreements for note in each.notes)
-    found = replace(agreements[0][1], aspects=aspects, subsets=subsets, notes=tuple(notes))
-    return section(pair_agreement_findings(found))

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.analysis.agreement import Agreement, AspectAgreement
-from localjudge.analysis.agreement.nominal_agreement import NominalAgreement
+from localjudge.analysis.agreement import Agreement
 from localjudge.analysis.audit.findings import Audit
 from localjudge.analysis.by_slice import Sliced
 from localjudge.analysis.matching.run_rows import FAILED
+from localjudge.analysis.pairs.pair_agreement import PairAgreement
 from localjudge.analysis.ranking import Ranking, comparison_lines
 from localjudge.analysis.ranking.system_order import differences_in_words
 from localjudge.analysis.statistics import Estimate, two_decimals
@@ -22,7 +22,7 @@ from localjudge.records.outcome_columns import OVERALL
 from localjudge.report.judgements import Judgements
 from localjudge.report.shown_values import mean_is_share, scale_text
 from localjudge.report.tables import Cell, Findings, slice_table
-from localjudge.report.tables.agreement_tables import agreement_findings
+from localjudge.report.tables.agreement_tables import agreement_findings, pair_agreement_findings
 from localjudge.report.tables.audit_tables import audit_findings
 from localjudge.report.tables.ranking_tables import ranks
 from localjudge.rubrics.rubric import Rubric
@@ -132,18 +132,21 @@ def _whole(rubric: Rubric, names: Sequence[str]) -> str | None:
     return OVERALL if OVERALL in names else ordered[0] if ordered else None
 
 
-def agreement_section(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, Any] | None:
+def agreement_section(
+    agreements: Sequence[tuple[str, Agreement]] | Sequence[tuple[str, PairAgreement]],
+) -> dict[str, Any] | None:
     """Return the agreement of each run, by its name, with people; None without labels."""
     if not agreements:
         return None
-    ordered, nominal = dict[str, AspectAgreement](), dict[str, NominalAgreement]()
-    for run, each in agreements:
-        name = f"{run}, " * (len(agreements) > 1)
-        ordered |= {name + aspect: found for aspect, found in each.aspects.items()}
-        nominal |= {name + aspect: found for aspect, found in each.nominal.items()}
+    (_, first), several = agreements[0], len(agreements) > 1
     notes = dict.fromkeys(note for _, each in agreements for note in each.notes)
-    found = replace(agreements[0][1], aspects=ordered, nominal=nominal, notes=tuple(notes))
-    return section(agreement_findings(found))
+    joined: dict[str, Any] = {"notes": tuple(notes)}
+    for name in ("aspects", "nominal") if isinstance(first, Agreement) else ("aspects", "subsets"):
+        own = [(f"{run}, " * several, getattr(each, name)) for run, each in agreements]
+        joined[name] = {prefix + aspect: found for prefix, each in own for aspect, found in each.items()}
+    if isinstance(first, Agreement):
+        return section(agreement_findings(replace(first, **joined)))
+    return section(pair_agreement_findings(replace(first, **joined)))
 
 
 def audit_section(file: Path | None) -> dict[str, Any] | None:
