@@ -15,7 +15,7 @@ from localjudge.engines.engine_options import (
     VllmOptions,
 )
 from localjudge.errors import SettingError
-from localjudge.models.gguf_model import is_gguf
+from localjudge.models.gguf import is_gguf
 from localjudge.system.requirements import installed, require
 
 if TYPE_CHECKING:
