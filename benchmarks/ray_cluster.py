@@ -81,7 +81,7 @@ def main() -> None:
 def measure(options: argparse.Namespace, workers: int) -> dict[str, float]:
     """Open an engine, warm it up with a few rows, and time it."""
     from localjudge import Judge
-    from localjudge.engines.cluster import Cluster
+    from localjudge.engines.engine_options import Cluster
 
     judge = Judge(
         options.model,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.pipeline import RowSource, RunResult, score_run
     from localjudge.runs.reader import RecordedRun, load_run
-    from localjudge.runs.run_observer import RunObserver
+    from localjudge.runs.run_control import RunObserver
     from localjudge.serve.reward import RewardEndpoint
 
 __all__ = [
@@ -63,7 +63,7 @@ _MODULES = {
     "rubrics.rubric": ("Rubric",),
     "runs.reader": ("RecordedRun", "load_run"),
     "runs.pipeline": ("RowSource", "RunResult", "score_run"),
-    "runs.run_observer": ("RunObserver",),
+    "runs.run_control": ("RunObserver",),
     "serve.reward": ("RewardEndpoint",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}

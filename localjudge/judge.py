@@ -14,8 +14,7 @@ from typing import Any, Self
 
 from localjudge.config import JudgeConfig
 from localjudge.engines.answer_reader import ReadAnswer, TableReader, TextReader, averaged
-from localjudge.engines.cluster import Cluster
-from localjudge.engines.engine_options import ServerOptions, TableServerOptions
+from localjudge.engines.engine_options import Cluster, ServerOptions, TableServerOptions
 from localjudge.engines.protocol import (
     AdapterEngine,
     Completion,

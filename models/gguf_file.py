@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.models.gguf_header import read_gguf
+from localjudge.models.gguf import read_gguf
 
 _BLOCK = 32
 """Numbers in a quantized block: each has 4 or 8 bits, and the block has a scale."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localjudge import Judge, UsageError
-from localjudge.engines.cluster import Cluster
+from localjudge.engines.engine_options import Cluster
 
 
 @pytest.mark.parametrize(

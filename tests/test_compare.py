@@ -159,12 +159,13 @@ def test_the_report_of_two_runs_says_what_compare_says(tmp_path: Path, cli: Cli)
     assert cli("report", old, new, "--out", page).code == 0
     shown = head(page)["changes"]
     assert any("helpfulness fell by 0.33" in lead for lead in shown["leads"])
-    means, verdicts, moved = shown["tables"]
+    means, verdicts, moved, texts = shown["tables"]
     change = compared(cli, old, new)["columns"]["helpfulness"]
     row = next(row for row in means["rows"] if row[0] == "helpfulness")
     assert row[3]["value"] == pytest.approx(change["difference"]["value"])
     assert next(row for row in verdicts["rows"] if row[0] == "helpfulness")[1] == 20
-    assert (len(moved["rows"]), moved["folded"]) == (len(compared(cli, old, new)["moved"]), True)
+    number = len(compared(cli, old, new)["moved"])
+    assert (len(moved["rows"]), len(texts["rows"]), texts["folded"]) == (number, number, True)
 
     other = judged(tmp_path / "other", rows_of(before, "another"), "another judge")
     assert cli("report", old, other, "--out", page).code == 0

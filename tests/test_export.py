@@ -16,10 +16,10 @@ import pytest
 from conftest import Cli, read_lines, write_rows
 
 from localjudge import UsageError
-from localjudge.export.inspect_log import _file_names
-from localjudge.export.tabular import write_csv, write_jsonl, write_parquet
 from localjudge.records import Judgement
 from localjudge.records.outcome_columns import AnswerColumns, to_bytes, to_line
+from localjudge.report.export.inspect_log import _file_names
+from localjudge.report.export.run_export import write_csv, write_jsonl, write_parquet
 from localjudge.rubrics.mode import POINTWISE
 from localjudge.runs.reader import read_notices
 

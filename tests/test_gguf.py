@@ -17,7 +17,7 @@ from localjudge import Judge, Judgement, ModelError, UsageError
 from localjudge.airgap.pack import _model_files
 from localjudge.engines.selection import choose_engine
 from localjudge.models.capacity.capacity_plan import PlannedModel
-from localjudge.models.gguf_header import _TYPES, read_gguf
+from localjudge.models.gguf import _TYPES, read_gguf
 from localjudge.models.model import Model
 from localjudge.models.model_manifest import ModelManifest
 from localjudge.records import Outcome

@@ -8,7 +8,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from localjudge.runs.order_effect import OrderEffect
+from localjudge.runs.pair_summary import OrderEffect
 
 
 def effect(pairs: Sequence[tuple[int, ...]]) -> OrderEffect:

@@ -17,7 +17,7 @@ from lora_files import write_adapter
 from small_packs import FILES, HERE, contents, key_pair, packed, refused, tiny_wheel, unpacker
 
 import localjudge.airgap.pack
-from localjudge.airgap.pack_signature import sign_pack
+from localjudge.airgap.pack_files import sign_pack
 from localjudge.airgap.wheels import installed_wheel, locked
 from localjudge.errors import LocalJudgeError
 

@@ -63,7 +63,7 @@ def test_the_page_holds_each_pair_with_both_responses_and_both_answers(page: Pat
 
 def test_the_numbers_of_the_page_are_those_of_the_pairs(page: Path, run: Path) -> None:
     about, pairs = head(page), {pair["id"]: pair for pair in lines(run, "pairs.jsonl")}
-    series, opponent = (np.frombuffer(data(page, name), "<i2") for name in ("series", "opponent"))
+    series, opponent = np.frombuffer(data(page, "series"), "<i2").reshape(2, -1)
     scores = np.frombuffer(data(page, "scores"), "<i2").reshape(2, -1)
     preference = np.frombuffer(data(page, "expected"), "<f4").reshape(2, -1)
     agree = np.frombuffer(data(page, "agree"), "<f4").reshape(2, -1)
@@ -163,12 +163,12 @@ def test_labels_of_pairs_have_their_agreement_on_the_page(cli: Cli, nameless: Pa
     assert end.code == 0, end.err
     agreement = head(page)["agreement"]
     tables = {table["caption"]: table["rows"] for table in agreement["tables"]}
-    assert [*tables] == ["Agreement on pairs", "Labels and orders"]
-    assert [row[0] for row in tables["Agreement on pairs"]] == [
-        "depth: input order", "depth: longer wins", "depth: first wins",
-    ]  # fmt: skip
-    assert tables["Agreement on pairs"][2][1]["value"] == 1
-    assert tables["Labels and orders"][0][:5] == ["depth", 3, 3, 0, 0]
+    whole, details = tables
+    assert (whole, details) == ("Agreement with the labels", "depth · 3 pairs, 3 instructions, 3 annotators")
+    assert tables[whole][0][:2] == ["depth", 3]
+    assert [row[0] for row in tables[details]] == ["input order", "longer wins", "first wins"]
+    assert tables[details][2][1]["value"] == 1
+    assert "Labels: a 3, tie 0, b 0." in agreement["tables"][1]["notes"][0]
     assert "pairs that could not be judged, and are left out: 1" in agreement["leads"]
 
 

@@ -11,7 +11,7 @@ from conftest import Cli
 from pair_runs import RUBRIC, judged_pairs, lines, write_pairs, write_responses
 from rich.console import Console
 
-from localjudge.cli.shown_pair import ShownPair
+from localjudge.cli.shown_outcome import ShownPair
 from localjudge.rows.pairs import Pairing
 from localjudge.runs.reader import read_notices, read_pairs
 from localjudge.runs.reread_texts import RowTextStore
@@ -72,7 +72,7 @@ def test_score_says_how_many_pairs_it_judges_in_which_orders(cli: Cli, model: Pa
     assert "7 pairs in both orders judged, 0 failed" in end.err
     assert "missing responses: z to 1 of the instructions" in end.out
     assert "both orders name the same response in" in end.out
-    systems = [line.split() for line in end.out.splitlines() if line.startswith((" x", " y", " z"))]
+    systems = [line.split() for line in end.out.splitlines() if line.startswith(("x ", "y ", "z "))]
     assert [(line[0], line[-1]) for line in systems] == [("x", "5"), ("y", "5"), ("z", "4")]
 
 

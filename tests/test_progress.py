@@ -19,10 +19,9 @@ from localjudge import JudgeConfig, RowSource, RunObserver, score_run
 from localjudge.airgap.pack_files import write_parts
 from localjudge.analysis.matching.scores import read_scores
 from localjudge.cli.messages import Messages
-from localjudge.cli.progress import Progress
-from localjudge.cli.step_progress import JudgingProgress, StepProgress
-from localjudge.export.run_export import export
+from localjudge.cli.progress import JudgingProgress, Progress, StepProgress
 from localjudge.models.digests import read_digests
+from localjudge.report.export.run_export import export
 from localjudge.runs.merge import merge
 from localjudge.runs.repeat import repeat
 from localjudge.runs.shard import Shard

@@ -17,8 +17,13 @@ def test_the_agreement_on_labels_has_a_table_and_a_confusion_matrix(tmp_path: Pa
     ended = cli("report", run, "--labels", labels, "--out", out)
     assert ended.code == 0, ended.err
     tables = {table["caption"]: table for table in head(out)["agreement"]["tables"]}
-    assert list(tables) == ["Agreement on labels", "grade: human and judge"]
-    assert tables["Agreement on labels"]["rows"][0][0] == "grade: label"
+    whole, details, confusion = tables
+    assert (whole, confusion) == (
+        "Agreement with the labels, aspects without an order",
+        "grade: human and judge",
+    )
+    assert details.startswith("grade · 60 rows")
+    assert tables[whole]["rows"][0][0] == "grade"
     columns = [column["name"] for column in head(out)["table"]["columns"]]
     assert [f"human, grade={label}" in columns for label in GRADES] == [True] * 3
     counts = {row[0]: row[1:4] for row in tables["grade: human and judge"]["rows"]}

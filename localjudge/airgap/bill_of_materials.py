@@ -30,7 +30,7 @@ from localjudge.airgap.pack_files import PackedFile, PackManifest
 from localjudge.errors import ModelError
 from localjudge.models.adapter import CONFIG
 from localjudge.models.digests import decisive_digest
-from localjudge.models.gguf_header import GGUF, read_gguf
+from localjudge.models.gguf import GGUF, read_gguf
 
 _UNKNOWN = ("", "UNKNOWN")
 

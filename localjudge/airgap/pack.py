@@ -12,8 +12,7 @@ from pathlib import Path
 
 from localjudge.airgap import unpack
 from localjudge.airgap.bill_of_materials import bill_of_materials
-from localjudge.airgap.pack_files import PackManifest, write_beside, write_parts
-from localjudge.airgap.pack_signature import check_signer, sign_pack
+from localjudge.airgap.pack_files import PackManifest, check_signer, sign_pack, write_beside, write_parts
 from localjudge.airgap.wheels import Say, Target, choose_extras, gather_wheels, locked, own_wheel
 from localjudge.errors import UsageError
 from localjudge.models.adapter import Adapter
@@ -56,7 +55,7 @@ def make_pack(
 ) -> PackManifest:
     """Collect wheels, models, adapters and rows, and write them as a pack into `out`, a new or empty folder.
 
-    With `key`, the file of a private key, sign it, see `pack_signature`.
+    With `key`, the file of a private key, sign it, see `sign_pack`.
 
     Raises:
         UsageError: a requested file is missing, or there is not enough free disk space.

@@ -29,12 +29,12 @@ _TOPICS: dict[str, dict[str, str]] = {
     },
     "Read": {
         "runs.show": "show runs/first --sort helpfulness --limit 5",
-        "report.report": "report runs/first --out report.html",
+        "runs.report": "report runs/first --out report.html",
         "runs.export": "export runs/first --to csv --out first.csv",
     },
     "Trust": {
         "label.label": "label examples --sample 20 --out labels.jsonl",
-        "sample_size.sample_size": "sample-size --difference 0.2 --pilot runs/first",
+        "compare.sample_size": "sample-size --difference 0.2 --pilot runs/first",
         "trust.agree": "agree runs/first --labels labels.csv",
         "trust.rank": "rank runs/first",
         "compare.compare": "compare runs/first runs/second --margin helpfulness=0.2",

@@ -64,27 +64,19 @@ def audit(
     from localjudge.analysis.audit import read_audit
     from localjudge.analysis.audit.audit_run import run_audit, sample_rows
     from localjudge.analysis.audit.perturbations import perturbations_of
+    from localjudge.cli.printed_tables import printed_findings
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.audit_tables import audit_tables
-    from localjudge.judge import Judge
+    from localjudge.report.tables.audit_tables import audit_findings
     from localjudge.rubrics.mode import PAIRWISE, refuse_criteria
-    from localjudge.runs.interruption import StopSignal
-    from localjudge.runs.pipeline import RowSource
+    from localjudge.runs.run_control import StopSignal
 
     config, cluster = judge.prepare("audit", inputs)
     if len(judge.adapter or ()) > 1:
         raise UsageError("audit: takes one --adapter; audit each adapter by itself")
     refuse_criteria(config.rubric.mode, "audit")
     least = _thresholds(threshold or (), [each.name for each in perturbations_of(config.rubric)])
-    used = config.rubric.fields
-    pairing = pairs.pairing(used, "one" if config.rubric.mode is PAIRWISE else "both", seed)
-    source = RowSource.from_files(
-        inputs,
-        judge.named_columns(used if pairing is None else pairing.used(used)),
-        used=used,
-        max_row_bytes=judge.max_row_bytes,
-        pairing=pairing,
-    )
+    orders = "one" if config.rubric.mode is PAIRWISE else "both"
+    source = judge.source(inputs, config.rubric, pairs.pairing(config.rubric.fields, orders, seed))
     check_out(out)
     progress = Progress()
     for name in source.empty:
@@ -95,13 +87,7 @@ def audit(
 
     def judge_by(other: Rubric) -> Judge:
         with progress.step("preparing the model", "bytes") as report:
-            return Judge(
-                config.replace(rubric=other),
-                cluster=cluster,
-                allow_changed_model=judge.allow_changed_model,
-                allow_download=judge.allow_download,
-                report=report,
-            )
+            return judge.open_judge(config.replace(rubric=other), cluster, report)
 
     complete = run_audit(drawn, judge_by, config.rubric, out, seed, observer=progress, stopping=stop)
     if not complete:
@@ -112,7 +98,7 @@ def audit(
     if as_json:
         print_json(found.model_dump(mode="json"), indent=2)
     else:
-        print_table(audit_tables(found, all_tables))
+        print_table(printed_findings(audit_findings(found), all_tables))
     progress.notices(found.notices, in_table=True)
     for check in found.checks:
         if check.passed is False:

@@ -1,27 +1,26 @@
-"""The command `compare`: what changed between two runs, and a gate for continuous integration."""
+"""Commands that compare two runs, with a gate for continuous integration, and plan its size."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from localjudge.cli.audit import BELOW_THRESHOLD
-from localjudge.cli.options import as_text, check_out_file, input_extras
+from localjudge.cli.options import AsJson, as_text, check_out_file, print_json, print_table
 from localjudge.cli.statistics_options import (
     AllTables,
     ByColumn,
-    LabelColumns,
-    MovedInputs,
+    LabelOptions,
     ScoresOf,
     StatisticsOptions,
+    compare_responses,
+    labels_option,
 )
 from localjudge.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
+from localjudge.system.quantities import counted
 
 
 def compare(
@@ -47,11 +46,9 @@ def compare(
         Path | None, typer.Option(metavar="FILE", help="Write the conditions as JUnit XML.")
     ] = None,
     labels: Annotated[
-        list[str] | None,
-        typer.Option("--labels", metavar="FILE", help="Labels of rows: which of two judges agrees better?"),
+        list[str] | None, labels_option("Labels of rows: which of two judges agrees better?")
     ] = None,
-    mapping: LabelColumns = None,
-    inputs: MovedInputs = None,
+    people: LabelOptions,
     scores: ScoresOf = None,
     by_column: ByColumn = None,
     moved: Annotated[int, typer.Option(min=0, metavar="N", help="The number of changed rows to list.")] = 10,
@@ -59,9 +56,7 @@ def compare(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare two runs: what a new system, prompt or judge changed, and whether it may pass."""
-    from localjudge.system.requirements import require
-
-    require("compare", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
+    people.require("compare")
     statistics.check([old, new])
     for file in (markdown, junit):
         if file is not None:
@@ -73,31 +68,19 @@ def compare(
     from localjudge.analysis.changes import change_lines, compare_runs
     from localjudge.analysis.changes.gate import as_junit, check_gate
     from localjudge.analysis.changes.matched_runs import JudgedRows, match_runs
-    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.scores import read_scores
-    from localjudge.analysis.matching.slices import read_slices
     from localjudge.analysis.pairs import read_judged_pairs
-    from localjudge.analysis.pairs.pair_labels import read_pair_labels
+    from localjudge.cli.printed_tables import printed_findings
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.change_tables import change_tables
-    from localjudge.cli.trust import compare_responses
+    from localjudge.report.tables.change_tables import change_findings
 
-    progress, known, runs = Progress(), None, [old, new]
+    progress, runs = Progress(), [old, new]
     with progress.step("reading both runs"):
-        if compare_responses(runs):
-            if scores:
-                raise UsageError("--scores: is for runs that judge one response; these compare two")
-            pairs = read_judged_pairs(runs, inputs or ())
-            rows = JudgedRows.from_pairs(pairs)
-            if labels:
-                ours = parse_mapping(mapping or (), [*pairs.aspects])
-                known = read_pair_labels(labels, pairs, ours, inputs or ())
+        if compare_responses(runs, scores=scores):
+            rows = JudgedRows.from_pairs(read_judged_pairs(runs, people.moved))
         else:
-            judged = read_scores(runs, by_run=False)
-            rows = JudgedRows.from_scores(judged, scores)
-            if labels:
-                ours = parse_mapping(mapping or (), judged.targets)
-                known = read_labels(labels, judged, ours, inputs or ())
+            rows = JudgedRows.from_scores(read_scores(runs, by_run=False), scores)
+        known = people.labels_of(rows.source) if labels else None
         matched = match_runs(rows)
         if labels and matched.differs != "judge":
             raise UsageError(
@@ -107,20 +90,21 @@ def compare(
         conditions = check_gate(matched, margins, improve or ())
     with progress.step(statistics.computing):
         changes = compare_runs(matched, known, moved, statistics.resamples, statistics.seed)
-        sliced = None
-        if by_column:
-            slices = read_slices(rows.source.folders, rows.source.manifests, by_column, inputs or ())
-            sliced = change_by_slice(matched, slices, statistics.resamples, statistics.seed)
-    tables = change_tables(changes, conditions, all_tables)
+        slices = people.slices(rows.source, by_column) if by_column else None
+        draws = (statistics.resamples, statistics.seed)
+        sliced = change_by_slice(matched, slices, *draws) if slices else None
+    found = change_findings(changes, conditions)
     if markdown:
         # Indented, text from outside can be no markup.
-        page = f"## {' → '.join(changes.names)}\n\n{indent(as_text(tables), ' ' * 4)}"
+        page = (
+            f"## {' → '.join(changes.names)}\n\n{indent(as_text(printed_findings(found, all_tables)), ' ' * 4)}"
+        )
         markdown.write_text(page, "utf-8")
     if junit:
         name, answer = f"localjudge compare {' '.join(changes.names)}", "\n".join(change_lines(changes))
         junit.write_text(as_junit(conditions, name, answer), "utf-8")
     gate = [{"condition": each.name, "passes": each.passes, "reason": each.reason} for each in conditions]
-    statistics.print({**changes.as_dict(), "gate": gate}, tables, sliced)
+    statistics.print({**changes.as_dict(), "gate": gate}, found, all_tables, sliced)
     if not all(each.passes for each in conditions):
         raise typer.Exit(BELOW_THRESHOLD)
 
@@ -134,3 +118,73 @@ def _margin(given: str) -> tuple[str, float]:
     except ValueError:
         pass
     raise UsageError(f"--margin {given}: write COLUMN=DROP, such as helpfulness=0.2")
+
+
+_RESPONSES: tuple[int, ...] = (1, 2, 4, 8)
+_DEVIATIONS = (0.25, 0.5, 1.0, 1.5)
+"""Standard deviations of paired differences to choose from without a pilot."""
+
+
+def sample_size(
+    *,
+    difference: Annotated[
+        float, typer.Option(min=0, metavar="D", help="The smallest difference that must be found.")
+    ],
+    pilot: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="DIR",
+            help="A run of two systems or more, or one that compares two responses; several of one judge.",
+        ),
+    ] = None,
+    by: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column to compare.")] = None,
+    power: Annotated[
+        float, typer.Option(min=0.5, max=0.99, metavar="P", help="The probability to find it.")
+    ] = 0.8,
+    systems: Annotated[int, typer.Option(min=2, metavar="N", help="The number of systems to compare.")] = 2,
+    labels: Annotated[
+        list[str] | None, labels_option("Labels of the pilot's rows, to plan labels, too.")
+    ] = None,
+    people: LabelOptions,
+    as_json: AsJson = False,
+) -> None:
+    """Compute how many instructions, responses and labels a comparison needs, from a pilot run."""
+    people.require("sample-size")
+    if not difference:
+        raise UsageError("--difference 0: must be above 0")
+    if labels and not pilot:
+        raise UsageError("--labels: are of the rows of a pilot; give --pilot")
+    from localjudge.analysis.matching.scores import read_scores
+    from localjudge.analysis.sample_size import Pilot, instructions_needed, labels_in_words
+    from localjudge.cli.printed_tables import printed_table
+    from localjudge.report.tables import Cells, Table
+
+    basis = {f"standard deviation {each:g} (assumed)": each**2 for each in _DEVIATIONS}
+    inflation, responses, column, notes = 1.0, _RESPONSES[:1], "a column", ["--pilot measures the deviation"]
+    if pilot:
+        scores = None if compare_responses(pilot, labels=labels) else read_scores(pilot)
+        found = Pilot.from_pairs(pilot, by) if scores is None else Pilot.from_scores(scores, by)
+        inflation, column, notes = found.inflation, found.column, [*found.notes]
+        if labels and scores is not None:
+            notes += labels_in_words(people.labels_of(scores), scores, column, difference)
+        responses = _RESPONSES if found.variances.within is not None else responses
+        basis = {
+            counted(each, "response") + " of each system": found.variances.of_difference(each)
+            for each in responses
+        }
+    tests = systems * (systems - 1) // 2
+    needed = {
+        name: [instructions_needed(difference, each, power, tests) for each in (variance, inflation * variance)]
+        for name, variance in basis.items()
+    }
+    if as_json:
+        print_json({"column": column, "instructions": needed, "notes": notes})
+        return
+    print(
+        f"Instructions to find a difference of {difference:g} in {column} between {systems} systems with a "
+        f"probability of {power:.0%}, each with a response of every system:"
+    )
+    rows: list[Cells] = [(name, *counts[: 1 + bool(pilot)]) for name, counts in needed.items()]
+    columns = ("", "instructions", *["at most (95 %)"] * bool(pilot))
+    print_table(printed_table(Table("", columns, rows)))
+    print("\n".join(notes))

@@ -56,8 +56,7 @@ def doctor(
     from localjudge.cli.progress import Progress
     from localjudge.diagnostics.check_results import is_sound
     from localjudge.diagnostics.doctor import Intent, examine
-    from localjudge.engines.cluster import Cluster
-    from localjudge.engines.engine_options import ServerOptions
+    from localjudge.engines.engine_options import Cluster, ServerOptions
     from localjudge.engines.selection import check_combination
 
     if engine not in _ENGINES:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localjudge.cli.options import RunFolder, input_extras
-from localjudge.cli.statistics_options import LabelColumns, LabelFiles, MovedInputs
+from localjudge.cli.options import RunFolder
+from localjudge.cli.statistics_options import LabelFiles, LabelOptions
 from localjudge.errors import UsageError
 from localjudge.system.quantities import counted
 
@@ -50,13 +50,10 @@ def escalate(
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="The run directory to write.")] = None,
     seed: Annotated[int, typer.Option(metavar="S", help="The seed of the choice of labelled rows.")] = 0,
-    mapping: LabelColumns = None,
-    inputs: MovedInputs = None,
+    people: LabelOptions,
 ) -> None:
     """Keep a small judge's verdicts where they agree with people at a rate; give the rest to a large judge."""
-    from localjudge.system.requirements import require
-
-    require("escalate", "trust", *input_extras([*labels, *(inputs or ())]))
+    people.require("escalate")
     if (to is None) != (out is None):
         raise UsageError("--to and --out: give both, or none of them to see the plan")
     if out is not None and out.exists() and any(out.iterdir()):
@@ -75,16 +72,16 @@ def escalate(
     aspects = [*manifest.rubric.aspects]
     if by is None and len(aspects) > 1:
         raise UsageError(f"--by is missing: name the aspect that decides, one of {', '.join(aspects)}")
-    verdicts, ours = Verdicts.read(run, by or aspects[0], within), parse_mapping(mapping or (), aspects)
+    verdicts, ours = Verdicts.read(run, by or aspects[0], within), parse_mapping(people.mapping or (), aspects)
 
     def selected(judged: Verdicts, among: NDArray[np.bool_] | None = None) -> Selection:
-        known = judged.labels(labels, ours, inputs or ())
+        known = judged.labels(labels, ours, people.moved)
         found = select(judged, known, agreement, among, seed)
         progress.say(found.in_words(agreement), always=True)
         return found
 
     small = selected(verdicts)
-    rows = [row for _, row in rows_found(manifest, small.passed_on, inputs or ())]
+    rows = [row for _, row in rows_found(manifest, small.passed_on, people.moved)]
     found = counted(len(rows), manifest.rubric.mode.item)
     progress.say(f"passed on: {found} of {len(small.passed_on):,} found in the inputs")
     if rest is not None:

@@ -44,9 +44,9 @@ def import_scores(
     """Import scores from elsewhere as a run, for the commands that read runs."""
     from localjudge.analysis.matching.human_labels import parse_mapping
     from localjudge.analysis.matching.imported_scores import import_scores
+    from localjudge.cli.printed_tables import printed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.run_tables import summary_table
-    from localjudge.cli.tables.table_parts import headed
+    from localjudge.report.tables.run_tables import summary_tables
     from localjudge.rows.columns import parse_columns
     from localjudge.runs.reader import read_notices
 
@@ -62,7 +62,7 @@ def import_scores(
             columns=parse_columns(columns or ()),
         )
     notices = read_notices(out)
-    print_table(headed(notices, summary_table(summary)))
+    print_table(printed(summary_tables(summary), notices))
     progress.notices(notices, in_table=True)
     progress.say(f"{summary.judged} judged, {summary.failed} failed · {out}")
 

@@ -29,11 +29,15 @@ from localjudge.cli.options import (
 from localjudge.errors import UsageError
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.settings import JudgeSettings
+from localjudge.system.steps import Report, no_progress
 
 if TYPE_CHECKING:
     from localjudge.config import JudgeConfig
-    from localjudge.engines.cluster import Cluster
+    from localjudge.engines.engine_options import Cluster
+    from localjudge.judge import Judge
     from localjudge.rows.pairs import Pairing
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.runs.pipeline import RowSource
 
 _PASSED = "Passed to vLLM under the same name."
 _EngineInt = Annotated[int | None, typer.Option(metavar="N", help=_PASSED, rich_help_panel=ENGINE)]
@@ -173,18 +177,50 @@ class JudgeOptions(JudgeSettings):
         ),
     ] = None
 
-    def named_columns(self, used: Sequence[str]) -> dict[str, str]:
-        """Return the column of each field whose column has a custom name.
+    def source(
+        self,
+        inputs: Sequence[str],
+        rubric: Rubric,
+        pairing: Pairing | None,
+        limit: int | None = None,
+        system_from: str | None = None,
+    ) -> RowSource:
+        """Return the rows of files.
 
         Args:
-            used: the fields that the rubric's template uses.
+            inputs: the files.
+            rubric: the rubric whose fields are read.
+            pairing: how rows of two responses are made; None for rows of one.
+            limit: the largest number of rows or pairs.
+            system_from: "filename" if the name of a file is the system of its rows.
 
         Raises:
-            UsageError: `--column` does not name a field and a column.
+            UsageError: an option or a file cannot be used.
         """
         from localjudge.rows.columns import parse_columns
+        from localjudge.rows.inputs import FILENAME
+        from localjudge.runs.pipeline import RowSource
 
-        return parse_columns(self.columns or (), used)
+        used, size = rubric.fields, self.max_row_bytes
+        columns = parse_columns(self.columns or (), used if pairing is None else pairing.used(used))
+        if system_from is not None:
+            if system_from != "filename" or "system" in columns:
+                raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
+            columns["system"] = FILENAME
+        return RowSource.from_files(
+            inputs, columns, used=used, max_row_bytes=size, limit=limit, pairing=pairing
+        )
+
+    def open_judge(
+        self, config: JudgeConfig, cluster: Cluster | None = None, report: Report = no_progress
+    ) -> Judge:
+        """Return a judge with these settings."""
+        from localjudge.judge import Judge
+
+        changed, download = self.allow_changed_model, self.allow_download
+        return Judge(
+            config, cluster=cluster, allow_changed_model=changed, allow_download=download, report=report
+        )
 
     def prepare(self, command: str, inputs: Sequence[str]) -> tuple[JudgeConfig, Cluster | None]:
         """Set the environment, and return the settings and the cluster after all checks that need no model.
@@ -197,7 +233,7 @@ class JudgeOptions(JudgeSettings):
             UsageError: an option cannot be used, or a package that it needs is not installed.
         """
         from localjudge.config import JudgeConfig
-        from localjudge.engines.cluster import Cluster
+        from localjudge.engines.engine_options import Cluster
         from localjudge.engines.selection import engine_extras, engine_options
         from localjudge.rubrics.rubric import Rubric
         from localjudge.system.requirements import require

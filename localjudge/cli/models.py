@@ -28,14 +28,15 @@ from localjudge.system.quantities import GIB
 def list_models(as_json: AsJson = False) -> None:
     """List the models that can judge, and what each needs on GPUs of 80 GB; `models` alone does the same."""
     settle_environment()
-    from localjudge.cli.tables.capacity_tables import catalogue_table
+    from localjudge.cli.printed_tables import printed_table
     from localjudge.models.capacity.profiles import Catalogue
+    from localjudge.report.tables.capacity_tables import catalogue_table
 
     catalogue = Catalogue.here()
     if as_json:
         print_json(catalogue.as_list())
     else:
-        print_table(catalogue_table(catalogue))
+        print_table(printed_table(catalogue_table(catalogue)))
         for note in catalogue.notes:
             print(note)
         Messages.here().say("GPUs of 80 GB each; for details: localjudge models plan MODEL")
@@ -123,12 +124,13 @@ def plan(
     if gpu is not None and gpu_memory is not None:
         raise UsageError("--gpu knows the memory of its GPU; leave out --gpu-memory")
     settle_environment()
-    from localjudge.cli.tables.capacity_tables import forecast_table, plan_table, plan_text
+    from localjudge.cli.printed_tables import printed_table
     from localjudge.models.adapter import Adapter
     from localjudge.models.capacity.capacity_plan import CapacityPlan, PlannedModel
     from localjudge.models.capacity.device import Device
     from localjudge.models.capacity.forecast import Forecast
     from localjudge.models.capacity.memory import PROMPT_TOKENS, PlannedUse
+    from localjudge.report.tables.capacity_tables import forecast_table, plan_table, plan_text
     from localjudge.system.machine import Machine
 
     device = Device.gpu(gpu) if gpu is not None else None
@@ -189,14 +191,14 @@ def plan(
         print_json(made.as_dict() | ({"forecast": forecast.as_dict()} if forecast else {}))
         return
     print(plan_text(made))
-    print_table(plan_table(made))
+    print_table(printed_table(plan_table(made)))
     if made.flags:
         print(f"localjudge score … --model {subject.name} {' '.join(made.flags)}")
     print(f"this machine: {made.fits_here[1]}")
     for note in made.notes:
         print(f"note: {note}")
     if forecast:
-        print_table(forecast_table(forecast))
+        print_table(printed_table(forecast_table(forecast)))
         print(forecast.assumptions)
 
 

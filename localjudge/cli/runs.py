@@ -1,4 +1,4 @@
-"""Commands that read run directories: `show`, `export` and `merge`."""
+"""Commands that read run directories: `show`, `export`, `merge` and `report`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from localjudge.cli.messages import Messages
-from localjudge.cli.options import FAILED_ROWS, RunFolder, check_out_file, print_table
-from localjudge.cli.statistics_options import IntervalFile
+from localjudge.cli.options import FAILED_ROWS, RunFolder, check_out_file, input_extras, print_table
+from localjudge.cli.statistics_options import (
+    AllowNoGain,
+    ByColumn,
+    CalibrationFile,
+    IntervalFile,
+    LabelColumns,
+    MovedInputs,
+    RunFolders,
+)
 from localjudge.errors import UsageError
-from localjudge.system.quantities import counted
+from localjudge.system.quantities import counted, file_size
 
 if TYPE_CHECKING:
     from localjudge.rubrics.mode import RowOutcome
@@ -59,9 +67,9 @@ def show(
     texts, or the reason for a failure. The list of a run of pairs has both systems, and for each aspect the
     verdict (a is the first, ? is undecided), the preference for a from 0 to 1, and whether both orders agree.
     """
+    from localjudge.cli.printed_tables import headed, printed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.run_tables import summary_chart, summary_table
-    from localjudge.cli.tables.table_parts import headed
+    from localjudge.report.tables.run_tables import frequency_table, summary_tables
     from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
     from localjudge.runs.summary import read_summary, summaries_by_column
@@ -95,21 +103,18 @@ def show(
         Messages.here().say(f"{len(found.rows)} of {counted(found.matching, what)}")
         return
     if by_column:
-        from rich.console import Group
-
         with Progress().step("reading the run"):
             each = summaries_by_column(run, by_column)
         print_table(headed(notices))
         for value, one in each.items():
-            print_table(Group(f"{by_column}: {value}", summary_table(one)))
+            print_table(printed([f"{by_column}: {value}", *summary_tables(one)]))
         return
     with Progress().step("reading the run") as report:
         summary = read_summary(run, report)
     if not summary.rows:
         print_table(headed(notices, "no rows"))
         return
-    print_table(headed(notices, summary_table(summary)))
-    print_table(summary_chart(summary))
+    print_table(printed([*summary_tables(summary), frequency_table(summary)], notices))
     if mass := summary.signs.mass.in_words(manifest.mass_is_lower_bound):
         print(mass)
     for spread in summary.spread.lines:
@@ -121,11 +126,10 @@ def show(
 
 
 def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
+    from localjudge.cli.printed_tables import headed
     from localjudge.cli.progress import Progress
     from localjudge.cli.shown_checklist import checklist_text
-    from localjudge.cli.shown_judgement import judgement_text
-    from localjudge.cli.shown_pair import ShownPair
-    from localjudge.cli.tables.table_parts import headed
+    from localjudge.cli.shown_outcome import ShownPair, judgement_text
     from localjudge.rubrics.checklist_outcome import ChecklistOutcome
     from localjudge.rubrics.pair_outcome import PairOutcome
     from localjudge.runs.reader import read_notices, read_row_outcomes
@@ -199,8 +203,8 @@ def export(
 ) -> None:
     """Write a run, or its pairs, for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
     from localjudge.cli.progress import Progress
-    from localjudge.export.run_export import TABLES
-    from localjudge.export.run_export import export as write
+    from localjudge.report.export.run_export import TABLES
+    from localjudge.report.export.run_export import export as write
     from localjudge.runs.reader import read_notices
     from localjudge.runs.run_manifest import read_manifest
 
@@ -229,9 +233,9 @@ def merge(
     The judgements are those of one machine: byte for byte with --engine-arg batch_size=1 or --deterministic.
     Elsewhere shards fill other batches, and where two tokens are almost equally probable, a score may differ.
     """
+    from localjudge.cli.printed_tables import printed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.run_tables import summary_table
-    from localjudge.cli.tables.table_parts import headed
+    from localjudge.report.tables.run_tables import summary_tables
     from localjudge.runs.merge import merge as put_together
     from localjudge.runs.reader import read_notices
 
@@ -239,10 +243,61 @@ def merge(
     with progress.step("merging") as report:
         summary = put_together(shards, out, report)
     notices = read_notices(out)
-    print_table(headed(notices, summary_table(summary)))
+    print_table(printed(summary_tables(summary), notices))
     progress.notices(notices, in_table=True)
     progress.say(f"{summary.counted} · {out}")
     for sign in summary.signs.lines:
         progress.warn(sign)
     if summary.failed:
         raise typer.Exit(FAILED_ROWS)
+
+
+def report(
+    runs: RunFolders,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write.")] = Path(
+        "report.html"
+    ),
+    title: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Its title.  [default: the runs' names]"),
+    ] = None,
+    inputs: MovedInputs = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option("--labels", metavar="FILE", help="Labels to compare the judge with."),
+    ] = None,
+    mapping: LabelColumns = None,
+    calibration: CalibrationFile = None,
+    allow_no_gain: AllowNoGain = None,
+    intervals: IntervalFile = None,
+    by_column: ByColumn = None,
+    audit: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The output of `audit --json`."),
+    ] = None,
+) -> None:
+    """Write a report of runs: one file for any browser, which fetches nothing."""
+    from localjudge.system.requirements import require
+
+    require("report", "report", *input_extras([*(labels or ()), *(inputs or ())]))
+    from localjudge.cli.progress import Progress
+    from localjudge.report.run_report import write_report
+
+    check_out_file(out)
+    progress = Progress()
+    notices = write_report(
+        runs,
+        out,
+        title=title,
+        inputs=inputs or (),
+        labels=labels or (),
+        mapping=mapping or (),
+        audit=audit,
+        calibration=calibration,
+        allow_no_gain=allow_no_gain or (),
+        intervals=intervals,
+        by_column=by_column,
+        step=progress.step,
+    )
+    progress.notices(notices)
+    progress.say(f"{out} · {file_size(out.stat().st_size)}")

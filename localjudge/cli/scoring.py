@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -42,9 +43,9 @@ from localjudge.rows.record import MAX_ROW_BYTES
 if TYPE_CHECKING:
     from localjudge.analysis.ranking.incomplete_runs import UntilDecided
     from localjudge.config import JudgeConfig
-    from localjudge.engines.cluster import Cluster
+    from localjudge.engines.engine_options import Cluster
     from localjudge.judge import Judge
-    from localjudge.runs.interruption import StopSignal
+    from localjudge.runs.run_control import StopSignal
 
 Orders = Annotated[
     str,
@@ -103,38 +104,22 @@ def score(
     ] = False,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
+    from localjudge.cli.printed_tables import printed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.capacity_tables import cost_table
-    from localjudge.cli.tables.run_tables import summary_table
-    from localjudge.cli.tables.table_parts import headed
-    from localjudge.rows.inputs import FILENAME
-    from localjudge.runs.interruption import StopSignal
-    from localjudge.runs.pipeline import RowSource, score_run
+    from localjudge.report.tables.capacity_tables import cost_text
+    from localjudge.report.tables.run_tables import summary_tables
+    from localjudge.runs.pipeline import score_run
+    from localjudge.runs.run_control import StopSignal
     from localjudge.runs.shard import Shard
 
     config, cluster = judge.prepare("score", inputs)
-    used = config.rubric.fields
-    pairing = pairs.pairing(used, orders, judge.seed)
-    columns = judge.named_columns(used if pairing is None else pairing.used(used))
-    if system_from is not None:
-        if system_from != "filename" or "system" in columns:
-            raise UsageError(f"--system-from {system_from}: give filename, and no --column system=…")
-        columns["system"] = FILENAME
+    pairing = pairs.pairing(config.rubric.fields, orders, judge.seed)
     part = Shard.parse(shard, os.environ)
     progress = Progress()
     stop = StopSignal(progress.say)
     decided = _until_decided(until_decided, shuffle, config, judge, out, stop)
 
-    def read() -> RowSource:
-        return RowSource.from_files(
-            inputs,
-            columns,
-            used=used,
-            max_row_bytes=judge.max_row_bytes,
-            limit=limit,
-            pairing=pairing,
-        )
-
+    read = partial(judge.source, inputs, config.rubric, pairing, limit, system_from)
     source = read()
     check_out(out)
     failed = False
@@ -163,7 +148,8 @@ def score(
             raise typer.Exit(stop.exit_code)
         summary, cost, counted = result.summary, result.cost, result.statistics
         if result.planned:  # an empty shard has said so
-            print_table(headed(result.notices, cost_table(cost) if cost else summary_table(summary)))
+            parts = [cost_text(cost)] if cost else summary_tables(summary)
+            print_table(printed(parts, result.notices))
         progress.notices(result.notices, in_table=True)
         progress.say(f"{summary.counted} · {folder}")
         if counted.get("cached_prompt_tokens"):
@@ -216,15 +202,12 @@ def _judges(
     if len(adapters) < 2:
         yield config, out
         return
-    from localjudge.judge import Judge
-
     names = [Path(adapter).resolve().name for adapter in adapters]
     if len({name.casefold() for name in names}) < len(names):  # some file systems ignore the case
         raise UsageError("--adapter: two directories have the same name; rename one, its run has its name")
     if cluster is not None:
         raise UsageError("--adapter: workers of a cluster hold one adapter; give one, or leave out --ray")
-    changed, download = options.allow_changed_model, options.allow_download
-    with Judge(config, allow_changed_model=changed, allow_download=download) as first:
+    with options.open_judge(config) as first:
         yield first, out / names[0]
         for adapter, name in zip(adapters[1:], names[1:], strict=True):
             yield first.with_adapter(adapter), out / name
@@ -307,8 +290,9 @@ def repeat(
 ) -> None:
     """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""
     settle_environment()
+    from localjudge.cli.printed_tables import printed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.run_tables import repetition_table
+    from localjudge.report.tables.run_tables import repetition_table
     from localjudge.runs.repeat import repeat as judge_again
 
     progress = Progress()
@@ -316,5 +300,5 @@ def repeat(
     if as_json:
         print_json(repetition.as_dict())
     else:
-        print_table(repetition_table(repetition))
+        print_table(printed([repetition_table(repetition)], repetition.notices))
     progress.notices(repetition.notices, in_table=True)

@@ -51,7 +51,6 @@ def serve(
     import uvicorn
 
     from localjudge.cli.progress import Progress
-    from localjudge.judge import Judge
     from localjudge.serve.http_app import AccessRules, JudgeApp
     from localjudge.serve.judge_service import JudgeService
     from localjudge.serve.kept_judgements import KeptJudgements
@@ -70,15 +69,7 @@ def serve(
     with ExitStack() as stack:
         listening = stack.enter_context(listener.bind())
         with progress.step("preparing the model", "bytes") as report:
-            made = stack.enter_context(
-                Judge(
-                    config,
-                    cluster=cluster,
-                    allow_changed_model=judge.allow_changed_model,
-                    allow_download=judge.allow_download,
-                    report=report,
-                )
-            )
+            made = stack.enter_context(judge.open_judge(config, cluster, report))
             made.model.read_files(report)
         with progress.step("loading the engine"):
             progress.say(made.engine.info.headline)

@@ -8,7 +8,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from localjudge.analysis.statistics import UNDEFINED_SIGN, two_decimals
-from localjudge.cli.shown_judgement import row_passages
+from localjudge.cli.shown_outcome import row_passages
 from localjudge.records import Judgement
 from localjudge.records.outcome_columns import AnswerColumns
 from localjudge.rubrics.answer import shown

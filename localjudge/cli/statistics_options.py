@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from localjudge.cli.options import AsJson, print_json, print_table
+from localjudge.cli.options import AsJson, input_extras, print_json, print_table
+from localjudge.errors import UsageError
+from localjudge.system.steps import Report, no_progress
 
 if TYPE_CHECKING:
     from localjudge.analysis.by_slice import Sliced
+    from localjudge.analysis.matching.human_labels import Labels
+    from localjudge.analysis.matching.scores import Scores
+    from localjudge.analysis.matching.slices import Slices
+    from localjudge.analysis.pairs import JudgedPairs
+    from localjudge.report.tables import Findings
+    from localjudge.rubrics.mode import Mode
 
 RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")]
-LabelFiles = Annotated[
-    list[str],
-    typer.Option(
-        "--labels",
-        metavar="FILE",
-        help="Label files: records with id, or instruction and candidate, and a column for each aspect.",
-    ),
-]
-SomeLabelFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--labels",
-        metavar="FILE",
-        help="Labels of a random sample of the rows, to estimate means of the human score.",
-    ),
-]
 LabelColumns = Annotated[
     list[str] | None,
     typer.Option(
@@ -82,6 +74,109 @@ ScoresOf = Annotated[
 AllTables = Annotated[bool, typer.Option("--all", help="Print every table.")]
 
 
+def labels_option(text: str) -> Any:
+    """Return the option `--labels`; what the labels are for differs between commands."""
+    return typer.Option("--labels", metavar="FILE", help=text)
+
+
+LabelFiles = Annotated[
+    list[str],
+    labels_option("Label files: records with id, or instruction and candidate, and a column for each aspect."),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelOptions:
+    """The files that statistics of runs read besides the runs. A command declares its own `labels`."""
+
+    labels: Annotated[list[str] | None, labels_option("Labels of rows.")] = None
+    mapping: LabelColumns = None
+    inputs: MovedInputs = None
+
+    @property
+    def moved(self) -> Sequence[str]:
+        """The inputs, if they were moved."""
+        return self.inputs or ()
+
+    def require(self, command: str) -> None:
+        """Require the packages of a command that computes statistics."""
+        from localjudge.system.requirements import require
+
+        require(command, "trust", *input_extras([*(self.labels or ()), *self.moved]))
+
+    def read_runs(
+        self, runs: Sequence[Path], report: Report = no_progress, by_criterion: bool = False
+    ) -> Scores | JudgedPairs:
+        """Return what the judge of runs said: of single responses, of each of their criteria, or of pairs."""
+        from localjudge.analysis.matching.scores import read_scores
+        from localjudge.analysis.pairs import read_judged_pairs
+
+        if compare_responses(runs):
+            return read_judged_pairs(runs, self.moved)
+        return read_scores(runs, report=report, by_criterion=by_criterion)
+
+    def labels_of(self, judged: Scores | JudgedPairs, equal_chances: bool = True) -> Labels:
+        """Return the labels of the judged rows; the labels of pairs can be in the inputs."""
+        from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
+        from localjudge.analysis.matching.scores import Scores
+        from localjudge.analysis.pairs.pair_labels import read_pair_labels
+
+        if isinstance(judged, Scores):
+            ours = parse_mapping(self.mapping or (), judged.targets)
+            return read_labels(self.labels or (), judged, ours, self.moved, equal_chances)
+        ours = parse_mapping(self.mapping or (), [*judged.aspects])
+        return read_pair_labels(self.labels or self.moved, judged, ours, self.moved, equal_chances)
+
+    def slices(self, judged: Scores | JudgedPairs, column: str) -> Slices:
+        """Return the slices of the judged rows by the values of a column."""
+        from localjudge.analysis.matching.slices import read_slices
+
+        return read_slices(judged.folders, judged.manifests, column, self.moved)
+
+
+def compare_responses(runs: Sequence[Path], **single: object) -> bool:
+    """Return whether the runs compare two responses.
+
+    Args:
+        runs: the run directories.
+        single: the values of the options that only runs of single responses take.
+
+    Raises:
+        UsageError: some do, and some judge one response; or they do, and such an option is given.
+    """
+    from localjudge.rubrics.mode import PAIRWISE
+
+    return _have_mode(runs, PAIRWISE, single, "is for runs that judge one response; these compare two")
+
+
+def check_criteria(runs: Sequence[Path], **whole: object) -> bool:
+    """Return whether the runs check criteria of the rows.
+
+    Args:
+        runs: the run directories.
+        whole: the values of the options that only runs of one score for each row take.
+
+    Raises:
+        UsageError: some do, and some do not; or they do, and such an option is given.
+    """
+    from localjudge.rubrics.mode import CHECKLIST
+
+    return _have_mode(runs, CHECKLIST, whole, "is for runs of one score for each row; these check criteria")
+
+
+def _have_mode(runs: Sequence[Path], mode: Mode[Any], refused: Mapping[str, object], reason: str) -> bool:
+    from localjudge.runs.run_manifest import read_manifest
+
+    modes = {read_manifest(run).rubric.mode: run for run in reversed(runs)}
+    if len(modes) > 1:
+        (first, run), (second, other) = modes.items()
+        raise UsageError(f"{run}: {first.judges}, and {other} {second.judges}; give runs of one kind")
+    surplus = [name for name, value in refused.items() if value]
+    if mode in modes and surplus:
+        raise UsageError(f"`{surplus[0]}`: {reason}")
+    return mode in modes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatisticsOptions:
     """The options of every command that computes statistics of runs."""
@@ -108,13 +203,20 @@ class StatisticsOptions:
         for run in () if self.allow_dry_run else runs:
             refuse_dry_run(read_manifest(run), run)
 
-    def print(self, document: dict[str, Any], table: object, sliced: Sliced | None = None) -> None:
-        """Print the result as JSON or as a table, and that of each slice after it."""
+    def print(
+        self,
+        document: dict[str, Any],
+        found: Findings,
+        all_tables: bool = False,
+        sliced: Sliced | None = None,
+    ) -> None:
+        """Print the result as JSON or as tables, and that of each slice after it."""
+        from localjudge.cli.printed_tables import printed_findings, printed_table
+        from localjudge.report.tables import slice_table
+
         if self.as_json:
             print_json(document if sliced is None else {**document, "slices": sliced.as_dict()})
             return
-        print_table(table)
-        if sliced is not None:
-            from localjudge.cli.tables.slice_table import slice_table
-
-            print_table(slice_table(sliced))
+        print_table(printed_findings(found, all_tables))
+        for each in () if sliced is None else ("", printed_table(slice_table(sliced)), sliced.note):
+            print_table(each)

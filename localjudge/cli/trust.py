@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from localjudge.cli.options import RunFolder, check_out_file, input_extras
+from localjudge.cli.options import RunFolder, check_out_file
 from localjudge.cli.statistics_options import (
     AllowNoGain,
     AllTables,
     ByColumn,
     CalibrationFile,
-    LabelColumns,
     LabelFiles,
-    MovedInputs,
+    LabelOptions,
     RunFolders,
     ScoresOf,
-    SomeLabelFiles,
     StatisticsOptions,
+    check_criteria,
+    compare_responses,
+    labels_option,
 )
 from localjudge.errors import UsageError
 
 if TYPE_CHECKING:
     from localjudge.analysis.matching.human_labels import Labels
     from localjudge.analysis.matching.scores import Scores
-    from localjudge.rubrics.mode import Mode
 
 _READING = "reading runs, labels and texts"
 
@@ -36,16 +35,13 @@ def agree(
     run: RunFolder,
     labels: Annotated[
         list[str] | None,
-        typer.Option(
-            "--labels",
-            metavar="FILE",
-            help="Label files: records with id, or with their texts, and a column for each aspect.  [default "
-            "for pairs: the run's inputs]",
+        labels_option(
+            "Label files: records with id, or with their texts, and a column for each aspect.  [default for "
+            "pairs: the run's inputs]"
         ),
     ] = None,
     *,
-    mapping: LabelColumns = None,
-    inputs: MovedInputs = None,
+    people: LabelOptions,
     by_column: ByColumn = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
@@ -53,78 +49,44 @@ def agree(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare a run with labels: agreement, also within instructions, single annotators, and baselines."""
-    from localjudge.system.requirements import require
-
-    require("agree", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
+    people.require("agree")
     statistics.check([run])
-    if compare_responses([run]):
-        given = {"--calibration": calibration, "--allow-no-gain": allow_no_gain}
-        if surplus := [option for option, value in given.items() if value]:
-            raise UsageError(f"{surplus[0]}: is for runs that judge one response; this one compares two")
-        _agree_on_pairs(run, labels or (), mapping or (), inputs or (), by_column, all_tables, statistics)
-        return
-    if not labels:
+    if not compare_responses([run], calibration=calibration, allow_no_gain=allow_no_gain) and not labels:
         raise UsageError("--labels is missing: name the files with the labels of the rows")
-    by_criterion = checks_criteria([run])
-    if by_criterion and by_column:
-        raise UsageError(f"--by-column {by_column}: is for runs of one score a row; this one checks criteria")
+    by_criterion = check_criteria([run], by_column=by_column)
     from localjudge.analysis.agreement import agree as compare
     from localjudge.analysis.by_slice import agree_by_slice
-    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
-    from localjudge.analysis.matching.scores import read_scores
-    from localjudge.analysis.matching.slices import read_slices
-    from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.agreement_tables import agreement_tables
-
-    progress = Progress()
-    with progress.step(_READING) as report:
-        scores = read_scores([run], report=report, by_criterion=by_criterion)
-        ours = parse_mapping(mapping or (), scores.targets)
-        known = read_labels(labels, scores, ours, inputs or (), equal_chances=False)
-        applied = _calibrated(scores, calibration, allow_no_gain, known)
-        measures = measure(scores, inputs or ())
-    with progress.step(statistics.computing):
-        found = compare(scores, known, measures, applied, statistics.resamples, statistics.seed)
-        sliced = None
-        if by_column:
-            slices = read_slices(scores.folders, scores.manifests, by_column, inputs or ())
-            sliced = agree_by_slice(scores, known, slices)
-    statistics.print(found.as_dict(), agreement_tables(found, all_tables), sliced)
-
-
-def _agree_on_pairs(
-    run: Path,
-    labels: Sequence[str],
-    mapping: Sequence[str],
-    inputs: Sequence[str],
-    by: str | None,
-    all_tables: bool,
-    statistics: StatisticsOptions,
-) -> None:
-    from localjudge.analysis.matching.human_labels import parse_mapping
-    from localjudge.analysis.pairs import read_judged_pairs
+    from localjudge.analysis.pairs import JudgedPairs
     from localjudge.analysis.pairs.pair_agreement import agree_on_pairs
-    from localjudge.analysis.pairs.pair_labels import read_pair_labels
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.agreement_tables import pair_agreement_tables
+    from localjudge.report.tables.agreement_tables import agreement_findings, pair_agreement_findings
 
-    progress = Progress()
-    with progress.step(_READING):
-        pairs = read_judged_pairs([run], inputs)
-        ours = parse_mapping(mapping, [*pairs.aspects])
-        known = read_pair_labels(labels or inputs, pairs, ours, inputs, equal_chances=False)
+    progress, draws = Progress(), (statistics.resamples, statistics.seed)
+    with progress.step(_READING) as report:
+        judged = people.read_runs([run], report, by_criterion)
+        known = people.labels_of(judged, equal_chances=False)
+        if not isinstance(judged, JudgedPairs):
+            applied = _calibrated(judged, calibration, allow_no_gain, known)
+            measures = measure(judged, people.moved)
     with progress.step(statistics.computing):
-        found = agree_on_pairs(pairs, known, by, statistics.resamples, statistics.seed)
-    statistics.print(found.as_dict(), pair_agreement_tables(found, all_tables))
+        if isinstance(judged, JudgedPairs):
+            pairs = agree_on_pairs(judged, known, by_column, *draws)
+            statistics.print(pairs.as_dict(), pair_agreement_findings(pairs), all_tables)
+            return
+        found = compare(judged, known, measures, applied, *draws)
+        sliced = agree_by_slice(judged, known, people.slices(judged, by_column)) if by_column else None
+    statistics.print(found.as_dict(), agreement_findings(found), all_tables, sliced)
 
 
 def rank(
     runs: RunFolders,
     *,
-    labels: SomeLabelFiles = None,
-    mapping: LabelColumns = None,
-    inputs: MovedInputs = None,
+    labels: Annotated[
+        list[str] | None,
+        labels_option("Labels of a random sample of the rows, to estimate means of the human score."),
+    ] = None,
+    people: LabelOptions,
     scores: ScoresOf = None,
     by: Annotated[
         str | None,
@@ -141,115 +103,52 @@ def rank(
     statistics: StatisticsOptions,
 ) -> None:
     """Compare systems: means or strengths, pairs without significant difference, and the effect of length."""
-    from localjudge.system.requirements import require
-
-    require("rank", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
+    people.require("rank")
     statistics.check(runs)
-    if compare_responses(runs):
-        given: dict[str, object] = {"--labels": labels, "--map": mapping, "--scores": scores}
-        given |= {"--calibration": calibration, "--by-column": by_column}
-        if surplus := [option for option, value in given.items() if value]:
-            raise UsageError(f"{surplus[0]}: is for runs that judge one response; these compare two")
-        _rank_pairs(runs, inputs or (), by, all_tables, statistics)
-        return
-    if checks := checks_criteria(runs):
-        given = {"--labels": labels, "--map": mapping, "--calibration": calibration, "--by-column": by_column}
-        if surplus := [option for option, value in given.items() if value]:
-            raise UsageError(f"{surplus[0]}: is for runs of one score a row; these check criteria")
-        _refuse_incomplete(runs, "rows")
+    single = {"labels": labels, "mapping": people.mapping, "scores": scores}
+    pairwise = compare_responses(runs, **single, calibration=calibration, by_column=by_column)
+    checks = check_criteria(
+        runs, labels=labels, mapping=people.mapping, calibration=calibration, by_column=by_column
+    )
     from localjudge.analysis.by_slice import rank_by_slice
     from localjudge.analysis.matching.checklist_points import read_points
-    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
     from localjudge.analysis.matching.scores import read_scores
-    from localjudge.analysis.matching.slices import read_slices
+    from localjudge.analysis.pairs.preference_ranking import rank_pairs
+    from localjudge.analysis.pairs.preferences import read_preferences
     from localjudge.analysis.ranking import rank as compare
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.ranking_tables import ranking_tables
+    from localjudge.report.tables.ranking_tables import preference_findings, ranking_findings
+    from localjudge.runs.reader import is_complete
 
     if calibration and scores == "integer":
         raise UsageError(
             "--scores integer: calibrated scores are not integers; give only one of --scores and --calibration"
         )
-    progress, known = Progress(), None
+    if (pairwise or checks) and (incomplete := [run for run in runs if not is_complete(run)]):
+        raise UsageError(
+            f"{incomplete[0]}: not complete, and the {'pairs' if pairwise else 'rows'} that finish first are "
+            "not a random sample; the same score command continues it"
+        )
+    progress, draws = Progress(), (statistics.resamples, statistics.seed)
+    if pairwise:
+        with progress.step(_READING):
+            preferences = read_preferences(runs, people.moved)
+        with progress.step(statistics.computing):
+            order = rank_pairs(preferences, by, *draws)
+        statistics.print(order.as_dict(), preference_findings(order), all_tables)
+        return
     with progress.step(_READING) as report:
         judged = read_points(runs, by, report) if checks else read_scores(runs, report=report)
         by = None if checks else by  # the tag is the only column
-        if labels:
-            ours = parse_mapping(mapping or (), judged.targets)
-            known = read_labels(labels, judged, ours, inputs or (), equal_chances=False)
-        measures = measure(judged, inputs or ())
+        known = people.labels_of(judged, equal_chances=False) if labels else None
+        measures = measure(judged, people.moved)
         judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
     with progress.step(statistics.computing):
-        found = compare(judged, measures, known, scores, by, statistics.resamples, statistics.seed)
-        sliced = None
-        if by_column:
-            slices = read_slices(judged.folders, judged.manifests, by_column, inputs or ())
-            sliced = rank_by_slice(judged, slices, scores, by, statistics.resamples, statistics.seed)
-    statistics.print(found.as_dict(), ranking_tables(found, all_tables), sliced)
-
-
-def compare_responses(runs: Sequence[Path]) -> bool:
-    """Return whether the runs compare two responses.
-
-    Raises:
-        UsageError: some do, and some judge one response.
-    """
-    from localjudge.rubrics.mode import PAIRWISE
-
-    return _mode_of(runs) is PAIRWISE
-
-
-def checks_criteria(runs: Sequence[Path]) -> bool:
-    """Return whether the runs check criteria of the rows.
-
-    Raises:
-        UsageError: some do, and some do not.
-    """
-    from localjudge.rubrics.mode import CHECKLIST
-
-    return _mode_of(runs) is CHECKLIST
-
-
-def _mode_of(runs: Sequence[Path]) -> Mode[Any]:
-    from localjudge.runs.run_manifest import read_manifest
-
-    modes = {read_manifest(run).rubric.mode: run for run in reversed(runs)}
-    if len(modes) > 1:
-        (first, run), (second, other) = modes.items()
-        raise UsageError(f"{run}: {first.judges}, and {other} {second.judges}; give runs of one kind")
-    return next(iter(modes))
-
-
-def _refuse_incomplete(runs: Sequence[Path], what: str) -> None:
-    from localjudge.runs.reader import is_complete
-
-    if incomplete := [run for run in runs if not is_complete(run)]:
-        raise UsageError(
-            f"{incomplete[0]}: not complete, and the {what} that finish first are not a random sample; the "
-            "same score command continues it"
-        )
-
-
-def _rank_pairs(
-    runs: Sequence[Path],
-    inputs: Sequence[str],
-    by: str | None,
-    all_tables: bool,
-    statistics: StatisticsOptions,
-) -> None:
-    from localjudge.analysis.pairs.preference_ranking import rank_pairs
-    from localjudge.analysis.pairs.preferences import read_preferences
-    from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.ranking_tables import preference_tables
-
-    progress = Progress()
-    _refuse_incomplete(runs, "pairs")
-    with progress.step(_READING):
-        preferences = read_preferences(runs, inputs)
-    with progress.step(statistics.computing):
-        found = rank_pairs(preferences, by, statistics.resamples, statistics.seed)
-    statistics.print(found.as_dict(), preference_tables(found, all_tables))
+        found = compare(judged, measures, known, scores, by, *draws)
+        slices = people.slices(judged, by_column) if by_column else None
+        sliced = rank_by_slice(judged, slices, scores, by, *draws) if slices else None
+    statistics.print(found.as_dict(), ranking_findings(found), all_tables, sliced)
 
 
 def jury(
@@ -270,37 +169,24 @@ def jury(
         ),
     ] = 10,
     labels: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--labels", metavar="FILE", help="Labels of rows, to count the independent votes of the jury."
-        ),
+        list[str] | None, labels_option("Labels of rows, to count the independent votes of the jury.")
     ] = None,
-    mapping: LabelColumns = None,
-    inputs: MovedInputs = None,
+    people: LabelOptions,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
     """Compare judges, or samples of one judge: agreement, outlier, and their combined scores as a run."""
-    from localjudge.system.requirements import require
-
-    require("jury", "trust", *input_extras([*(labels or ()), *(inputs or ())]))
+    people.require("jury")
     from localjudge.analysis.juries import compare_judges
     from localjudge.analysis.juries.jury_run import write_jury
-    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.jury_tables import jury_tables
+    from localjudge.report.tables.jury_tables import jury_findings
 
     statistics.check(runs)
-    progress = Progress()
-
-    def known(scores: Scores) -> Labels:
-        return read_labels(labels or (), scores, parse_mapping(mapping or (), scores.targets), inputs or ())
-
+    progress, known = Progress(), people.labels_of if labels else None
     with progress.step(statistics.computing):
-        found = compare_judges(
-            runs, splits, statistics.resamples, statistics.seed, labels=known if labels else None
-        )
-    statistics.print(found.as_dict(), jury_tables(found, all_tables))
+        found = compare_judges(runs, splits, statistics.resamples, statistics.seed, labels=known)
+    statistics.print(found.as_dict(), jury_findings(found), all_tables)
     if out is not None:
         with progress.step("writing the jury's run"):
             summary = write_jury(runs, out)
@@ -322,32 +208,27 @@ def calibrate(
             "0.9; show, export and report print them with --intervals.",
         ),
     ] = None,
-    mapping: LabelColumns = None,
-    inputs: MovedInputs = None,
+    people: LabelOptions,
     statistics: StatisticsOptions,
 ) -> None:
     """Fit a monotone map from the judge's scores to labels; measure its gain on unseen instructions."""
-    from localjudge.system.requirements import require
-
-    require("calibrate", "trust", *input_extras([*labels, *(inputs or ())]))
+    people.require("calibrate")
     check_out_file(out)
     from localjudge.analysis.agreement.calibration import fit
-    from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.scores import read_scores
     from localjudge.cli.progress import Progress
-    from localjudge.cli.tables.agreement_tables import calibration_table
+    from localjudge.report.tables.agreement_tables import calibration_findings
 
     statistics.check([run])
     progress = Progress()
     with progress.step(_READING) as report:
         scores = read_scores([run], report=report)
-        ours = parse_mapping(mapping or (), scores.targets)
-        known = read_labels(labels, scores, ours, inputs or (), equal_chances=False)
+        known = people.labels_of(scores, equal_chances=False)
     with progress.step(statistics.computing):
         found = fit(scores, known, statistics.resamples, statistics.seed, interval)
     found.save(out)
     document = {**found.as_dict(), "notes": known.notes}
-    statistics.print(document, calibration_table(found, known.notes))
+    statistics.print(document, calibration_findings(found, known.notes), all_tables=True)
 
 
 def _calibrated(

@@ -14,8 +14,7 @@ from pathlib import Path
 from shlex import quote
 
 from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wrong
-from localjudge.engines.cluster import LOCAL, Cluster
-from localjudge.engines.engine_options import ServerOptions
+from localjudge.engines.engine_options import LOCAL, Cluster, ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import UsageError
 from localjudge.serve.listener import LOOPBACK, Listener

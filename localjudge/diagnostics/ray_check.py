@@ -10,8 +10,8 @@ from typing import Any
 import ray
 
 from localjudge.diagnostics.check_results import Check, note, ok, wrong
-from localjudge.engines.cluster import AUTO, LOCAL, Cluster
 from localjudge.engines.engine_log import output_to
+from localjudge.engines.engine_options import AUTO, LOCAL, Cluster
 from localjudge.engines.ray.placement import connect
 from localjudge.errors import UsageError
 from localjudge.system.requirements import SELF

@@ -18,7 +18,7 @@ from localjudge.errors import LocalJudgeError, ModelError
 from localjudge.judge import Judge
 from localjudge.models.configuration import read_document
 from localjudge.models.digests import model_files, paths_in, read_digests
-from localjudge.models.gguf_model import unknown_split
+from localjudge.models.gguf import unknown_split
 from localjudge.models.model import Model
 from localjudge.models.model_manifest import ModelManifest, in_words, manifest_file
 from localjudge.models.tensor_check import check_adapter, check_tensors

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from localjudge.engines.cluster import Cluster
 from localjudge.engines.engine_options import (
+    Cluster,
     DryRunOptions,
     ServerOptions,
     TableServerOptions,
@@ -15,7 +15,7 @@ from localjudge.engines.engine_options import (
     VllmOptions,
 )
 from localjudge.errors import SettingError
-from localjudge.models.gguf_model import is_gguf
+from localjudge.models.gguf import is_gguf
 from localjudge.system.requirements import installed, require
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import ModelError
-from localjudge.models.quantization import Quantization
-from localjudge.models.shape import BYTES, Layer, Shape
+from localjudge.models.shape import BYTES, Layer, Quantization, Shape
 
 _ALIASES = {
     "hidden_size": ("n_embd", "d_model"),

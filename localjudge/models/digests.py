@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from localjudge.models.gguf_header import GGUF
+from localjudge.models.gguf import GGUF
 from localjudge.system.cache import cache_folder, keep, recalled
 from localjudge.system.steps import Report, no_progress
 

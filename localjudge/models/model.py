@@ -16,8 +16,7 @@ from localjudge.models.adapter import Adapter
 from localjudge.models.capacity.profiles import profiles
 from localjudge.models.configuration import read_document, remote_kernels
 from localjudge.models.digests import Digests, decisive_digest, read_digests
-from localjudge.models.gguf_header import GGUF, GgufHeader, read_gguf
-from localjudge.models.gguf_model import gguf_file, read_configuration, read_tokenizer
+from localjudge.models.gguf import GGUF, GgufHeader, gguf_file, read_configuration, read_gguf, read_tokenizer
 from localjudge.models.model_location import BUNDLED, bundled_folder, cached_folder, model_path
 from localjudge.models.weights import PICKLED
 from localjudge.prompts.encoder import PromptEncoder

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from localjudge.errors import ModelError, first_line
 from localjudge.models.digests import DECISIVE
-from localjudge.models.gguf_header import GGUF
+from localjudge.models.gguf import GGUF
 from localjudge.system.offline import online
 
 BUNDLED = "bundled"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from localjudge.errors import ModelError, first_line
-from localjudge.models.gguf_model import ignored_scaling
+from localjudge.models.gguf import ignored_scaling
 from localjudge.models.model import Model
 from localjudge.models.model_manifest import in_words
 from localjudge.models.weights import Tensor, read_tensors

@@ -85,14 +85,15 @@ def expected_against_score(judgements: Judgements, name: str) -> Spec | None:
 
 def confidence(judgements: Judgements) -> Spec:
     """Return the chart of the judge's confidence: the probability that it gave to the chosen score."""
+    known = judgements.columns.confidence
+    assert known is not None
     names = [f"below {_CONFIDENCE_LEVELS[0]:.0%}"]
     names += [f"{low:.0%} to {high:.0%}" for low, high in pairwise(_CONFIDENCE_LEVELS)]
     names += [f"{_CONFIDENCE_LEVELS[-1]:.0%} or more"]
     values = []
     names_of_aspects = [*judgements.rubric.aspects]
     for place, aspect in enumerate(names_of_aspects):
-        confidence = judgements.columns.confidence[place]
-        confidence = confidence[~np.isnan(confidence)]
+        confidence = known[place][~np.isnan(known[place])]
         classes = np.searchsorted(_CONFIDENCE_LEVELS, confidence, side="right")
         for rank, name in enumerate(names):
             count = int((classes == rank).sum())

@@ -44,29 +44,33 @@ SNIPPET = 160
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """N judgements on A aspects, grouped by instruction; the groups are in the order of their first row.
+    """N judgements or pairs in A aspects, by instruction; the instructions are in the order of their first row.
 
     Attributes:
-        series: int16 (N,), an index into the series.
+        series: int16 (N,), an index into the series; (2, N) for both responses of a pair.
         group: int32 (N,), the number of the instruction; rows with equal instruction and reference share it.
-        scores: int16 (A, N), the place of the score among the values of its aspect; `NO_VALUE` if the row
-            failed.
-        expected: float64 (A, N), the expected score; NaN if it is unknown, or the aspect has no order.
-        confidence: float64 (A, N), the probability of the score; NaN if it is unknown.
+        scores: int16 (A, N), the place of the score among the values of its aspect, or of a pair's winner in
+            `WINNERS`; `NO_VALUE` if the row failed.
+        expected: float64 (A, N), the expected score, or the preference for the first response; NaN if it is
+            unknown, or the aspect has no order.
         overall: float64 (N,), the weighted mean of the expected scores, or of the scores where those are not
             known, over the columns that decide (`deciding`); NaN if the row failed, or no aspect is ordered.
-        length: int32 (N,), characters of the candidate; -1 if its text was not found.
+        length: int32 (N,) or (2, N), characters of the responses; -1 if the texts were not found.
         flags: uint8 (N,), a sum of `FAILED` and the other bits.
+        confidence: float64 (A, N), the probability of the score; NaN if it is unknown; None for pairs.
+        agree: float64 (A, N), 1 if both orders say the same, a tie or a response, 0 if not; NaN for one order,
+            and None for judgements.
     """
 
     series: NDArray[np.int16]
     group: NDArray[np.int32]
     scores: NDArray[np.int16]
     expected: NDArray[np.float64]
-    confidence: NDArray[np.float64]
     overall: NDArray[np.float64]
     length: NDArray[np.int32]
     flags: NDArray[np.uint8]
+    confidence: NDArray[np.float64] | None = None
+    agree: NDArray[np.float64] | None = None
 
 
 class ListedRows(ABC):
@@ -88,6 +92,7 @@ class ListedRows(ABC):
         lengths: int32 (N, R), characters of the R responses of each row; -1 if its texts were not found.
         snippets: the beginning of each instruction, or the id of its first row if the text was not found.
         series: the systems.
+        columns: the numbers.
         notes: remarks on their names.
         problems: the reasons why texts are missing.
 
@@ -97,7 +102,9 @@ class ListedRows(ABC):
     """
 
     kind: ClassVar[PageKind]
+    _digits: ClassVar[int] = 6
     series: list[str]
+    columns: Columns
 
     def __init__(self, folders: Sequence[Path], moved: Sequence[str] = ()) -> None:
         self.folders = list(folders)
@@ -162,6 +169,13 @@ class ListedRows(ABC):
     def _fill(self, values: Any, order: NDArray[np.intp]) -> None:
         """Make the columns of the values, which are in the order of the lines."""
 
+    def arrays(self) -> Mapping[str, tuple[str, bytes]]:
+        """Return the columns as the page's typed arrays; NaN means unknown."""
+        found = {field.name: getattr(self.columns, field.name) for field in fields(self.columns)}
+        return {
+            name: typed(np.round(values, self._digits)) for name, values in found.items() if values is not None
+        }
+
     def _digests(self, run: int) -> list[str | None]:
         return [self.rows.shown[row][0] for row in np.flatnonzero(self.rows.run == run).tolist()]
 
@@ -202,12 +216,12 @@ class Judgements(ListedRows):
     """The judgements of runs with the same aspects and scale.
 
     Attributes:
-        columns: the numbers.
         intervals_of: what gives the intervals of an outcome's scores.
     """
 
     intervals_of: IntervalsOf | None = None
 
+    _digits = 3
     kind = PageKind("judgement_view.js", {"one": "judgement", "many": "judgements", "result": "Score"})
 
     def page_rows(self) -> Iterator[PageRow]:
@@ -219,11 +233,6 @@ class Judgements(ListedRows):
             intervals = self.intervals_of(outcome) if self.intervals_of else None
             *values, criterion = _values(outcome, text)
             yield PageRow(group, text, [*values, intervals, criterion], size)
-
-    def arrays(self) -> Mapping[str, tuple[str, bytes]]:
-        """Return the columns as the page's typed arrays; NaN means unknown."""
-        found = {field.name: getattr(self.columns, field.name) for field in fields(self.columns)}
-        return {name: typed(np.round(values, 3)) for name, values in found.items()}
 
     def _row_values(self, manifests: Sequence[RunManifest]) -> ScoreValues:
         if self.rubric.mode is not CHECKLIST:

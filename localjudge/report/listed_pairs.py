@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from localjudge.analysis.matching.run_rows import FAILED
 from localjudge.analysis.matching.scores import NO_VALUE
 from localjudge.analysis.pairs import PairValues
 from localjudge.records import Judgement, Outcome
-from localjudge.report.judgements import ListedRows, rounded_shares, typed
+from localjudge.report.judgements import Columns, ListedRows, rounded_shares
 from localjudge.report.page import PageKind, PageRow
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.runs.reader import refuse_single
@@ -27,43 +26,14 @@ UNNAMED = ("first response", "second response")
 """The names of the responses of pairs without systems, by their place."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairColumns:
-    """N pairs with preferences in A aspects, grouped by instruction, in the order of each group's first pair.
-
-    Attributes:
-        series: int16 (2, N), the systems of both responses, as indices into the names.
-        group: int32 (N,), the number of the instruction.
-        winners: int16 (A, N), the place of the winner in `WINNERS`; `NO_VALUE` if the pair failed.
-        preference: float64 (A, N), the preference for the first response; NaN if the pair failed.
-        shown_first: float64 (A, N), the mean over the orders of the probability that the response shown first
-            is better; NaN if the pair failed.
-        agree: float64 (A, N), 1 if both orders say the same, a tie or a response, 0 if not; NaN for one order.
-        same_response: float64 (A, N), 1 if both orders name the same response, 0 if they name different ones;
-            NaN if an order says a tie or was not judged.
-        overall: float64 (N,), the weighted mean of the preferences; NaN if the pair failed.
-        length: int32 (2, N), characters of both responses; -1 if the texts were not found.
-        flags: uint8 (N,), a sum of `FAILED` and the other bits.
-    """
-
-    series: NDArray[np.int16]
-    group: NDArray[np.int32]
-    winners: NDArray[np.int16]
-    preference: NDArray[np.float64]
-    shown_first: NDArray[np.float64]
-    agree: NDArray[np.float64]
-    same_response: NDArray[np.float64]
-    overall: NDArray[np.float64]
-    length: NDArray[np.int32]
-    flags: NDArray[np.uint8]
-
-
 class ListedPairs(ListedRows):
     """The pairs of runs with the same aspects. A pair without a line for every order is not listed.
 
     Attributes:
-        series: the systems, sorted.
-        columns: the numbers.
+        shown_first: float64 (A, N), the mean over the orders of the probability that the response shown first
+            is better; NaN if the pair failed.
+        same_response: float64 (A, N), 1 if both orders name the same response, 0 if they name different ones;
+            NaN if an order says a tie or was not judged.
     """
 
     kind = PageKind("pair_view.js", {"one": "pair", "many": "pairs", "result": "Winner"})
@@ -104,20 +74,6 @@ class ListedPairs(ListedRows):
             "thoughts": outcome.thoughts,
         }
 
-    def arrays(self) -> Mapping[str, tuple[str, bytes]]:
-        """Return the columns as the page's typed arrays; NaN means unknown."""
-        columns = self.columns
-        series, opponent = columns.series
-        found = {
-            "series": series,
-            "opponent": opponent,
-            "scores": columns.winners,
-            "expected": columns.preference,
-        }
-        same = ("group", "agree", "overall", "length", "flags")
-        found |= {name: getattr(columns, name) for name in same}
-        return {name: typed(values) for name, values in found.items()}
-
     def _row_values(self, manifests: Sequence[RunManifest]) -> PairValues:
         for folder, manifest in zip(self.folders, manifests, strict=True):
             refuse_single(folder, manifest.rubric)
@@ -133,15 +89,15 @@ class ListedPairs(ListedRows):
         agree = np.array([each.agree for each in verdicts])
         winners = np.array([each.winner for each in verdicts])
         weights = [each.weight for each in self.rubric.aspects.values()]
-        self.columns = PairColumns(
+        self.shown_first = np.where(np.isnan(second), first, (first + second) / 2)
+        self.same_response = np.array([each.same_response for each in verdicts])
+        self.columns = Columns(
             series=np.array([[rank[name] for name in names] for names in named], np.int16).reshape(-1, 2).T,
             group=self.rows.group.astype(np.int32),
-            winners=np.nan_to_num(winners, nan=NO_VALUE).astype(np.int16),
-            preference=preference,
-            shown_first=np.where(np.isnan(second), first, (first + second) / 2),
-            agree=agree,
-            same_response=np.array([each.same_response for each in verdicts]),
+            scores=np.nan_to_num(winners, nan=NO_VALUE).astype(np.int16),
+            expected=preference,
             overall=np.average(preference, axis=0, weights=weights),
             length=self.lengths.T,
             flags=self.rows.flags + (ORDERS_DIFFER * (agree == 0).any(axis=0)).astype(np.uint8),
+            agree=agree,
         )

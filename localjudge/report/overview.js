@@ -49,7 +49,8 @@ function showTables(section, shown) {
     const table = make("table");
     fillTable(table, one.folded ? { ...one, caption: null } : one);
     const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": one.caption }, table);
-    body.append(one.folded ? make("details", {}, make("summary", {}, one.caption), scroll) : scroll);
+    const parts = [scroll, ...one.notes.map((note) => make("p", { class: "lead" }, note))];
+    body.append(...(one.folded ? [make("details", {}, make("summary", {}, one.caption), ...parts)] : parts));
   }
 }
 

@@ -18,7 +18,7 @@ from localjudge.analysis.ranking import Ranking
 from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import Judgements, ListedRows
-from localjudge.report.report_tables import agreement_tables, audit_tables, slice_tables, systems_table
+from localjudge.report.report_tables import agreement_section, audit_section, slices_section, systems_table
 from localjudge.report.shown_values import (
     decides,
     kind,
@@ -104,9 +104,9 @@ def head(
         "legend": _common_legend(rubric),
         "figures": _figures(judgements, means),
         "changes": changes,
-        "slices": slice_tables(slices),
-        "agreement": agreement_tables(agreements),
-        "audit": audit_tables(audit),
+        "slices": slices_section(slices),
+        "agreement": agreement_section(agreements),
+        "audit": audit_section(audit),
     }
 
 
@@ -242,7 +242,7 @@ def _figures(
         figures["distribution"].append(figure(name, charts.distribution(judgements, name), own))
         if spec := confidence_charts.expected_against_score(judgements, name):
             figures["expected"].append(figure(name, spec))
-    if not np.isnan(columns.confidence).all():
+    if columns.confidence is not None and not np.isnan(columns.confidence).all():
         title = "Probability of the chosen score"
         figures["confidence"].append(figure(title, confidence_charts.confidence(judgements)))
     if ((columns.length >= 0) & ~np.isnan(columns.overall)).any():

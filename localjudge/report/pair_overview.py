@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from localjudge.analysis.matching.run_rows import FAILED
 from localjudge.analysis.pairs import WINNERS
-from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement, PairComparison
+from localjudge.analysis.pairs.pair_agreement import PairAgreement
 from localjudge.analysis.pairs.preference_notes import cycles_in_words
 from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, PreferenceRanking
 from localjudge.analysis.ranking.system_order import differences_in_words
@@ -19,8 +19,9 @@ from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts
 from localjudge.report.listed_pairs import NO_WINNER, UNNAMED, ListedPairs
 from localjudge.report.overview import common_head, figure
-from localjudge.report.report_tables import annotator_leads, audit_tables, estimate_value, table
-from localjudge.report.shown_values import ORDERED_COLOURS, share_colour
+from localjudge.report.report_tables import agreement_section, audit_section, estimate_value, table
+from localjudge.report.shown_values import share_colour
+from localjudge.report.tables.ranking_tables import ranks, win_rates
 
 
 def pairs_head(
@@ -51,12 +52,7 @@ def pairs_head(
                 "name": name,
                 "kind": "pair",
                 "values": WINNERS,
-                "colours": [
-                    ORDERED_COLOURS[-1],
-                    ORDERED_COLOURS[len(ORDERED_COLOURS) // 2],
-                    ORDERED_COLOURS[0],
-                    ORDERED_COLOURS[len(ORDERED_COLOURS) // 2],
-                ],
+                "colours": [share_colour(share) for share in (1, 0.5, 0, 0.5)],
                 "labels": list(aspect.values.values()),
             }
             for name, aspect in pairs.rubric.aspects.items()
@@ -69,8 +65,8 @@ def pairs_head(
         "matrix": ranking and _matrix(pairs, ranking),
         "position": _position(pairs, ranking),
         "changes": changes,
-        "agreement": pair_agreement_section(agreements),
-        "audit": audit_tables(audit),
+        "agreement": agreement_section(agreements),
+        "audit": audit_section(audit),
     }
 
 
@@ -117,7 +113,7 @@ def _systems(pairs: ListedPairs, ranking: PreferenceRanking) -> dict[str, Any]:
             system.name,
             *(estimate_value(own[system.name]) for own in rates.values()),
             estimate_value(system.strength),
-            str(system.ranks[0]) if system.ranks[0] == system.ranks[1] else "{} to {}".format(*system.ranks),
+            ranks(system.ranks, " to "),
             system.pairs,
             system.instructions,
         ]
@@ -150,23 +146,19 @@ def _against(pairs: ListedPairs, caption: str | None, order: PreferenceOrder, fo
     """Return the table of the win rates of each system against each other one."""
     place = {name: index for index, name in enumerate(pairs.series)}
     names = [system.name for system in order.systems]
-    cells: dict[tuple[str, str], dict[str, Any]] = {}
-    for each in order.pairs:
-        rate = each.win_rate
-        if rate.value is None:
-            continue
-        low, high = rate.low, rate.high
-        turned = Estimate(1 - rate.value, None if high is None else 1 - high, None if low is None else 1 - low)
-        for one, other, own in ((each.first, each.second, rate), (each.second, each.first, turned)):
-            assert own.value is not None
-            cells[one, other] = {
-                "share": own.value,
-                "low": own.low,
-                "high": own.high,
-                "n": each.pairs,
-                "colour": share_colour(own.value),
-                "at": [place[one], place[other]],
-            }
+    sizes = {frozenset((each.first, each.second)): each.pairs for each in order.pairs}
+    cells = {
+        (one, other): {
+            "share": rate.value,
+            "low": rate.low,
+            "high": rate.high,
+            "n": sizes[frozenset((one, other))],
+            "colour": share_colour(rate.value),
+            "at": [place[one], place[other]],
+        }
+        for (one, other), rate in win_rates(order).items()
+        if rate.value is not None
+    }
     rows = [[name, *(cells.get((name, other)) for other in names)] for name in names]
     return table(caption or "", [("against", "text"), *((name, "rate") for name in names)], rows, folded)
 
@@ -177,19 +169,19 @@ def _position(pairs: ListedPairs, ranking: PreferenceRanking | None) -> dict[str
     if not judged.any():
         return None
     unnamed = set(pairs.series) <= set(UNNAMED)
-    shown = [one for one in NO_WINNER if (found.winners[:, judged] == WINNERS.index(one)).any()]
+    shown = [one for one in NO_WINNER if (found.scores[:, judged] == WINNERS.index(one)).any()]
     rows = []
     for place, aspect in enumerate(pairs.rubric.aspects):
-        same = found.same_response[place, judged]
+        same = pairs.same_response[place, judged]
         known = same[~np.isnan(same)]
-        shown_first = Estimate(float(found.shown_first[place, judged].mean()))
+        shown_first = Estimate(float(pairs.shown_first[place, judged].mean()))
         consistency = Estimate(float(known.mean()) if len(known) else None)
         if ranking:
             order = ranking.aspects[aspect]
             shown_first, consistency = order.position, order.consistency
-        verdicts = found.winners[place, judged]
+        verdicts = found.scores[place, judged]
         without = [Estimate(float((verdicts == WINNERS.index(one)).mean())) for one in shown]
-        first = Estimate(float(found.preference[place, judged].mean()))
+        first = Estimate(float(found.expected[place, judged].mean()))
         shares = [shown_first, consistency, *without, *([first] * unnamed)]
         rows.append([aspect, *map(estimate_value, shares), int(judged.sum())])
     columns = [
@@ -231,72 +223,3 @@ def _length_chart(pairs: ListedPairs) -> charts.Spec:
         },
     )
     return spec | {"description": "Preference for the first response against the ratio of the lengths"}
-
-
-_LEAD = (
-    "The agreement of the judge's verdicts with the labels: of both orders averaged, and of each order alone. "
-    "If only the label or only the verdict is a tie, the accuracy counts one half. Trivial judges are for "
-    "comparison."
-)
-_COMPARED = [
-    ("compared with the labels", "text"), ("accuracy", "estimate"), ("without ties", "estimate"),
-    ("pairs without a tie", "number"), ("kappa", "estimate"), ("AUC", "estimate"),
-]  # fmt: skip
-_SETS = [
-    ("aspect", "text"), ("pairs", "number"), ("label a", "number"), ("tie", "number"), ("label b", "number"),
-    ("same response in both orders", "estimate"),
-    ("gain of averaging", "estimate"), ("Krippendorff's alpha", "estimate"),
-]  # fmt: skip
-
-
-def pair_agreement_section(agreements: Sequence[tuple[str, PairAgreement]]) -> dict[str, Any] | None:
-    """Return the tables of the agreement of each run, by its name, with people; None without labels."""
-    if not agreements:
-        return None
-    several = len(agreements) > 1
-    compared, sets, tables, tests = [], [], [], []
-    for run, agreement in agreements:
-        for aspect, found in agreement.aspects.items():
-            name = f"{run}, {aspect}" if several else aspect
-            compared += [
-                [f"{name}: {by}", *_figures(comparison)] for by, comparison in found.comparisons.items()
-            ]
-            tests.append((name, found.annotator_test))
-            counts = [found.pairs, *found.labels.values()]
-            sets.append([name, *counts, *map(estimate_value, (found.consistency, found.gain, found.alpha))])
-            if subsets := agreement.subsets[aspect]:
-                tables.append(_by_subset(f"Accuracy by {agreement.by}: {name}", found, subsets))
-    return {
-        "leads": [
-            _LEAD,
-            *annotator_leads(tests),
-            *dict.fromkeys(note for _, each in agreements for note in each.notes),
-        ],
-        "tables": [
-            table("Agreement on pairs", _COMPARED, compared),
-            table("Labels and orders", _SETS, sets),
-            *tables,
-        ],
-    }
-
-
-def _figures(each: PairComparison) -> list[Any]:
-    accuracies = map(estimate_value, (each.accuracy, each.without_ties))
-    return [*accuracies, each.decided, *map(estimate_value, (each.kappa, each.auc))]
-
-
-def _by_subset(caption: str, found: LabelledPairs, subsets: Mapping[str, LabelledPairs]) -> dict[str, Any]:
-    names = [*found.comparisons]
-    rows = [
-        [
-            subset,
-            part.pairs,
-            *(
-                estimate_value(part.comparisons[name].accuracy) if name in part.comparisons else None
-                for name in names
-            ),
-        ]
-        for subset, part in subsets.items()
-    ]
-    columns = [("subset", "text"), ("pairs", "number"), *((name, "estimate") for name in names)]
-    return table(caption, columns, rows)

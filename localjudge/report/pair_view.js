@@ -3,7 +3,7 @@
 
 const FIELDS = ["responses", "error", "orders", "source", "columns"];
 const ORDERS_DIFFER = 8, TIE = 1, UNDECIDED = 3;
-const { opponent, agree, length } = arrays;
+const { agree, length } = arrays, opponent = series.subarray(N);
 const label = (index) => head.series[index].label;
 const sides = (row) => [series[row], opponent[row]];
 

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from localjudge.analysis.agreement import Agreement
-from localjudge.analysis.agreement.alternative_annotator import NO_TEST, AnnotatorTest
-from localjudge.analysis.agreement.within_instructions import NOT_WITHIN, WITHIN_NOTE
 from localjudge.analysis.audit.findings import Audit
 from localjudge.analysis.by_slice import Sliced
 from localjudge.analysis.matching.run_rows import FAILED
+from localjudge.analysis.pairs.pair_agreement import PairAgreement
 from localjudge.analysis.ranking import Ranking, comparison_lines
 from localjudge.analysis.ranking.system_order import differences_in_words
-from localjudge.analysis.statistics import Estimate
+from localjudge.analysis.statistics import Estimate, two_decimals
 from localjudge.errors import UsageError
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.report.judgements import Judgements
 from localjudge.report.shown_values import mean_columns, mean_is_share, scale_text
+from localjudge.report.tables import Cell, Findings, slice_table
+from localjudge.report.tables.agreement_tables import agreement_findings, pair_agreement_findings
+from localjudge.report.tables.audit_tables import audit_findings
+from localjudge.report.tables.ranking_tables import ranks
 from localjudge.rubrics.rubric import Rubric
-
-_STATISTICS = {
-    "pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall", "kappa": "kappa", "exact": "exact",
-    "within_one": "within one", "mae": "mean abs. error", "bias": "bias",
-}  # fmt: skip
-_NOMINAL_STATISTICS = {"accuracy": "accuracy", "kappa": "kappa", "brier": "Brier score"}
-_COMPARED = {
-    "integer": "score", "expected": "expected score", "calibrated": "calibrated score",
-    "length": "length only", "overlap": "word overlap only",
-    "judge": "label", "most frequent": "most frequent label", "equal": "equal scores",
-}  # fmt: skip
 
 
 def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[str, Any]:
@@ -61,8 +54,7 @@ def systems_table(judgements: Judgements, rankings: Sequence[Ranking]) -> dict[s
             row.append(estimate_value((system.length_held or {}).get(whole)))
         row += [estimate_value((system.human or {}).get(name)) for name in human]
         if whole is not None:
-            best, worst = system.ranks[whole]
-            row.append(str(best) if best == worst else f"{best} to {worst}")
+            row.append(ranks(system.ranks[whole], " to "))
         row.append(system.rows)
         rows.append(row + [failed[index_of[system.name]]] * any(failed))
     if held and whole is not None:
@@ -140,103 +132,25 @@ def _whole(rubric: Rubric, names: Sequence[str]) -> str | None:
     return OVERALL if OVERALL in names else ordered[0] if ordered else None
 
 
-def agreement_tables(agreements: Sequence[tuple[str, Agreement]]) -> dict[str, Any] | None:
-    """Return the tables of the agreement of each run, by its name, with people; None without labels."""
+def agreement_section(
+    agreements: Sequence[tuple[str, Agreement]] | Sequence[tuple[str, PairAgreement]],
+) -> dict[str, Any] | None:
+    """Return the agreement of each run, by its name, with people; None without labels."""
     if not agreements:
         return None
-    every, brief, names = [], [], dict.fromkeys(_COMPARED.values())
-    several = len(agreements) > 1
-    read = [
-        (f"{run}, {aspect}" if several else aspect, found)
-        for run, agreement in agreements
-        for aspect, found in agreement.aspects.items()
-    ]
-    for aspect, found in read:
-        compared = {_COMPARED[name]: comparison for name, comparison in found.comparisons.items()}
-        for name, comparison in compared.items():
-            figures = [estimate_value(getattr(comparison, statistic)) for statistic in _STATISTICS]
-            every.append([f"{aspect}: {name}", found.rows, *figures])
-        correlations = [estimate_value(compared[name].spearman) if name in compared else None for name in names]
-        brief.append([aspect, *correlations, found.rows])
-    known = [place for place, _ in enumerate(names, 1) if any(row[place] for row in brief)]
-    brief = [[row[0], *(row[place] for place in known), row[-1]] for row in brief]
-    columns = [
-        ("aspect", "text"),
-        *((list(names)[place - 1], "estimate") for place in known),
-        ("rows", "number"),
-    ]
-    details = [("compared with the labels", "text"), ("rows", "number")]
-    details += [(heading, "estimate") for heading in _STATISTICS.values()]
-    tables = [table("Spearman's correlation with the labels", columns, brief)] * bool(brief)
-    tables += [table("All statistics", details, every, folded=True)] * bool(every)
-    within = [
-        [
-            f"{aspect}: {_COMPARED[name]}",
-            *map(estimate_value, (each.in_order, each.pearson)),
-            found.within.pairs,
-        ]
-        for aspect, found in read
-        if found.within
-        for name, each in found.within.comparisons.items()
-    ]
-    columns = [("compared with the labels", "text"), ("in order", "estimate"), ("Pearson", "estimate")]
-    tables += [table("Within instructions", [*columns, ("pairs", "number")], within)] * bool(within)
-    return {
-        "leads": [
-            "The agreement of the judge's scores with the labels, compared with trivial baselines (such as "
-            "length only, word overlap only).",
-            *([WITHIN_NOTE] * bool(within)),
-            *([NOT_WITHIN] * any(found.within is None for _, found in read)),
-            *annotator_leads(
-                (f"{run}, {aspect}" if several else aspect, found.annotator_test)
-                for run, agreement in agreements
-                for found_in in (agreement.aspects, agreement.nominal)
-                for aspect, found in found_in.items()
-            ),
-            *dict.fromkeys(note for _, agreement in agreements for note in agreement.notes),
-        ],
-        "tables": _nominal_tables(agreements) + tables,
-    }
+    (_, first), several = agreements[0], len(agreements) > 1
+    notes = dict.fromkeys(note for _, each in agreements for note in each.notes)
+    joined: dict[str, Any] = {"notes": tuple(notes)}
+    for name in ("aspects", "nominal") if isinstance(first, Agreement) else ("aspects", "subsets"):
+        own = [(f"{run}, " * several, getattr(each, name)) for run, each in agreements]
+        joined[name] = {prefix + aspect: found for prefix, each in own for aspect, found in each.items()}
+    if isinstance(first, Agreement):
+        return section(agreement_findings(replace(first, **joined)))
+    return section(pair_agreement_findings(replace(first, **joined)))
 
 
-def annotator_leads(tests: Iterable[tuple[str, AnnotatorTest | None]]) -> list[str]:
-    """Return the lines that compare the judge with single annotators, by the name of what was labelled."""
-    known = dict(tests)
-    missing = ", ".join(name for name, test in known.items() if test is None)
-    lines = [f"{name}: {test.in_words}" for name, test in known.items() if test]
-    return lines + [f"{missing}: {NO_TEST}"] * bool(missing)
-
-
-def _nominal_tables(agreements: Sequence[tuple[str, Agreement]]) -> list[dict[str, Any]]:
-    """Return the table of the aspects without an order, and a confusion matrix for each of them."""
-    several = len(agreements) > 1
-    read = [
-        (f"{run}, {aspect}" if several else aspect, found)
-        for run, agreement in agreements
-        for aspect, found in agreement.nominal.items()
-    ]
-    rows, matrices = [], []
-    for aspect, found in read:
-        compared = {_COMPARED.get(name, name): comparison for name, comparison in found.comparisons.items()}
-        for name, each in compared.items():
-            figures = [estimate_value(getattr(each, statistic)) for statistic in _NOMINAL_STATISTICS]
-            rows.append([f"{aspect}: {name}", *figures, found.rows])
-        counts = [
-            [label, *counts, estimate_value(recall)]
-            for label, counts, recall in zip(found.labels, found.confusion, found.recall, strict=True)
-        ]
-        counts.append(["precision", *map(estimate_value, found.precision), None])
-        columns = [("human \\ judge", "text"), *((label, "number") for label in found.labels)]
-        matrices.append(table(f"{aspect}: human and judge", [*columns, ("recall", "estimate")], counts))
-    if not rows:
-        return []
-    headings = [(heading, "estimate") for heading in _NOMINAL_STATISTICS.values()]
-    columns = [("compared with the labels", "text"), *headings, ("rows", "number")]
-    return [table("Agreement on labels", columns, rows), *matrices]
-
-
-def audit_tables(file: Path | None) -> dict[str, Any] | None:
-    """Return the tables of the output of `localjudge audit --json`; None without a file.
+def audit_section(file: Path | None) -> dict[str, Any] | None:
+    """Return the output of `localjudge audit --json`; None without a file.
 
     Raises:
         UsageError: the file cannot be read, or is not the output of an audit.
@@ -249,65 +163,46 @@ def audit_tables(file: Path | None) -> dict[str, Any] | None:
         raise UsageError(f"`audit` {file}: {error.strerror}") from None
     except ValueError:
         raise UsageError(f"--audit {file}: not the output of `localjudge audit --json`") from None
-    columns = [("check", "text"), ("a sound judge", "word"), ("held", "number"), ("chance", "number")]
-    columns += [("verdict", "word"), ("shift", "estimate"), ("rows", "number"), ("not tested", "word")]
-    rows: list[list[Any]] = [
-        [
-            f"{check.name}: {check.does}",
-            check.expected,
-            check.held_text,
-            check.chance_text,
-            check.verdict,
-            estimate_value(check.shift),
-            check.rows,
-            check.not_tested,
-        ]
-        for check in audit.checks
-    ]
-    moved = [
-        [check.name, *(estimate_value(check.aspects[aspect].shift) for aspect in audit.aspects)]
-        for check in audit.checks
-    ]
-    halo = [
-        [aspect, *(None if each is None else f"{each:.2f}" for each in audit.halo[place])]
-        for place, aspect in enumerate(audit.aspects)
-    ]
-    shifts, numbers = ([(aspect, kind) for aspect in audit.aspects] for kind in ("estimate", "number"))
-    return {
-        "leads": audit.leads(),
-        "tables": [
-            table("Checks", columns, rows),
-            table("Shift of each aspect", [("check", "text"), *shifts], moved, folded=True),
-            table("Correlation of the aspects", [("aspect", "text"), *numbers], halo),
-        ],
-    }
+    return section(audit_findings(audit), audit.leads())
 
 
-def slice_tables(found: Sequence[tuple[str, Sliced]]) -> dict[str, Any] | None:
-    """Return the statistics of slices.
+def slices_section(found: Sequence[tuple[str, Sliced]]) -> dict[str, Any] | None:
+    """Return the statistics of slices, each with the names of its runs."""
+    several = len({name for name, _ in found}) > 1
+    tables = [
+        replace(slice_table(sliced), title=sliced.title + f" · {name}" * several) for name, sliced in found
+    ]
+    return section(Findings([found[0][1].note], tables)) if found else None
+
+
+def section(found: Findings, leads: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what a statistic says in the form that the page reads, its details folded.
 
     Args:
-        found: the statistics, each with the names of its runs.
+        found: what it says.
+        leads: paragraphs after its answer.
     """
-    several = len({name for name, _ in found}) > 1
-    tables = []
-    for name, sliced in found:
-        columns = [
-            (sliced.column, "text"),
-            ("instructions", "number"),
-            *((of, "estimate") for of in sliced.names),
-        ]
-        rows = [
-            [
-                row.name,
-                row.instructions,
-                *(estimate_value(row.estimates.get(of)) for of in sliced.names),
-                ", ".join(row.significant),
-            ]
-            for row in sliced.rows
-        ]
-        tables.append(table(sliced.title + f" · {name}" * several, [*columns, ("significant", "word")], rows))
-    return {"leads": [found[0][1].note], "tables": tables} if found else None
+    tables: list[dict[str, Any]] = []
+    for parts, folded in ((found.main, False), *((parts, True) for parts in found.details.values())):
+        for part in parts:
+            if isinstance(part, str):
+                tables[-1]["notes"].append(part)
+            else:
+                kinds = ["text", *("word" if name in part.words else "estimate" for name in part.columns[1:])]
+                columns = [
+                    (name.replace("\n", " "), kind) for name, kind in zip(part.columns, kinds, strict=True)
+                ]
+                rows = [[*map(_shown, row)] for row in (*part.rows, *part.totals)]
+                tables.append(table(part.title, columns, rows, folded))
+    return {"leads": [*found.answer, *leads, *dict.fromkeys(found.notes)], "tables": tables}
+
+
+def _shown(cell: Cell) -> Any:
+    if isinstance(cell, Estimate):
+        return estimate_value(cell)
+    if isinstance(cell, str):
+        return cell.replace("\n", ", ")
+    return two_decimals(cell) if isinstance(cell, float) else cell
 
 
 def table(
@@ -322,7 +217,7 @@ def table(
         folded: whether the table is closed until it is selected.
     """
     named = [{"name": name, "kind": kind} for name, kind in columns]
-    return {"caption": caption, "columns": named, "rows": rows, "folded": folded}
+    return {"caption": caption, "columns": named, "rows": rows, "folded": folded, "notes": []}
 
 
 def estimate_value(estimate: Estimate | None) -> dict[str, float | None] | None:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from localjudge.analysis.matching.run_rows import run_names
 from localjudge.analysis.matching.scores import read_scores
 from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
-from localjudge.report.changes_tables import changes_tables
 from localjudge.report.judgements import Judgements
 from localjudge.report.listed_pairs import ListedPairs
 from localjudge.report.overview import by_series, head
 from localjudge.report.page import write_page
+from localjudge.report.report_tables import section
+from localjudge.report.tables import slice_table
+from localjudge.report.tables.change_tables import change_findings
 from localjudge.rubrics.mode import CHECKLIST, PAIRWISE, POINTWISE
 from localjudge.runs.reader import is_complete
 from localjudge.runs.run_manifest import read_manifest
@@ -118,11 +122,42 @@ def write_report(
                 if by_column:
                     slices = read_slices([run], scores.manifests, by_column, inputs)
                     sliced.append((name, agree_by_slice(scores, known, slices)))
-            changes = changes_tables(runs, inputs, resamples, seed, by_column)
+            changes = _changes(runs, inputs, resamples, seed, by_column)
         with step("writing the page") as report:
             about = head(judgements, title, rankings, agreements, changes, sliced, audit)
             write_page(out, about["title"], about, judgements, report)
         return list(about["notices"])
+
+
+def _changes(
+    runs: Sequence[Path], inputs: Sequence[str], resamples: int, seed: int, by_column: str | None = None
+) -> dict[str, Any] | None:
+    """Return what `localjudge compare` finds in two complete runs, or why they cannot be compared.
+
+    None unless there are two runs, and both are complete.
+    """
+    from localjudge.analysis.by_slice import change_by_slice
+    from localjudge.analysis.changes import compare_runs
+    from localjudge.analysis.changes.matched_runs import JudgedRows, match_runs
+    from localjudge.analysis.matching.slices import read_slices
+    from localjudge.analysis.pairs import read_judged_pairs
+
+    if len(runs) != 2 or not all(map(is_complete, runs)):
+        return None
+    try:
+        if read_manifest(runs[0]).rubric.mode is PAIRWISE:
+            rows = JudgedRows.from_pairs(read_judged_pairs(runs, inputs))
+        else:
+            rows = JudgedRows.from_scores(read_scores(runs, by_run=False))
+        matched = match_runs(rows)
+        found = change_findings(compare_runs(matched, resamples=resamples, seed=seed))
+    except UsageError as error:
+        return {"leads": [f"The runs cannot be compared: {error}"], "tables": []}
+    if by_column:
+        slices = read_slices(runs, rows.source.manifests, by_column, inputs)
+        by_slice = slice_table(change_by_slice(matched, slices, resamples, seed))
+        found = replace(found, main=[*found.main, by_slice])
+    return section(found)
 
 
 def _write_pairs(
@@ -159,7 +194,7 @@ def _write_pairs(
                 judged = read_judged_pairs([run], inputs)
                 known = read_pair_labels(labels, judged, ours, inputs, False)
                 agreements.append((name, agree_on_pairs(judged, known, None, resamples, seed)))
-            changes = changes_tables(runs, inputs, resamples, seed)
+            changes = _changes(runs, inputs, resamples, seed)
         with step("writing the page", "pairs") as report:
             about = pairs_head(pairs, title, ranking, agreements, changes, audit)
             write_page(out, about["title"], about, pairs, report)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import exp, lgamma, log
 from typing import Any
 
 from localjudge.records import Failure, Judgement
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.pair_outcome import PairOutcome
-from localjudge.runs.order_effect import OrderEffect
 from localjudge.system.quantities import counted
 
 CLASSES = 10
@@ -159,3 +159,100 @@ def pairs_in_words(pairs: int, orders: int) -> str:
 
 def _share(total: float, count: int) -> float | None:
     return round(total / count, 4) if count else None
+
+
+@dataclass(slots=True)
+class OrderEffect:
+    """Counts of the labels of pairs in one aspect: whether the responses decide, or the place in the prompt.
+
+    A pair is without a tie if both orders name a response. Then they name the same response, or the same place
+    twice.
+
+    Attributes:
+        pairs: number of pairs by what their orders name, sorted: 1 is the response that was shown first, -1 the
+            other one, 0 a tie. A pair in one order has one of them.
+    """
+
+    pairs: Counter[tuple[int, ...]] = field(default_factory=Counter)
+
+    def add(self, places: Iterable[int]) -> None:
+        """Count a pair, by the places of its `Preference`."""
+        self.pairs[tuple(sorted(places))] += 1
+
+    @property
+    def same_response(self) -> int:
+        """Number of pairs whose orders name the same response."""
+        return self.pairs[-1, 1]
+
+    @property
+    def decided(self) -> int:
+        """Number of pairs without a tie."""
+        return self.same_response + self.pairs[1, 1] + self.pairs[-1, -1]
+
+    @property
+    def tie_twice(self) -> int:
+        """Number of pairs whose orders both name a tie."""
+        return self.pairs[0, 0]
+
+    @property
+    def in_both_orders(self) -> int:
+        """Number of pairs that were judged in both orders."""
+        return sum(count for places, count in self.pairs.items() if len(places) > 1)
+
+    @property
+    def shown_first(self) -> tuple[int, int]:
+        """Number of comparisons without a tie, one per order, that the first place wins; and of all."""
+        first, second = (sum(places.count(one) * n for places, n in self.pairs.items()) for one in (1, -1))
+        return first, first + second
+
+    @property
+    def by_place(self) -> tuple[int, int]:
+        """Number of pairs in which the first place is named more often than the second, and less often."""
+        both = [(sum(places), count) for places, count in self.pairs.items() if len(places) > 1]
+        return sum(n for named, n in both if named > 0), sum(n for named, n in both if named < 0)
+
+    @property
+    def same_by_chance(self) -> float:
+        """Expected number of pairs whose orders name the same response, if only the place decides."""
+        first, second = self._wins_of_decided
+        return first * second / max(first + second - 1, 1)
+
+    def agreement_p(self) -> float:
+        """Return the p-value of the orders' agreement: how often chance gives as many equal responses or more.
+
+        It is the exact conditional test of Hardy and Weinberg's proportions (Wigginton et al. 2005,
+        doi:10.1086/429864): given how often each place wins in the pairs without a tie, all ways to distribute
+        these wins over the pairs are equally probable, for verdicts that ignore the responses.
+        """
+        first, second = self._wins_of_decided
+
+        def weight(same: int) -> float:
+            twice = (first - same) // 2, (second - same) // 2
+            return same * log(2) - lgamma(same + 1) - lgamma(twice[0] + 1) - lgamma(twice[1] + 1)
+
+        possible = range(first % 2, min(first, second) + 1, 2)
+        return _tail([(same, weight(same)) for same in possible], self.same_response)
+
+    def place_p(self) -> float:
+        """Return the p-value of the place: the exact two-sided binomial test of `by_place`."""
+        first, second = self.by_place
+        all_pairs = first + second
+        ways = [(k, -lgamma(k + 1) - lgamma(all_pairs - k + 1)) for k in range(all_pairs + 1)]
+        return min(1.0, 2 * _tail(ways, max(first, second)))
+
+    @property
+    def _wins_of_decided(self) -> tuple[int, int]:
+        """Number of wins of each place in the pairs without a tie."""
+        return (2 * self.pairs[1, 1] + self.same_response, 2 * self.pairs[-1, -1] + self.same_response)
+
+
+def _tail(weights: list[tuple[int, float]], least: int) -> float:
+    """Return the probability of `least` or more.
+
+    Args:
+        weights: each number with the logarithm of its weight.
+        least: a number.
+    """
+    most = max(weight for _, weight in weights)
+    total = sum(exp(weight - most) for _, weight in weights)
+    return sum(exp(weight - most) for number, weight in weights if number >= least) / total

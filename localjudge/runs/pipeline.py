@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from localjudge.config import JudgeConfig
-from localjudge.engines.cluster import Cluster
+from localjudge.engines.engine_options import Cluster
 from localjudge.errors import UsageError
 from localjudge.judge import Judge
 from localjudge.models.model_manifest import in_words
@@ -29,8 +29,8 @@ from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.cost import CostEstimate
 from localjudge.runs.pair_summary import pairs_in_words
 from localjudge.runs.reader import SET_ASIDE, read_notices
+from localjudge.runs.run_control import RunObserver
 from localjudge.runs.run_directory import RunDirectory
-from localjudge.runs.run_observer import RunObserver
 from localjudge.runs.run_plan import RunPlan
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.summary import Summary
@@ -47,7 +47,7 @@ _OVERFLOWS = {
 
 
 class Stopping(Protocol):
-    """A context that can request a stop, such as `localjudge.runs.interruption.StopSignal`."""
+    """A context that can request a stop, such as `localjudge.runs.run_control.StopSignal`."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *exception: Any) -> None: ...

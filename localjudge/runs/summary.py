@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from math import sqrt
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from localjudge.errors import UsageError
-from localjudge.records import Failure, Outcome
+from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.mode import CHECKLIST, PAIRWISE
 from localjudge.runs.checklist_summary import ChecklistSummary
 from localjudge.runs.notices import notices
 from localjudge.runs.pair_summary import PairSummary
 from localjudge.runs.reader import count_lines, own_outcomes
 from localjudge.runs.run_manifest import RunManifest, read_manifest
-from localjudge.runs.sample_spread import SampleSpread
 from localjudge.runs.warning_signs import WarningSigns
 from localjudge.system.steps import Report, no_progress, with_progress
 
@@ -41,6 +42,39 @@ class SystemCounts:
     def mean_expected(self, column: str) -> float | None:
         """The mean of the expected scores of the rows that have one; of nothing, None."""
         return _mean(self.expected_sums[column], self.expected[column])
+
+
+class SampleSpread:
+    """What limits a mean: the spread of expected scores between the samples of a row and between instructions.
+
+    Args:
+        samples: number of answers for each row.
+    """
+
+    def __init__(self, samples: int) -> None:
+        self._samples = samples
+        self._squares: defaultdict[str, list[float]] = defaultdict(list)
+        self._means: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+
+    def add(self, outcome: Outcome) -> None:
+        """Add the outcome of a prompt."""
+        if isinstance(outcome, Judgement):
+            for aspect, spread in outcome.spread.items():
+                self._squares[aspect].append(spread**2)
+                self._means[aspect][str(outcome.group)].append(outcome.expected[aspect])
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each aspect, with standard deviations of one expected score."""
+        found = []
+        for aspect, squares in self._squares.items():
+            within, means = sqrt(fmean(squares)), [fmean(each) for each in self._means[aspect].values()]
+            between = f", {stdev(means):.2f} between instructions" if len(means) > 1 else ""
+            found.append(
+                f"spread of {aspect}: {within:.2f} between samples{between}; the mean of {self._samples} "
+                f"samples is off by {within / sqrt(self._samples):.2f}"
+            )
+        return found
 
 
 class Summary:

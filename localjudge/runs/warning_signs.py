@@ -16,7 +16,7 @@ from localjudge.rubrics.aspect_text import answer_format
 from localjudge.rubrics.mode import RowOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.order_effect import OrderEffect
+from localjudge.runs.pair_summary import OrderEffect
 from localjudge.runs.value_mass import ValueMass
 from localjudge.system.quantities import counted
 

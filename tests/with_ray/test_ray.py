@@ -18,7 +18,7 @@ import pytest
 from lora_files import write_adapter
 
 from localjudge import Judge, Judgement, ModelError, Rubric, UsageError
-from localjudge.engines.cluster import Cluster
+from localjudge.engines.engine_options import Cluster
 from localjudge.prompts.task import Prompt
 from localjudge.records import Outcome, Row
 from localjudge.records.outcome_columns import from_line

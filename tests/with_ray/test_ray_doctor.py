@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("ray")
 
 from localjudge.diagnostics.ray_check import examine_cluster
-from localjudge.engines.cluster import Cluster
+from localjudge.engines.engine_options import Cluster
 
 pytestmark = pytest.mark.slow
 

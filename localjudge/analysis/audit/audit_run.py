@@ -36,9 +36,9 @@ from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.pipeline import RowSource, Stopping, score_run
+from localjudge.runs.run_control import RunObserver
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_manifest import read_manifest
-from localjudge.runs.run_observer import RunObserver
 from localjudge.system.durable import replacing
 
 ROWS = "rows.jsonl"

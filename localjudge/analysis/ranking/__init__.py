@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from localjudge.analysis import Floats, Integers
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.matching.measured_texts import Measures
 from localjudge.analysis.matching.scores import ScoreKind, Scores, check_one_judge
 from localjudge.analysis.ranking.incomplete_runs import random_sample
 from localjudge.analysis.ranking.ranked_column import Pair, RankedColumn
+from localjudge.analysis.ranking.system_means import LabelledRows
 from localjudge.analysis.ranking.system_order import NO_DIFFERENCE, SIGNIFICANCE_LEVEL, differences_in_words
 from localjudge.analysis.statistics import UNDEFINED_SIGN, Estimate
 from localjudge.analysis.statistics.resampling import RESAMPLES
@@ -210,7 +210,7 @@ def rank(
     elif not measures.known.all():
         notes.append(f"length is known for {int(measures.known.sum())} of {len(measures.known)} rows")
     if human is not None:
-        uneven = any(known is not None and np.ptp(known[2]) > 0 for known in human.values())
+        uneven = any(np.ptp(known.chance) > 0 for known in human.values())
         drawn = "were drawn with the chances in the label file" if uneven else "are a random sample of all rows"
         notes.append(f"human: prediction-powered means; they hold if the labelled rows {drawn}")
         if lacking := [name for name in columns if not human.get(name)]:
@@ -244,30 +244,23 @@ def deciding_column(scores: Scores, columns: Sequence[str]) -> str:
     return next((column.name for column in deciding(scores.columns)), columns[0])
 
 
-def _labelled(
-    labels: Labels, scores: Scores, columns: Sequence[str]
-) -> dict[str, tuple[Integers, Floats, Floats] | None]:
-    """Return the labelled rows, their mean labels and their chances for each column; None without labels.
+def _labelled(labels: Labels, scores: Scores, columns: Sequence[str]) -> dict[str, LabelledRows]:
+    """Return the labelled rows of each column that has labels.
 
     The column "overall" uses the rows with a label of every aspect.
     """
     means = {name: labels.means(name) for name in labels.aspects}
-    found: dict[str, tuple[Integers, Floats, Floats] | None] = {
-        name: (rows, label, labels.chances(rows)) for name, (rows, label) in means.items()
-    }
-    if OVERALL in columns:
-        found[OVERALL] = None
-        if set(labels.aspects) >= {column.name for column in scores.columns if column.weight}:
-            table = np.full((len(scores.ids), len(scores.columns)), np.nan)
-            for place, column in enumerate(scores.columns):
-                table[:, place] = np.nan if column.weight else 0
-                if column.weight:
-                    rows, label = labels.means(column.name)
-                    table[rows, place] = label
-            mean = scores.overall(table)
-            whole = np.flatnonzero(~np.isnan(mean)).astype(np.int32)
-            found[OVERALL] = whole, mean[whole], labels.chances(whole)
-    return found
+    if OVERALL in columns and set(labels.aspects) >= {each.name for each in scores.columns if each.weight}:
+        table = np.zeros((len(scores.ids), len(scores.columns)))
+        for place, column in enumerate(scores.columns):
+            if column.weight:
+                rows, label = means[column.name]
+                table[:, place] = np.nan
+                table[rows, place] = label
+        mean = scores.overall(table)
+        whole = np.flatnonzero(~np.isnan(mean)).astype(np.int32)
+        means[OVERALL] = whole, mean[whole]
+    return {name: LabelledRows(rows, label, labels.chances(rows)) for name, (rows, label) in means.items()}
 
 
 def _mean_lengths(scores: Scores, measures: Measures | None) -> list[float | None]:

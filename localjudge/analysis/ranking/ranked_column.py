@@ -12,10 +12,9 @@ from localjudge.analysis import Floats, Integers
 from localjudge.analysis.matching.measured_texts import Measures
 from localjudge.analysis.matching.scores import Scores
 from localjudge.analysis.ranking.system_means import (
+    LabelledRows,
     column_means,
     connected_systems,
-    human_differences,
-    human_means,
     instruction_means,
     means_at_equal_length,
     means_on_same_instructions,
@@ -68,7 +67,7 @@ class RankedColumn:
         values: Floats,
         ends: tuple[int, int],
         measures: Measures | None,
-        human: tuple[Integers, Floats, Floats] | None,
+        human: LabelledRows | None,
         resamples: int,
         seed: int,
     ) -> None:
@@ -86,7 +85,7 @@ class RankedColumn:
         self.level = same.value
         self.human = [UNDEFINED] * count
         if human is not None:
-            of_people = human_means(scores, values, *human)
+            of_people = human.means(scores, values)
             self.human = studentise(of_people, *ends, resamples=resamples, seed=seed).estimates()
         self.length_held = means_at_equal_length(scores, values, ends, measures, own, seed)
         first, second = np.array(list(combinations(range(count), 2)), dtype=np.int32).reshape(-1, 2).T
@@ -96,7 +95,7 @@ class RankedColumn:
         elif answered[answered.any(axis=1)].all():
             paired, self.level = of_people.contrast(first, second), of_people.value
         else:
-            paired = human_differences(scores, values, *human, answered)
+            paired = human.differences(scores, values, answered)
             self.level = _levels(paired.value, first, second, answered)
         drawn = own if human is None else resamples
         tested = studentise(paired, -reach, reach, symmetric=True, resamples=drawn, seed=seed)

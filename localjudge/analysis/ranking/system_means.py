@@ -13,7 +13,7 @@ power-tuned estimator of Angelopoulos, Duchi & Zrnic, "PPI++: Efficient Predicti
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -194,68 +194,53 @@ def means_on_same_instructions(cells: Floats) -> Contributions:
     return Contributions(value, shares, present.sum(axis=0).astype(np.float64))
 
 
-def human_means(
-    scores: Scores, values: Floats, labelled: Integers, labels: Floats, chance: Floats
-) -> Contributions:
-    """Return each system's prediction-powered mean of the human score.
+@dataclass(frozen=True, slots=True)
+class LabelledRows:
+    """The labels of some rows in one column.
 
-    Args:
-        scores: the scores of all systems.
-        values: the judge's score of each row, [rows].
-        labelled: numbers of the rows with labels.
-        labels: the mean label of each of these rows.
-        chance: the chance of each of these rows to be labelled, up to a common factor.
+    Attributes:
+        rows: the numbers of the rows.
+        label: the mean label of each.
+        chance: the chance of each to be labelled, up to a common factor.
     """
-    systems = range(len(scores.systems))
-    return _concatenated(
-        [_human_mean(scores, values, labelled, labels, chance, scores.system == system) for system in systems]
-    )
 
+    rows: Integers
+    label: Floats
+    chance: Floats
 
-def human_differences(
-    scores: Scores,
-    values: Floats,
-    labelled: Integers,
-    labels: Floats,
-    chance: Floats,
-    answered: NDArray[np.bool_],
-) -> Contributions:
-    """Return the difference of the prediction-powered means of each pair of systems, on common instructions.
+    def means(self, scores: Scores, values: Floats) -> Contributions:
+        """Return each system's prediction-powered mean of the human score.
 
-    Args:
-        scores: the scores of all systems.
-        values: the judge's score of each row, [rows].
-        labelled: numbers of the rows with labels.
-        labels: the mean label of each of these rows.
-        chance: the chance of each of these rows to be labelled, up to a common factor.
-        answered: whether each system answered each instruction, [groups, systems].
-    """
-    each = []
-    for pair in combinations(range(len(scores.systems)), 2):
-        common = np.logical_and.reduce(answered[:, pair], axis=1)[scores.group]
-        both = [
-            _human_mean(scores, values, labelled, labels, chance, common & (scores.system == system))
-            for system in pair
-        ]
-        each.append(_concatenated(both).contrast(np.array([0]), np.array([1])))
-    return _concatenated(each)
+        Args:
+            scores: the scores of all systems.
+            values: the judge's score of each row, [rows].
+        """
+        systems = range(len(scores.systems))
+        return _concatenated([self._mean(scores, values, scores.system == system) for system in systems])
 
+    def differences(self, scores: Scores, values: Floats, answered: NDArray[np.bool_]) -> Contributions:
+        """Return the difference of the means of each pair of systems, on common instructions.
 
-def _human_mean(
-    scores: Scores,
-    values: Floats,
-    labelled: Integers,
-    labels: Floats,
-    chance: Floats,
-    rows: NDArray[np.bool_],
-) -> Contributions:
-    label, chances = np.full((2, len(values)), np.nan)
-    label[labelled], chances[labelled] = labels, chance
-    known, weights = np.isfinite(label[rows]), instruction_weights(scores)[rows]
-    label, chances, group = label[rows][known], chances[rows][known], scores.group[rows]
-    if len(label) and np.ptp(chances) > 0:
-        return drawn_with_chances(values[rows], known, label, chances, group, scores.groups, weights)
-    return prediction_powered(values[rows], known, label, group, scores.groups, weights)
+        Args:
+            scores: the scores of all systems.
+            values: the judge's score of each row, [rows].
+            answered: whether each system answered each instruction, [groups, systems].
+        """
+        each = []
+        for pair in combinations(range(len(scores.systems)), 2):
+            common = np.logical_and.reduce(answered[:, pair], axis=1)[scores.group]
+            both = [self._mean(scores, values, common & (scores.system == system)) for system in pair]
+            each.append(_concatenated(both).contrast(np.array([0]), np.array([1])))
+        return _concatenated(each)
+
+    def _mean(self, scores: Scores, values: Floats, among: NDArray[np.bool_]) -> Contributions:
+        label, chance = np.full((2, len(values)), np.nan)
+        label[self.rows], chance[self.rows] = self.label, self.chance
+        known, weights = np.isfinite(label[among]), instruction_weights(scores)[among]
+        label, chance, group = label[among][known], chance[among][known], scores.group[among]
+        if len(label) and np.ptp(chance) > 0:
+            return drawn_with_chances(values[among], known, label, chance, group, scores.groups, weights)
+        return prediction_powered(values[among], known, label, group, scores.groups, weights)
 
 
 def _concatenated(each: list[Contributions]) -> Contributions:

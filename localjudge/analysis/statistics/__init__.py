@@ -34,6 +34,10 @@ class Estimate:
         """Return the estimate with the other sign."""
         return Estimate(*(None if end is None else -end for end in (self.value, self.high, self.low)))
 
+    def complement(self) -> Estimate:
+        """Return the estimate of the rest of a share."""
+        return Estimate(*(None if end is None else 1 - end for end in (self.value, self.high, self.low)))
+
     def in_words(self) -> str:
         """Return the value, with its interval in brackets."""
         ends = self.ends(" to ")

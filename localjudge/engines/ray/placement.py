@@ -12,7 +12,7 @@ from typing import Any
 
 import ray
 
-from localjudge.engines.cluster import AUTO, LOCAL, Cluster
+from localjudge.engines.engine_options import AUTO, LOCAL, Cluster
 from localjudge.errors import SettingError
 
 _OBJECT_STORE = 200 * 2**20

@@ -27,8 +27,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from localjudge.engines.batches import batches, chunks, rotates_by_batch
-from localjudge.engines.cluster import Cluster
 from localjudge.engines.engine_log import output_to
+from localjudge.engines.engine_options import Cluster
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo
 from localjudge.engines.ray.placement import WorkerPlacement, connect
 from localjudge.engines.ray.worker import RayWorkerSettings, Worker

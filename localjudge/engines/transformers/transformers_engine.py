@@ -27,7 +27,7 @@ from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.generation import generate
 from localjudge.errors import EngineError, ModelError
 from localjudge.models.adapter import WEIGHTS, Adapter
-from localjudge.models.gguf_model import LINKED, alone
+from localjudge.models.gguf import LINKED, alone
 from localjudge.models.model import Model
 from localjudge.models.tensor_check import check_adapter, check_tensors
 from localjudge.models.weights import INDEX

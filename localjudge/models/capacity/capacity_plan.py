@@ -19,7 +19,7 @@ from localjudge.models.capacity.memory import (
 )
 from localjudge.models.capacity.profiles import Profile, find_profile
 from localjudge.models.configuration import read_shape, shape_of
-from localjudge.models.gguf_model import is_gguf
+from localjudge.models.gguf import is_gguf
 from localjudge.models.model import Model
 from localjudge.models.model_location import BUNDLED, model_path
 from localjudge.models.shape import Shape

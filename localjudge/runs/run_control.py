@@ -1,12 +1,14 @@
-"""Stop a run by a signal: submit no more prompts, and finish those in flight within a grace period."""
+"""Who stops a run, by a signal, and who watches it: its messages, its steps and its outcomes."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
+
+from localjudge.system.steps import Report, no_progress
 
 GRACE = 20.0
 """Grace period for prompts in flight, in seconds. Slurm kills a job 30 s after it sends SIGTERM."""
@@ -22,6 +24,8 @@ class StoppedBySignal(KeyboardInterrupt):
 
 class StopSignal(AbstractContextManager["StopSignal"]):
     """A context in which SIGINT and SIGTERM request a stop; only for the main thread.
+
+    After the first signal, no more prompts are submitted, and those in flight have a grace period.
 
     A second signal, or the end of the grace period, raises `StoppedBySignal` at the current statement.
 
@@ -70,3 +74,45 @@ class StopSignal(AbstractContextManager["StopSignal"]):
 
     def _end(self, number: int, frame: FrameType | None) -> None:
         raise StoppedBySignal(self.exit_code)
+
+
+if TYPE_CHECKING:  # the command line watches also where the libraries behind these are broken
+    from localjudge.records import Outcome
+
+
+class RunObserver:
+    """Receiver of the messages and the progress of a run; this one ignores them.
+
+    `localjudge.cli.progress` prints them.
+    """
+
+    def say(self, text: str) -> None:
+        """Receive a message about a step of the run."""
+
+    def warn(self, text: str, *, always: bool = False) -> None:
+        """Receive a warning that a person should read before the scores, if `always` even a quiet one."""
+
+    @contextmanager
+    def step(self, text: str, unit: str = "rows", /) -> Iterator[Report]:
+        """Enclose a step before or after the judging; yield the receiver of its progress.
+
+        Args:
+            text: the name of the step.
+            unit: the unit of its progress: `rows` or `bytes`.
+        """
+        yield no_progress
+
+    @contextmanager
+    def counting(self, total: int) -> Iterator[None]:
+        """Enclose the judging of `total` rows."""
+        yield
+
+    def watch(self, answer_tokens: Callable[[], int]) -> None:
+        """Receive a function that returns the number of tokens of answers so far, unfinished ones included.
+
+        An engine may finish many rows at once after a long time; their tokens show that it works. An engine
+        that does not count them returns 0.
+        """
+
+    def add(self, outcomes: list[Outcome], rows: int) -> None:
+        """Receive outcomes that were written, and the number of rows that they finished."""

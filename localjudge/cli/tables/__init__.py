@@ -1,1 +1,0 @@
-"""What the commands print of statistics, runs and models: rich tables."""

@@ -1,0 +1,61 @@
+"""The tables of every statistic as values: a command prints them on a terminal, and a report shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from localjudge.analysis.by_slice import Sliced
+from localjudge.analysis.statistics import Estimate
+
+Cell = str | int | float | Estimate | None
+"""A text, a count, a number with two decimals, an estimate with its interval, or nothing that is known."""
+Cells = tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table whose first column has names.
+
+    Attributes:
+        title: what is above it; empty for nothing.
+        columns: the headings.
+        rows: the cells of each row.
+        totals: further rows, apart from the others.
+        words: the headings of columns of words; the others have numbers.
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    totals: Sequence[Sequence[Cell]] = ()
+    words: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What a statistic says: sentences, and the tables that they are from.
+
+    Attributes:
+        answer: the sentences that the output begins with.
+        main: the main tables, and remarks below them.
+        details: the other tables; their keys say what they are.
+        notices: what changes how the numbers are to be read.
+        notes: remarks on the tables.
+    """
+
+    answer: Sequence[str]
+    main: Sequence[Table | str]
+    details: Mapping[str, Sequence[Table | str]] = field(default_factory=dict)
+    notices: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def slice_table(sliced: Sliced) -> Table:
+    """Return a line for each slice: its instructions, its estimates, and what is significant."""
+    rows = [
+        (row.name, row.instructions, *map(row.estimates.get, sliced.names), "\n".join(row.significant))
+        for row in sliced.rows
+    ]
+    columns = (sliced.column, "instr.", *sliced.names, "significant")
+    return Table(sliced.title, columns, rows, words=["significant"])

@@ -1,0 +1,256 @@
+"""Tables of agreement and calibration; on a terminal they fit a width of 100 characters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from localjudge.analysis.agreement import Agreement, AspectAgreement
+from localjudge.analysis.agreement.alternative_annotator import annotator_lines
+from localjudge.analysis.agreement.calibration import Calibration
+from localjudge.analysis.agreement.comparison import STATISTICS
+from localjudge.analysis.agreement.nominal_agreement import NominalAgreement
+from localjudge.analysis.agreement.within_instructions import NOT_WITHIN, WITHIN_NOTE
+from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreement
+from localjudge.analysis.statistics import UNDEFINED_SIGN, Estimate, two_decimals
+from localjudge.report.tables import Cell, Cells, Findings, Table
+from localjudge.system.quantities import counted
+
+_HEADINGS = {
+    "within_one": "±1",
+    "mae": "MAE",
+    "spearman": "Spearman",
+    "pearson": "Pearson",
+    "kendall": "Kendall",
+}
+_ROW_NAMES = {
+    "length": "length only", "overlap": "word overlap only", "most frequent": "most frequent label",
+    "equal": "equal scores",
+}  # fmt: skip
+_IN_ORDER = "In order: share of the response pairs of one instruction that the scores order as the labels do"
+_BASELINES = ("longer wins", "first wins")
+_PAIR_STATISTICS = ("accuracy", "without ties", "pairs", "kappa", "AUC")
+
+
+def agreement_findings(agreement: Agreement) -> Findings:
+    """Return whether the agreement is above chance, and a table with a row for each aspect.
+
+    The details are the tables of each aspect: the scores and trivial baselines, also within instructions.
+    """
+    ordered, nominal = agreement.aspects, agreement.nominal
+    spearman = {aspect: found.comparisons[_scores_of(found)].spearman for aspect, found in ordered.items()}
+    kappa = {aspect: found.comparisons["judge"].kappa for aspect, found in nominal.items()}
+    main: list[Table | str] = [_ordered_aspects(ordered)] * bool(ordered)
+    main += [_IN_ORDER] * any(found.within for found in ordered.values())
+    main += [_nominal_aspects(nominal)] * bool(nominal)
+    details = [part for aspect, found in ordered.items() for part in _ordered_details(aspect, found)]
+    details += [part for aspect, each in nominal.items() for part in _nominal_details(aspect, each)]
+    return Findings(
+        [*_above_chance("Spearman's correlation", spearman), *_above_chance("kappa", kappa)],
+        main,
+        {"all statistics of each aspect": details},
+        agreement.notices,
+        agreement.notes,
+    )
+
+
+def _above_chance(statistic: str, aspects: Mapping[str, Estimate]) -> Iterator[str]:
+    """Yield a sentence on the aspects whose agreement differs from 0, by the interval of this statistic."""
+    groups: dict[str, list[str]] = {}
+    for aspect, found in aspects.items():
+        if found.value is None:
+            where = "is undefined"
+        elif found.low is None and found.high is None:
+            where = "has no interval"
+        elif found.low is not None and found.low > 0:
+            where = "is above 0"
+        elif found.high is not None and found.high < 0:
+            where = "is below 0"
+        else:
+            where = "is not shown to differ from 0"
+        groups.setdefault(where, []).append(f"{aspect} {found.in_words()}")
+    for where, names in groups.items():
+        yield f"{statistic} with the labels {where}: {', '.join(names)}"
+
+
+def _scores_of(found: AspectAgreement) -> str:
+    """Return the kind of scores of an aspect: calibrated or expected, if it has such scores, or integer."""
+    return next(kind for kind in ("calibrated", "expected", "integer") if kind in found.comparisons)
+
+
+def _ordered_aspects(aspects: Mapping[str, AspectAgreement]) -> Table:
+    """Return the agreement on each aspect, also within instructions, beside the best baseline."""
+    rows: list[list[Cell]] = []
+    for aspect, found in aspects.items():
+        within = {
+            name: each.in_order for name, each in (found.within.comparisons if found.within else {}).items()
+        }
+        kind = _scores_of(found)
+        compared = found.comparisons[kind].spearman, found.comparisons["integer"].exact
+        rows.append([aspect, kind, found.rows, *compared, within.get(kind), _best(within)])
+    columns = "aspect", "scores", "rows", "Spearman", "exact,\nintegers", "in order", "best baseline\nin order"
+    return Table("Agreement with the labels", columns, rows)
+
+
+def _nominal_aspects(aspects: Mapping[str, NominalAgreement]) -> Table:
+    rows: list[list[Cell]] = []
+    for aspect, found in aspects.items():
+        judge = found.comparisons["judge"]
+        best = _best({name: each.accuracy for name, each in found.comparisons.items()})
+        rows.append([aspect, found.rows, judge.kappa, judge.accuracy, best])
+    title = "Agreement with the labels, aspects without an order"
+    return Table(title, ("aspect", "rows", "kappa", "accuracy", "best baseline\naccuracy"), rows)
+
+
+def _best(found: Mapping[str, Estimate]) -> str:
+    """Return the largest value of a baseline, and its name."""
+    values = {name: each.value for name, each in found.items() if name in (*_ROW_NAMES, *_BASELINES)}
+    known = {name: value for name, value in values.items() if value is not None}
+    name = max(known, key=lambda each: known[each], default="")
+    return f"{two_decimals(known[name])}\n{_ROW_NAMES.get(name, name)}" if known else UNDEFINED_SIGN
+
+
+def _ordered_details(aspect: str, found: AspectAgreement) -> Iterator[Table | str]:
+    """Yield all statistics of an aspect, those within instructions, and the test of the annotators."""
+    columns = ("", *(_HEADINGS.get(name, name) for name in STATISTICS))
+    rows = [
+        (_ROW_NAMES.get(name, name), *(getattr(each, statistic) for statistic in STATISTICS))
+        for name, each in found.comparisons.items()
+    ]
+    yield Table(_labelled(aspect, found), columns, rows)
+    if found.within is None:
+        yield NOT_WITHIN
+    else:
+        size = [(found.within.instructions, "instruction"), (found.within.pairs, "response pair")]
+        title = f"{aspect} within instructions · {', '.join(counted(*each) for each in size)}"
+        within = found.within.comparisons.items()
+        pairs = [
+            (_ROW_NAMES.get(name, name), each.pearson, each.in_order, each.epsilon) for name, each in within
+        ]
+        yield Table(title, ("", "Pearson", "in order", "epsilon"), pairs)
+        yield WITHIN_NOTE
+    alpha = ""
+    if found.alpha_ordinal.value is not None:
+        alpha = f"ordinal {found.alpha_ordinal.in_words()}, interval {found.alpha_interval.in_words()}"
+    yield from annotator_lines(alpha, found.annotator_test)
+
+
+def _nominal_details(aspect: str, found: NominalAgreement) -> Iterator[Table | str]:
+    """Yield the comparisons of an aspect without an order, and its confusion matrix."""
+    compared = found.comparisons.items()
+    rows = [(_ROW_NAMES.get(name, name), each.accuracy, each.kappa, each.brier) for name, each in compared]
+    yield Table(_labelled(aspect, found), ("", "accuracy", "kappa", "Brier"), rows)
+    counts: list[Cells] = [
+        (label, *given, recall)
+        for label, given, recall in zip(found.labels, found.confusion, found.recall, strict=True)
+    ]
+    columns = ("human \\ judge", *found.labels, "recall")
+    totals: list[Cells] = [("precision", *found.precision, "")]
+    yield Table(f"{aspect}: human and judge", columns, counts, totals)
+    yield from annotator_lines(f"nominal {found.alpha.in_words()}" if found.alpha else "", found.annotator_test)
+
+
+def pair_agreement_findings(agreement: PairAgreement) -> Findings:
+    """Return whether the agreement is above chance, and a table with a row for each aspect.
+
+    The details are the tables of each aspect, of all pairs and of the subsets. All fit 80 characters.
+    """
+    rows: list[list[Cell]] = []
+    details: list[Table | str] = []
+    kappa = {}
+    for aspect, found in agreement.aspects.items():
+        verdicts = next(iter(found.comparisons.values()))
+        kappa[aspect] = verdicts.kappa
+        best = _best({name: each.accuracy for name, each in found.comparisons.items()})
+        rows.append([aspect, found.pairs, verdicts.accuracy, verdicts.without_ties, verdicts.kappa, best])
+        size = [(found.pairs, "pair"), (found.instructions, "instruction"), (found.annotators, "annotator")]
+        title = f"{aspect} · {', '.join(counted(*each) for each in size)}"
+        compared = [
+            (name, each.accuracy, each.without_ties, each.decided, each.kappa, each.auc)
+            for name, each in found.comparisons.items()
+        ]
+        details += [Table(title, ("", *_PAIR_STATISTICS), compared), *_lines(found)]
+        if subsets := agreement.subsets[aspect]:
+            details.append(_subsets(f"Accuracy in {aspect} by {agreement.by}", found, subsets))
+    columns = "aspect", "pairs", "accuracy", "without ties", "kappa", "best baseline\naccuracy"
+    return Findings(
+        [*_above_chance("kappa", kappa)],
+        [Table("Agreement with the labels", columns, rows)],
+        {"each order" + f", accuracy by {agreement.by}" * bool(agreement.by): details},
+        agreement.notices,
+        agreement.notes,
+    )
+
+
+def _lines(found: LabelledPairs) -> Iterator[str]:
+    labels = ", ".join(f"{result} {count}" for result, count in found.labels.items())
+    yield f"Labels: {labels}. If only the label or only the verdict is a tie, the accuracy counts one half."
+    if found.consistency.value is not None:
+        yield f"Both orders name the same response in {found.consistency.in_words()} of the pairs without a tie"
+    if found.gain.value is not None:
+        yield f"Gain in accuracy from averaging both orders: {found.gain.in_words()}"
+    yield from annotator_lines(f"nominal {found.alpha.in_words()}" if found.alpha else "", found.annotator_test)
+
+
+def _subsets(title: str, all_pairs: LabelledPairs, subsets: Mapping[str, LabelledPairs]) -> Table:
+    names = [*all_pairs.comparisons]
+    rows: list[Cells] = []
+    for subset, found in subsets.items():
+        compared = map(found.comparisons.get, names)
+        rows.append((subset, found.pairs, *(None if each is None else each.accuracy for each in compared)))
+    return Table(title, ("subset", "pairs", *(name.replace(" ", "\n") for name in names)), rows)
+
+
+def calibration_findings(calibration: Calibration, of_labels: Sequence[str] = ()) -> Findings:
+    """Return the maps with their gain on unseen instructions, and the intervals for single responses.
+
+    Args:
+        calibration: the maps.
+        of_labels: remarks on the labels.
+    """
+    rows: list[list[Cell]] = []
+    for name, found in calibration.aspects.items():
+        points = list(zip(found.x, found.y, strict=True))
+        last = len(points) - 1
+        shown = [points[round(step * last / 4)] for step in range(5)] if last > 4 else points
+        curve = " ".join(f"{x:.3g}→{y:.2f}" for x, y in dict.fromkeys(shown))
+        errors = found.before, found.after, found.constant
+        rows.append([name, found.rows, *errors, found.gain, found.over_constant, curve])
+    names = ", ".join(name for name, found in calibration.aspects.items() if not found.has_gain)
+    notes = [*of_labels]
+    notes += [
+        f"No gain is shown for {names}: the interval over the judge's scores, or over one constant for all "
+        "rows, is not above 0 or is undefined."
+    ] * bool(names)
+    notes.append(
+        "A calibrated mean is not a human mean: rank --labels estimates that, from labels of a random sample."
+    )
+    title = (
+        f"Map from the {calibration.of} score to the mean label; errors and MSE gains on unseen instructions"
+    )
+    columns = "aspect", "rows", "RMSE", "calibrated", "constant", "gain", "over constant", "map"
+    main = [Table(title, columns, rows), *_intervals(calibration)]
+    return Findings((), main, notices=calibration.notices, notes=notes)
+
+
+def _intervals(calibration: Calibration) -> Iterator[Table | str]:
+    """Yield the table of the intervals for single responses, and what they promise."""
+    if not calibration.intervals:
+        return
+    level = next(iter(calibration.intervals.values())).level
+    rows = [
+        (name, found.rows, found.instructions, found.width, found.constant_width)
+        for name, found in calibration.intervals.items()
+    ]
+    columns = "aspect", "labelled rows", "instructions", "mean width", "of a constant interval"
+    yield Table(f"Intervals for the label of a single response, {level:.0%}", columns, rows)
+    yield (
+        f"They hold at least {level:.0%} of the labels of responses to new instructions like the labelled "
+        "ones: of all together, not of each system or score. The labelled rows must be a random sample."
+    )
+
+
+def _labelled(aspect: str, found: AspectAgreement | NominalAgreement) -> str:
+    return (
+        f"{aspect} · {counted(found.rows, 'row')}, {counted(found.instructions, 'instruction')}, "
+        f"{counted(found.annotators, 'annotator')}"
+    )

@@ -1,0 +1,160 @@
+"""Tables of a jury."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from localjudge.analysis.juries import Jury
+from localjudge.analysis.juries.jury_aspect import EstimatedErrors, NominalJuryAspect
+from localjudge.analysis.juries.jury_errors import JuryErrors
+from localjudge.analysis.statistics import two_decimals
+from localjudge.report.tables import Cells, Findings, Table
+from localjudge.rubrics.answer import shown
+from localjudge.system.quantities import counted
+
+_INDEPENDENT_ERRORS = (
+    "Without labels, this assumes that the jurors' errors are independent (Dawid and Skene's model).\n"
+    "If jurors make the same errors, the accuracy is too high; --labels measures the errors."
+)
+
+
+def jury_findings(jury: Jury) -> Findings:
+    """Return what the jurors are worth and whether one is an outlier, and a table of the aspects.
+
+    The details are each juror's bias or labels, and the rows with the largest differences.
+    """
+    details: dict[str, list[Table | str]] = {}
+    if jury.errors:
+        details["errors against the labels"] = [_errors_by_labels(jury)]
+    if jury.aspects:
+        details["bias of the jurors"] = [_bias(jury)]
+    for name, nominal in jury.nominal.items():
+        details[f"labels of {name}"] = [_juror_labels(jury, name, nominal)]
+        if nominal.estimated:
+            errors = _juror_errors(jury, name, nominal, nominal.estimated)
+            details[f"estimated errors in {name}"] = [errors, _INDEPENDENT_ERRORS]
+    if jury.disagreements:
+        title = "rows with the largest differences between jurors"
+        names = [*jury.aspects, *jury.nominal]
+        rows = [
+            (
+                row.id,
+                row.system,
+                *((", " if name in jury.nominal else " ").join(map(shown, row.scores[name])) for name in names),
+            )
+            for row in jury.disagreements
+        ]
+        details[title] = [Table(title.capitalize(), ("row", "system", *names), rows)]
+    left_out = f"Left out: {counted(jury.not_shared, 'judgement')} of rows that some jurors have not judged"
+    notes = [*jury.notes, *[left_out] * bool(jury.not_shared)]
+    return Findings([*_jury_lines(jury)], [*_aspects(jury)], details, jury.notices, notes)
+
+
+def _jury_lines(jury: Jury) -> Iterator[str]:
+    """Yield what the jurors are worth, how far they agree, and the outlier, a line each."""
+    for name, found in jury.errors.items():
+        yield _worth(name, found, len(jury.jurors))
+    ordinal = {name: aspect.alpha_ordinal for name, aspect in jury.aspects.items()}
+    nominal = {name: aspect.alpha_nominal for name, aspect in jury.nominal.items()}
+    for level, alphas in (("ordinal", ordinal), ("nominal", nominal)):
+        known = sorted((each.value, name) for name, each in alphas.items() if each.value is not None)
+        if known:
+            ends = [f"{alphas[name].in_words()} in {name}" for _, name in dict.fromkeys((known[0], known[-1]))]
+            yield f"Agreement among the jurors, Krippendorff's {level} alpha: {' to '.join(ends)}"
+    if jury.outlier is not None:
+        yield f"Outlier among the jurors: {jury.outlier}, without whom the others agree significantly more"
+    elif len(jury.jurors) > 2:
+        yield "Outlier among the jurors: none is significant"
+
+
+def _aspects(jury: Jury) -> Iterator[Table]:
+    """Yield the agreement on each aspect; two jurors agree on a label or are tied, so have no majorities."""
+    title = (
+        f"{len(jury.jurors)} jurors · {counted(jury.rows, 'row')}, {counted(jury.instructions, 'instruction')}"
+    )
+    if jury.aspects:
+        rows: list[Cells] = [
+            (
+                name,
+                *(each.mean, each.median, each.spread, each.alpha_ordinal, each.alpha_interval),
+                *(f"{share:.0%}" for share in (each.unanimous, each.split)),
+            )
+            for name, each in jury.aspects.items()
+        ]
+        columns = "aspect", "mean", "median", "SD", "alpha ord.", "alpha int.", "all equal", "split"
+        yield Table(title, columns, rows)
+        title = ""
+    if jury.nominal:
+        several = len(jury.jurors) > 2
+        labels: list[Cells] = []
+        for name, nominal in jury.nominal.items():
+            shares = (nominal.unanimous, *(nominal.with_majority, nominal.tied) * several)
+            labels.append((name, nominal.alpha_nominal, *(f"{share:.0%}" for share in shares)))
+        yield Table(title, ("aspect", "alpha nom.", "all equal", *["majority", "tied"] * several), labels)
+
+
+def _bias(jury: Jury) -> Table:
+    rows = [
+        (
+            juror.name,
+            *(f"{juror.bias[name]:+.2f}\n{two_decimals(juror.with_rest[name])}" for name in jury.aspects),
+        )
+        for juror in jury.jurors
+    ]
+    title = "Bias (a juror's mean minus the mean of the others) and Spearman correlation with the others"
+    return Table(title, ("juror", *jury.aspects), rows)
+
+
+def _errors_by_labels(jury: Jury) -> Table:
+    """Return the errors of the jury and of its best juror, and how far the jurors' errors are independent."""
+    rows = [
+        (name, each.rows, each.correlation, each.votes, each.jury, each.best_juror, each.difference)
+        for name, each in jury.errors.items()
+    ]
+    columns = "aspect", "rows", "correlation", "votes", "jury", "best juror", "difference"
+    return Table("Errors against the labels", columns, rows)
+
+
+def _worth(aspect: str, found: JuryErrors, jurors: int) -> str:
+    """Return sentences on how many votes the jury is worth, and on the test against its best juror."""
+    worth = f"{aspect}: the correlation of the jurors' errors is undefined"
+    if found.votes.value is not None:
+        worth = (
+            f"{aspect}: the {jurors} jurors are worth {found.votes.in_words()} jurors with independent errors"
+        )
+    low, high = found.difference.low, found.difference.high
+    if low is None or high is None:
+        return f"{worth}.\nThe jury and its best juror are not compared: the difference has no interval."
+    tested = f"difference of the errors {found.difference.in_words()}, {counted(found.compared, 'row')}"
+    is_better = (
+        "significantly better" if high < 0 else "significantly worse" if low > 0 else "not significantly better"
+    )
+    return f"{worth}.\nThe jury is {is_better} than its best juror, {found.best} ({tested})."
+
+
+def _juror_labels(jury: Jury, aspect: str, nominal: NominalJuryAspect) -> Table:
+    """Return the share of each label by each juror and by the majorities, and the alpha without each juror."""
+    rows = [
+        (
+            juror.name,
+            *(juror.mean[f"{aspect}={label}"] for label in nominal.labels),
+            juror.alpha_without[aspect],
+        )
+        for juror in jury.jurors
+    ]
+    majority: list[Cells] = []
+    if nominal.majority and len(jury.jurors) > 2:
+        majority.append(("majority", *nominal.majority, ""))
+    columns = ("juror", *nominal.labels, "alpha without")
+    return Table(f"{aspect}: shares of the labels", columns, rows, majority)
+
+
+def _juror_errors(jury: Jury, aspect: str, nominal: NominalJuryAspect, found: EstimatedErrors) -> Table:
+    """Return the estimates of Dawid and Skene: recall of each label, and accuracy."""
+    rows = [
+        (juror.name, *(given[place] for place, given in enumerate(rates)), accuracy)
+        for juror, rates, accuracy in zip(jury.jurors, found.rates, found.accuracy, strict=True)
+    ]
+    title = f"{aspect}: estimated share of each true label that a juror finds"
+    totals: list[Cells] = [("true share", *found.shares, "")]
+    return Table(title, ("juror", *nominal.labels, "accuracy"), rows, totals)

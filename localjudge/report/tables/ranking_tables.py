@@ -1,0 +1,204 @@
+"""Tables of a ranking by means or by preferences; those of means fit a terminal of 100 characters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+
+from localjudge.analysis.pairs.preference_notes import cycles_in_words
+from localjudge.analysis.pairs.preference_ranking import PreferenceOrder, PreferenceRanking
+from localjudge.analysis.ranking import Ranking, adjustment, compared, comparison_lines, p_value
+from localjudge.analysis.ranking.system_order import differences_in_words
+from localjudge.analysis.statistics import UNDEFINED, UNDEFINED_SIGN, Estimate
+from localjudge.report.tables import Cell, Cells, Findings, Table
+from localjudge.rubrics.score_column import is_share
+
+_SHARES_OF = {
+    "integer": "the judge's answers",
+    "expected": "the judge's probabilities",
+    "calibrated": "calibrated probabilities",
+}
+_ALL_PAIRS = 6
+"""Largest number of systems of which every pair is listed; of more, only the neighbours in their order."""
+_OTHER_MEANS = (
+    ("Mean human scores, prediction-powered", "human"),
+    ("Means on the same instructions, by the additive model", "same_instructions"),
+    ("Means at equal length", "length_held"),
+)
+_WITH_INTERVALS = 6
+"""Largest number of systems whose matrix of win rates has intervals."""
+_WIDEST_MATRIX = 12
+"""Largest number of systems whose matrix of win rates is printed."""
+_MOST_LINES = 5
+"""Largest number of significant contradictions that are printed."""
+
+
+def ranking_findings(ranking: Ranking) -> Findings:
+    """Return what the tests say, and a table of the systems in the column that decides.
+
+    The details are the other columns, the means by the human score, on the same instructions and at equal
+    length, and the differences of the systems.
+    """
+    last, untested = ranking.columns[-1], bool(ranking.without_intervals)
+    without = untested and ranking.basis == "judge"
+    several = len(ranking.systems) > 1
+    answer = [f"Differences are not tested: {ranking.without_intervals}"] * (several and without)
+    answer += comparison_lines(ranking) if several and not without else ()
+    details: dict[str, list[Table | str]] = {}
+    if others := ranking.columns[:-1]:
+        title = "Shares of the other labels" if all(map(is_share, ranking.columns)) else "Aspects"
+        means = [(system.name, *map(system.means.get, others)) for system in ranking.systems]
+        details[title.lower()] = [Table(title, ("system", *others), means)]
+    for title, kind in _OTHER_MEANS:
+        if _has_means(ranking, kind):
+            means = [
+                (system.name, *map((getattr(system, kind) or {}).get, ranking.columns))
+                for system in ranking.systems
+            ]
+            table = Table(title, ("system", *ranking.columns), means)
+            details[title[0].lower() + title[1:].partition(",")[0]] = [table]
+    if several:
+        title = f"Differences in {last}" + f", with 95 % intervals{adjustment(ranking)}" * (not without)
+        details[f"differences in {last}"] = [_differences(title, ranking)]
+    return Findings(answer, [_systems(ranking, untested)], details, ranking.notices, ranking.notes)
+
+
+def _systems(ranking: Ranking, untested: bool) -> Table:
+    """Return the systems in the column that decides, with the means that decide their order and their ranks."""
+    last = ranking.columns[-1]
+    title = (
+        f"Shares of {last} by system, from {_SHARES_OF[ranking.of]}"
+        if is_share(last)
+        else f"Mean {ranking.of} scores of the systems"
+    )
+    deciding = {"human": "human", "same_instructions": "same instr."}
+    others = {name: kind for kind, name in deciding.items() if _has_means(ranking, kind, last)}
+    rows: list[list[Cell]] = []
+    for system in ranking.systems:
+        means = [(getattr(system, kind) or {}).get(last) for kind in others.values()]
+        wins, length = system.win_rate[last], system.length
+        rates = [UNDEFINED_SIGN if wins is None else f"{wins:.0%}", None if length is None else round(length)]
+        counts = [system.rows, system.instructions]
+        rows.append([system.name, system.means[last], *means, ranks(system.ranks[last]), *rates, *counts])
+    columns = ("system", last, *others, "rank", "win rate", "length", "rows", "instructions")
+    return Table(title + ", with 95 % intervals" * (not untested), columns, rows)
+
+
+def ranks(ends: tuple[int, int], between: str = "-") -> str:
+    """Return the best and the worst rank of a system, or its only one."""
+    return between.join(map(str, dict.fromkeys(ends)))
+
+
+def _has_means(ranking: Ranking, kind: str, column: str | None = None) -> bool:
+    """Return whether a system has a mean of this kind, in this column or in any."""
+    return any(
+        each.value is not None
+        for system in ranking.systems
+        for name, each in (getattr(system, kind) or {}).items()
+        if column in (None, name)
+    )
+
+
+def _differences(title: str, ranking: Ranking) -> Table:
+    """Return the differences of the systems in the column that decides; the better system comes first."""
+    every = len(ranking.systems) <= _ALL_PAIRS
+    listed = combinations(ranking.systems, 2) if every else pairwise(ranking.systems)
+    pairs = [compared(ranking, better, worse) for better, worse in listed]
+    rows = [
+        (
+            f"{pair.first} minus {pair.second}",
+            *(pair.difference, p_value(pair.p)),
+            *(pair.wins, pair.ties, pair.losses, pair.instructions),
+        )
+        for pair in pairs
+    ]
+    return Table(title, ("difference", "value", "p", "higher", "equal", "lower", "instructions"), rows)
+
+
+def preference_findings(ranking: PreferenceRanking) -> Findings:
+    """Return what the tests say of the aspect that decides, and a table of its strengths and win rates.
+
+    The details are the win rates of each two systems, the effects of place and length, and all aspects. With up
+    to twelve systems, the tables fit a width of 80 characters.
+    """
+    found, by = ranking.aspects[ranking.by], ranking.by
+    details: dict[str, list[Table | str]] = {"effect of the position": [_position(found)]}
+    if 2 < len(found.systems) <= _WIDEST_MATRIX:
+        title = f"Win rates in {by}: the system of the row against that of the column"
+        details["win rates of each two systems"] = [_matrix(title, found)]
+    if found.length is not None:
+        ends = found.length.value, found.length.low, found.length.high
+        twice = Estimate(*(None if end is None else _twice(end) for end in ends))
+        held = [
+            (each.name, each.strength_at_equal_length, each.win_rate_at_equal_length) for each in found.systems
+        ]
+        table = Table(f"At equal length, {by}", ("system", "strength", "win rate"), held)
+        effect = f"A response twice as long has its odds of winning multiplied by {twice.in_words()}"
+        details["effect of length"] = [table, effect]
+    if len(ranking.aspects) > 1:
+        details["win rates in all aspects"] = [_aspects(ranking)]
+    rows = [
+        (
+            *(each.name, each.strength, ranks(each.ranks), each.win_rate),
+            *(each.shown_first, each.shown_second, each.pairs, each.instructions),
+        )
+        for each in found.systems
+    ]
+    columns = "system", "strength", "rank", "win rate", "shown\n1st", "shown\n2nd", "pairs", "instr."
+    main = [Table(f"Preferences in {by}", columns, rows)]
+    return Findings([*_preference_lines(found, by)], main, details, ranking.notices, ranking.notes)
+
+
+def win_rates(found: PreferenceOrder) -> dict[tuple[str, str], Estimate]:
+    """Return the win rate of each system against each other one."""
+    rates = {(pair.first, pair.second): pair.win_rate for pair in found.pairs}
+    return rates | {(second, first): rate.complement() for (first, second), rate in rates.items()}
+
+
+def _matrix(title: str, found: PreferenceOrder) -> Table:
+    names, rates = [system.name for system in found.systems], win_rates(found)
+    rows: list[list[Cell]] = []
+    for number, name in enumerate(names, 1):
+        own = [rates.get((name, other), UNDEFINED) for other in names]
+        cells: list[Cell] = [*own]
+        if len(names) > _WITH_INTERVALS:
+            cells = [None if each.value is None else f"{each.value:.0%}" for each in own]
+        cells[number - 1] = ""
+        rows.append([f"{number} {name}", *cells])
+    return Table(title, ("system", *(str(number) for number in range(1, len(names) + 1))), rows)
+
+
+def _aspects(ranking: PreferenceRanking) -> Table:
+    orders = ranking.aspects.values()
+    rates = [{system.name: system.win_rate for system in found.systems} for found in orders]
+    names = [system.name for system in ranking.aspects[ranking.by].systems]
+    rows: list[Cells] = [(name, *(each[name] for each in rates)) for name in names]
+    totals: list[Cells] = [
+        ("first place", *(found.position for found in orders)),
+        ("same response", *(found.consistency for found in orders)),
+    ]
+    return Table("Win rates in all aspects", ("system", *ranking.aspects), rows, totals)
+
+
+def _preference_lines(found: PreferenceOrder, by: str) -> Iterator[str]:
+    """Yield what the tests of the strengths and win rates say, a line each."""
+    yield from differences_in_words(f"in strength ({by})", found.groups, found.untested, found.detectable)
+    against = [pair for pair in found.pairs if pair.contradicts and pair.significant]
+    for pair in against[:_MOST_LINES]:
+        rate = pair.win_rate.complement().in_words()
+        yield f"Against the order of strengths: {pair.second} wins {rate} of its comparisons with {pair.first}"
+    yield from cycles_in_words(found.cycles, found.significant_cycles)
+
+
+def _position(found: PreferenceOrder) -> str:
+    """Return the effect of the place in the prompt in words."""
+    agree = found.consistency
+    both = f"; both orders name the same response in {agree.in_words()} of the pairs without a tie"
+    both *= agree.value is not None
+    return f"Position: the first place has a win rate of {found.position.in_words()}{both}"
+
+
+def _twice(coefficient: float) -> float:
+    """Return the factor of the odds for a response of twice the length; beyond 10^6 it is only large."""
+    return math.exp(min(coefficient * math.log(2), 6 * math.log(10)))
