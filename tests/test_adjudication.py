@@ -94,6 +94,7 @@ def test_an_answer_that_is_changed_after_the_labels_were_seen_says_so(tmp_path: 
         second = people.next("Cy")
         assert second is not None
         people.add("Cy", second["key"], {"skipped": "cannot tell"})
+        assert people.settled("Cy", second["key"]) == [], "a skipped row shows no labels"
     *_, changed, skipped = lines(out)
     assert (changed[FIRST], changed["label"]["saw_labels"]) == (4, True)
     assert (skipped["label"]["skipped"], skipped["label"]["saw_labels"]) == ("cannot tell", False)

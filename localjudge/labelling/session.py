@@ -170,21 +170,21 @@ class LabelSession:
         return findings(answers, self.rubric.aspects)
 
     def settled(self, annotator: str, key: str) -> list[dict[str, Any]]:
-        """Return the labels of a row that a person has adjudicated, with this person's first, as text."""
-        if not self.adjudicates:
+        """Return the labels of a row that a person has adjudicated, with this person's first, as text.
+
+        None are shown of a row that the person has skipped.
+        """
+        own = [line for line in self._lines() if line["label"]["row"] == key]
+        if not self.adjudicates or own[0]["label"]["skipped"] is not None:
             return []
         self._revealed.add((annotator, key))
         turned = self._shows_reversed(self._place_of[key], annotator)
-        own = [line for line in self._lines() if line["label"]["row"] == key]
         return [
             {
                 "annotator": line["annotator"],
                 "note": line["label"]["note"],
                 "values": {
-                    name: "–"  # noqa: RUF001
-                    if line["label"]["skipped"]
-                    else _text(self.rubric.aspects[name], line[name], turned)
-                    for name in self._asked(key)
+                    name: _text(self.rubric.aspects[name], line[name], turned) for name in self._asked(key)
                 },
             }
             for line in [*own, *self._differing[key]]

@@ -174,7 +174,7 @@ class _Comparing:
         if self.pairs.orders == 2:
             credit = 1 - np.abs(self.verdicts.result[rows] - human[:, None])
             averaged = 1 - np.abs(self.verdicts.averaged[rows] - human)
-            gain = self._mean(averaged - credit[:, 1:].mean(axis=1), group, weight, -1.0, symmetric=True)
+            gain = self._mean(averaged - credit[:, 1:].mean(axis=1), group, weight, signed=True)
             agree = self.verdicts.same_response[rows]
             decided = np.isfinite(agree)
             consistency = exact_share(agree[decided] == 1, group[decided], _chosen(weight, decided))
@@ -245,17 +245,10 @@ class _Comparing:
             auc=auc,
         )
 
-    def _mean(
-        self,
-        values: Floats,
-        group: Integers,
-        weight: Floats | None,
-        lowest: float = 0.0,
-        symmetric: bool = False,
-    ) -> Estimate:
+    def _mean(self, values: Floats, group: Integers, weight: Floats | None, signed: bool = False) -> Estimate:
         """Return the mean of values of pairs, of which those that are NaN are left out."""
         known = np.isfinite(values)
-        given, own = (values[known], group[known], lowest, 1.0, symmetric), _chosen(weight, known)
+        given, own = (values[known], group[known], -1.0 if signed else 0.0, 1.0, signed), _chosen(weight, known)
         return mean_estimate(*given, self.resamples, self.seed, own)
 
 

@@ -97,9 +97,7 @@ def read_pair_labels(
     for identity, columns in zip(pairs.identities, pairs.columns, strict=True) if not names else ():
         known = zip((*PAIR_DIGESTS, *SYSTEMS), (*identity.digests, *identity.systems), strict=True)
         reading.add({**columns, **dict(known), "id": identity.id}, f"{pairs.folder}: {identity.id}")
-    if equal_chances:
-        refuse_unequal_chances(reading.chance, "this command")
-    return reading.labels()
+    return reading.labels(equal_chances)
 
 
 class _PairMatching:
@@ -166,11 +164,9 @@ class _PairMatching:
             f"{where}: {column!r} holds {str(value)[:40]!r}, which is not a label; labels are {_KNOWN}"
         )
 
-    @property
-    def chance(self) -> Mapping[int, float]:
-        return self._records.chance
-
-    def labels(self) -> Labels:
+    def labels(self, equal_chances: bool) -> Labels:
+        if equal_chances:
+            refuse_unequal_chances(self._records.chance, "this command")
         for column, numbers in self._numbers.items():
             if "0" in numbers and "2" not in numbers:
                 raise UsageError(
