@@ -16,6 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from localjudge import Judge, Rubric
 from localjudge.engines.protocol import Completion
+from localjudge.engines.transformers import cached_rows
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
 
@@ -173,6 +174,35 @@ def test_a_row_leaves_the_batch_when_its_rationale_closes_and_returns_for_its_sc
     rows = [rows for rows, _ in shapes[PREFILL:]]
     assert rows[:-SCORES] == [sum(length > step for length in lengths) for step in range(lengths[-1])]
     assert rows[-SCORES:] == [4] * SCORES
+
+
+def test_a_cache_that_grows_at_every_other_token_keeps_what_it_has(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cached_rows, "_GROWTH", 2)
+    judge = Judge(llama, max_rationale_tokens=20, temperature=1.0, engine_args=ENGINE_ARGS)
+    assert_as_a_pass_for_each_token(judge, prompts_of(judge))
+
+
+@pytest.mark.parametrize("passes", ["a row at a time", "two rows at a time"])
+def test_prompts_are_computed_a_few_at_a_time(
+    llama: Path, monkeypatch: pytest.MonkeyPatch, passes: str
+) -> None:
+    monkeypatch.setattr(cached_rows, "_TOKENS_OF_A_PASS", 1 if passes == "a row at a time" else 60)
+    judge = Judge(llama, max_rationale_tokens=3, engine_args=ENGINE_ARGS)
+    assert_as_a_pass_for_each_token(judge, prompts_of(judge))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_prompts_that_begin_alike_are_computed_once(llama: Path, temperature: float) -> None:
+    judge = Judge(llama, max_rationale_tokens=5, temperature=temperature, engine_args=ENGINE_ARGS)
+    shared = judge.prompts.encode("A response to judge, word by word. " * 200)[:1500]
+    ends = [[7, 8], [7, 9, 10], [], [7, 8]]
+    prompts = [Prompt(n, [*shared, *end], seed=n) for n, end in enumerate(ends)]
+    with counted_passes(judge) as shapes:
+        assert_as_a_pass_for_each_token(judge, prompts)
+    assert shapes[0] == (1, len(shared) - 1)
+    assert all(tokens < 50 for _, tokens in shapes[1:])
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])

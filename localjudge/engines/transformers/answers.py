@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,38 +11,6 @@ from numpy.typing import NDArray
 from localjudge.constraint.masking import HostTable
 from localjudge.constraint.value_paths import Branch
 from localjudge.engines.protocol import Decoding
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """The tokens of an answer so far, and those that are likely to follow.
-
-    Attributes:
-        tokens: the tokens.
-        picks: the lengths of the answer at which a token is picked; the first is that of the answer so far.
-    """
-
-    tokens: list[int]
-    picks: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class PickedLogits:
-    """The logits at the picks of drafts.
-
-    Attributes:
-        logits: (rows, places, V).
-        picks: for each draft its row in `logits`, and the place of each of its picks.
-    """
-
-    logits: torch.Tensor
-    picks: Sequence[tuple[int, list[int]]]
-
-    def at(self, nth: int, drafts: Sequence[int]) -> torch.Tensor:
-        """Return a copy of the logits at the nth pick of some drafts, float32 (drafts, V)."""
-        rows, places = zip(*((self.picks[each][0], self.picks[each][1][nth]) for each in drafts), strict=True)
-        found = self.logits[list(rows), list(places)]
-        return found.to(torch.float32)
 
 
 class BatchAnswers:
@@ -83,39 +50,13 @@ class BatchAnswers:
         rows: list[int] = np.flatnonzero(~self._complete).tolist()
         return rows
 
-    def draft(self, row: int, *, ahead: bool) -> Draft:
-        """Return the tokens of a row, followed by what is likely to come next, up to a text or the end.
-
-        Args:
-            row: the row.
-            ahead: whether anything may follow the tokens so far.
-        """
-        tokens = [*self.tokens[row]]
-        return Draft(tokens, [len(tokens)])
-
-    def pick(self, rows: Sequence[int], drafts: Sequence[Draft], logits: PickedLogits, *, fixed: bool) -> None:
-        """Pick the next tokens of these rows, as far as their drafts are right; complete rows stay as they are.
+    def pick(self, rows: Sequence[int], logits: torch.Tensor) -> None:
+        """Pick the next token of these rows; rows that are complete stay as they are.
 
         Args:
             rows: rows of the batch.
-            drafts: their drafts.
-            logits: the logits at the picks of the drafts.
-            fixed: whether the fixed text after a pick is appended.
+            logits: float32 (rows, V); they are changed.
         """
-        left, nth = [*range(len(rows))], 0
-        while left:
-            self._pick([rows[each] for each in left], logits.at(nth, left))
-            if fixed:
-                self._append_fixed([rows[each] for each in left])
-            nth += 1
-            left = [each for each in left if self._agrees(rows[each], drafts[each], nth)]
-
-    def _agrees(self, row: int, draft: Draft, nth: int) -> bool:
-        """Return whether the answer is what its draft says up to the nth pick."""
-        return nth < len(draft.picks) and self.tokens[row] == draft.tokens[: draft.picks[nth]]
-
-    def _pick(self, rows: Sequence[int], logits: torch.Tensor) -> None:
-        """Pick the next token of these rows; logits are float32 (rows, V), and they are changed."""
         at = np.array(rows)
         lengths = np.array([len(self.tokens[row]) for row in rows])
         # The token after a complete answer is ignored, but some token must be allowed.
@@ -142,7 +83,7 @@ class BatchAnswers:
         at = torch.tensor([(row, branch.pick) for row, branch in branches], device=logits.device)
         self._table.scores.keep(logits, at[:, 0], at[:, 1])
 
-    def _append_fixed(self, rows: Sequence[int]) -> None:
+    def append_fixed(self, rows: Sequence[int]) -> None:
         """Append the fixed text that comes next in each of these rows, up to the next text or value."""
         for row in rows:
             while (token := self._fixed_token[self._states[row]]) >= 0 and not self._writes[self._states[row]]:

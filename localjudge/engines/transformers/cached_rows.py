@@ -17,7 +17,6 @@ from transformers import DynamicCache, GenerationMixin, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
 from localjudge.engines.batches import rotates_by_batch
-from localjudge.engines.transformers.answers import Draft, PickedLogits
 
 # A processor multiplies so many tokens at its full speed; more at once need more memory and save nothing.
 _TOKENS_OF_A_PASS = 1024
@@ -31,12 +30,14 @@ class _Places:
 
     Attributes:
         rows: number of rows in the cache.
+        longest: number of tokens of the longest prompt.
         first, last: the rows of the pass.
         begins: the place of the first new token of each row of the pass.
         count: number of new tokens of each row.
     """
 
     rows: int
+    longest: int
     first: int
     last: int
     begins: Sequence[int]
@@ -66,8 +67,8 @@ class _RowLayer(DynamicLayer):  # type: ignore[misc]
             self.lazy_initialization(key_states, value_states)
             self.keys, self.values = (_room(each, now.rows, 0) for each in (key_states, value_states))
         if self.keys.shape[2] < now.width:
-            old = self.keys, self.values
-            self.keys, self.values = (_room(each, now.rows, now.width + _GROWTH) for each in old)
+            old, places = (self.keys, self.values), max(now.width, now.longest) + _GROWTH
+            self.keys, self.values = (_room(each, now.rows, places) for each in old)
             for grown, before in zip((self.keys, self.values), old, strict=True):
                 grown[:, :, : before.shape[2]] = before
         for kept, new in (self.keys, key_states), (self.values, value_states):
@@ -81,11 +82,6 @@ class _RowLayer(DynamicLayer):  # type: ignore[misc]
 
     def get_seq_length(self) -> int:
         return max(self._now.begins)
-
-    def copy(self, source: int, target: int, count: int) -> None:
-        """Copy the first tokens of a row to another one."""
-        for kept in self.keys, self.values:
-            kept[target, :, :count] = kept[source, :, :count]
 
     def swap(self, one: int, other: int) -> None:
         """Let two rows change places."""
@@ -102,46 +98,46 @@ class CachedRows:
         inputs: the model's inputs, with an empty cache.
     """
 
-    drafts = True
+    can_move = True
 
     def __init__(self, model: PreTrainedModel, prompts: Sequence[list[int]], inputs: dict[str, Any]) -> None:
         self._model = model
         self._prompts = prompts
         self._cache = inputs["past_key_values"]
-        self._now = _Places(len(prompts), 0, 0, [], 0)
+        self._now = _Places(len(prompts), max(map(len, prompts)), 0, 0, [], 0)
         self._layers = self._cache.layers = [_RowLayer(self._now) for _ in self._cache.layers]
         # Similar prompts follow each other, so that what they share is computed once.
         self._order = sorted(range(len(prompts)), key=prompts.__getitem__)
         self._held: list[list[int]] = [[] for _ in prompts]  # the tokens of each answer that the cache has
         self._prefill()
 
-    def step(self, rows: Sequence[int], drafts: Sequence[Draft]) -> PickedLogits:
-        """Compute what is new of these rows' drafts, and return the logits at their picks."""
+    def step(self, rows: Sequence[int], answers: Sequence[list[int]]) -> torch.Tensor:
+        """Compute what is new in the answers of these rows.
+
+        Returns:
+            the logits after each answer, float32 (rows, V).
+        """
         self._arrange(rows)
-        draft_of = dict(zip(rows, drafts, strict=True))
+        answer_of = dict(zip(rows, answers, strict=True))
         begins, new = [], []
         for row in self._order[: len(rows)]:
-            tokens, held = draft_of[row].tokens, self._held[row]
-            # The logits at the first pick are those after the token before it.
-            known = min(_shared(tokens, held), draft_of[row].picks[0] - 1)
-            begins.append(len(self._prompts[row]) + known)
-            new.append(tokens[known:] if known >= 0 else [self._prompts[row][-1], *tokens])
-            self._held[row] = tokens
-        offsets = {
-            row: [len(self._prompts[row]) + pick - 1 - begin for pick in draft_of[row].picks]
-            for row, begin in zip(self._order, begins, strict=False)
-        }
-        kept = sorted({offset for each in offsets.values() for offset in each})
+            answer, prompt = answer_of[row], self._prompts[row]
+            # The logits are those after the last token, which may be the prompt's.
+            known = min(_shared(answer, self._held[row]), len(answer) - 1)
+            begins.append(len(prompt) + known)
+            new.append([prompt[-1], *answer][known + 1 :])
+            self._held[row] = [*answer]
+        ends = [len(each) - 1 for each in new]
+        kept = sorted({*ends})
         logits = self._forward(0, new, begins, kept)
-        place = {row: place for place, row in enumerate(self._order[: len(rows)])}
-        column = {offset: column for column, offset in enumerate(kept)}
-        return PickedLogits(logits, [(place[row], [column[each] for each in offsets[row]]) for row in rows])
+        places = [self._order.index(row) for row in rows]
+        return logits[places, [kept.index(ends[place]) for place in places]].float()
 
-    def branches(self, branches: Sequence[tuple[int, Draft]]) -> Iterator[tuple[list[int], torch.Tensor]]:
+    def branches(self, branches: Sequence[tuple[int, list[int]]]) -> Iterator[tuple[list[int], torch.Tensor]]:
         """Compute other ways on from the answers of rows, one of each row in a pass.
 
         Args:
-            branches: each with its row.
+            branches: each a row and the tokens of its answer.
 
         Yields:
             numbers of branches, and the logits after each, float32 (branches, V).
@@ -151,8 +147,7 @@ class CachedRows:
             waiting.setdefault(row, []).append(number)
         while waiting:
             numbers = [each.pop() for each in waiting.values()]
-            rows = [branches[number][0] for number in numbers]
-            yield numbers, self.step(rows, [branches[number][1] for number in numbers]).at(0, range(len(rows)))
+            yield numbers, self.step([*waiting], [branches[number][1] for number in numbers])
             waiting = {row: each for row, each in waiting.items() if each}
 
     def _prefill(self) -> None:
@@ -165,7 +160,8 @@ class CachedRows:
             begins = shared[: last - first]
             for row, count in enumerate(begins, start=first):
                 for layer in self._layers if count else ():
-                    layer.copy(first - 1, row, count)
+                    for kept in layer.keys, layer.values:
+                        kept[row, :, :count] = kept[first - 1, :, :count]
             new = [each[begin:] for each, begin in zip(prompts[first:last], begins, strict=True)]
             if any(new):
                 self._forward(first, new, begins, [0])
@@ -203,11 +199,7 @@ class CachedRows:
             mask = torch.arange(now.width, device=device) <= places[:, None, :, None]
             if self._model.config._attn_implementation == "eager":
                 dtype = self._model.dtype
-                mask = torch.zeros(mask.shape, dtype=dtype, device=device).masked_fill_(
-                    ~mask, torch.finfo(dtype).min
-                )
-        some = {"logits_to_keep": torch.tensor(kept, device=device)}
-        can_keep = self._model._supports_logits_to_keep()
+                mask = torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
         logits: torch.Tensor = self._model(
             input_ids=tokens,
             position_ids=torch.minimum(places, ends[:, None] - 1).clamp(min=0),
@@ -215,9 +207,9 @@ class CachedRows:
             past_key_values=self._cache,
             use_cache=True,
             return_dict=True,
-            **some if can_keep else {},
+            logits_to_keep=torch.tensor(kept, device=device),
         ).logits
-        return logits if can_keep else logits[:, kept]
+        return logits
 
     def _arrange(self, rows: Sequence[int]) -> None:
         """Make these rows the first ones of the cache."""
@@ -248,13 +240,13 @@ def keeps_rows(model: PreTrainedModel, inputs: dict[str, Any]) -> bool:
         and positions.ndim == 2
         # ALiBi (Press et al. 2022) needs the mask of a left-padded batch.
         and not getattr(config, "alibi", False)
-        and inputs.keys() <= _KNOWN_INPUTS
+        and inputs.keys() == _INPUTS
         and type(model).prepare_inputs_for_generation is GenerationMixin.prepare_inputs_for_generation
         and not rotates_by_batch(config)
     )
 
 
-_KNOWN_INPUTS = {"attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep"}
+_INPUTS = {"attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep"}
 
 
 def _shared(one: Sequence[int], other: Sequence[int]) -> int:

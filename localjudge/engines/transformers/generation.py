@@ -1,11 +1,10 @@
-"""The generation loop: a pass for each token of a text, and one for the drafted values after it.
+"""The generation loop: a pass for each token of a text, and one for each value.
 
 The fixed text of an answer is known, so it takes no passes of its own. As texts close, their rows wait. When
 all have closed, they go through the fixed text and the values together: each pass takes the tokens since the
-last one and a draft of the values that follow, and its logits pick the values as far as the draft was right
-(`BatchAnswers.pick`). If an answer has another text after that, the rows write it in the same way. At the end,
-the probabilities of values that were not written may need passes for the branches beside the answers
-(`localjudge.constraint.value_paths`).
+last one, and its logits pick the next value. If an answer has another text after that, the rows write it in the
+same way. At the end, the probabilities of values that were not written may need passes for the branches beside
+the answers (`localjudge.constraint.value_paths`).
 
 For this, a row must be able to stop in a batch while others go on, which is possible if each layer of the
 model's cache keeps the keys and values of all tokens and nothing else (`CachedRows`). Other models (sliding
@@ -22,7 +21,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig, PreTrainedModel
 
-from localjudge.engines.transformers.answers import BatchAnswers, Draft, PickedLogits
+from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.cached_rows import CachedRows, keeps_rows
 
 _PADDING = 0
@@ -71,29 +70,27 @@ def _begin(
 
 def _complete(model: PreTrainedModel, cached: CachedRows | _PaddedRows, answers: BatchAnswers) -> None:
     def step(rows: list[int]) -> None:
-        drafts = [answers.draft(row, ahead=cached.drafts) for row in rows]
-        answers.pick(rows, drafts, cached.step(rows, drafts), fixed=cached.drafts)
+        answers.pick(rows, cached.step(rows, [answers.tokens[row] for row in rows]))
+        if cached.can_move:
+            answers.append_fixed(rows)
 
     everyone = answers.incomplete
     while answers.incomplete:
         with model._optimize_model_for_decode():  # for one token a row
-            while rows := answers.writing if cached.drafts else answers.incomplete and everyone:
+            while rows := answers.writing if cached.can_move else answers.incomplete and everyone:
                 step(rows)
         if waiting := answers.incomplete:
             step(waiting)
     while branches := answers.branches():
-        drafts = [
-            (row, Draft(tokens := [*answers.tokens[row][: branch.place], *branch.written], [len(tokens)]))
-            for row, branch in branches
-        ]
-        for numbers, logits in cached.branches(drafts):
+        sequences = [(row, [*answers.tokens[row][: branch.place], *branch.written]) for row, branch in branches]
+        for numbers, logits in cached.branches(sequences):
             answers.keep([branches[number] for number in numbers], logits)
 
 
 class _PaddedRows:
     """The rows of a batch that go through a model together, padded on the left, a token at a time."""
 
-    drafts = False
+    can_move = False
 
     def __init__(
         self,
@@ -108,16 +105,19 @@ class _PaddedRows:
         self._inputs = inputs
         self._begun = False
 
-    def step(self, rows: Sequence[int], drafts: Sequence[Draft]) -> PickedLogits:
-        """Compute the prompts, or else the last token of each row, and return the logits after it.
+    def step(self, rows: Sequence[int], answers: Sequence[list[int]]) -> torch.Tensor:
+        """Compute the prompts, or else the last token of each answer.
 
         Args:
             rows: all rows of the batch.
-            drafts: their tokens.
+            answers: the tokens of their answers.
+
+        Returns:
+            the logits after them, float32 (rows, V).
         """
         if self._begun:
-            new = torch.tensor([[(draft.tokens or [_PADDING])[-1]] for draft in drafts])
-            self._input_ids = torch.cat([self._input_ids, new.to(self._input_ids.device)], dim=1)
+            new = torch.tensor([answer[-1:] for answer in answers], device=self._input_ids.device)
+            self._input_ids = torch.cat([self._input_ids, new], dim=1)
         inputs = self._model.prepare_inputs_for_generation(
             self._input_ids,
             next_sequence_length=1 if self._begun else None,
@@ -127,19 +127,20 @@ class _PaddedRows:
         outputs = self._model(**inputs, return_dict=True)
         self._inputs = self._model._update_model_kwargs_for_generation(outputs, self._inputs)
         self._begun = True
-        return PickedLogits(outputs.logits[:, -1:], [(row, [0]) for row in rows])
+        logits: torch.Tensor = outputs.logits[:, -1].to(copy=True, dtype=torch.float32)
+        return logits
 
-    def branches(self, branches: Sequence[tuple[int, Draft]]) -> Iterator[tuple[list[int], torch.Tensor]]:
+    def branches(self, branches: Sequence[tuple[int, list[int]]]) -> Iterator[tuple[list[int], torch.Tensor]]:
         """Do what `CachedRows.branches` does."""
         size = len(self._prompts)
         for begin in range(0, len(branches), size):
             some = branches[begin : begin + size]
-            places = range(len(some))
-            found: list[PickedLogits] = []
-            step = partial(_first_step, found, [draft for _, draft in some])
-            _begin(self._model, [[*self._prompts[row], *draft.tokens] for row, draft in some], 1, step)
-            yield [begin + place for place in places], found[0].at(0, places)
+            found: list[torch.Tensor] = []
+            step = partial(_first_step, found)
+            _begin(self._model, [[*self._prompts[row], *answer] for row, answer in some], 1, step)
+            yield [*range(begin, begin + len(some))], found[0]
 
 
-def _first_step(found: list[PickedLogits], drafts: Sequence[Draft], cached: CachedRows | _PaddedRows) -> None:
-    found.append(cached.step(range(len(drafts)), drafts))
+def _first_step(found: list[torch.Tensor], cached: CachedRows | _PaddedRows) -> None:
+    rows = range(len(cached._prompts))
+    found.append(cached.step(rows, [[]] * len(rows)))
