@@ -16,21 +16,25 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from localjudge import Judge, Rubric
 from localjudge.engines.protocol import Completion
+from localjudge.engines.transformers import cached_rows
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
 
 ENGINE_ARGS = {"batch_size": "4", "device": "cpu", "dtype": "float32"}
 PROMPT_LENGTHS = (1, 2, 29, 32, 17, 3, 31)
 SCORES = 6
+PREFILL = 1
+"""Passes for the prompts of a batch, without their last tokens."""
 
 WINDOW = {"sliding_window": 16, "num_key_value_heads": 1}
 ALL_KEYS_AND_VALUES: dict[str, dict[str, Any]] = {
     "llama": {},
+    "qwen2": {"num_attention_heads": 4, "num_key_value_heads": 2},
     "gpt2": {"n_positions": 4096, "n_embd": 32, "n_head": 2, "n_layer": 2},
     "mistral": WINDOW | {"sliding_window": None},
-    "mpt": {"d_model": 32, "n_heads": 2, "n_layers": 2, "max_seq_len": 4096},
 }
 OTHER_CACHES: dict[str, dict[str, Any]] = {
+    "mpt": {"d_model": 32, "n_heads": 2, "n_layers": 2, "max_seq_len": 4096},  # ALiBi
     "mistral": WINDOW,
     "gemma2": WINDOW | {"head_dim": 16},
     "gemma3_text": WINDOW | {"head_dim": 16},
@@ -158,7 +162,7 @@ def test_fixed_text_takes_no_passes(llama: Path) -> None:
     prompts = prompts_of(judge)[:4]
     with counted_passes(judge) as shapes:
         longest = max(rationale_tokens(judge, each) for each in completions(judge, prompts).values())
-    assert len(shapes) == longest + SCORES
+    assert len(shapes) == PREFILL + longest + SCORES
 
 
 def test_a_row_leaves_the_batch_when_its_rationale_closes_and_returns_for_its_scores(llama: Path) -> None:
@@ -167,9 +171,38 @@ def test_a_row_leaves_the_batch_when_its_rationale_closes_and_returns_for_its_sc
     with counted_passes(judge) as shapes:
         lengths = sorted(rationale_tokens(judge, each) for each in completions(judge, prompts).values())
     assert lengths[0] < lengths[-1], "they close at different tokens"
-    rows = [rows for rows, _ in shapes]
+    rows = [rows for rows, _ in shapes[PREFILL:]]
     assert rows[:-SCORES] == [sum(length > step for length in lengths) for step in range(lengths[-1])]
     assert rows[-SCORES:] == [4] * SCORES
+
+
+def test_a_cache_that_grows_at_every_other_token_keeps_what_it_has(
+    llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cached_rows, "_GROWTH", 2)
+    judge = Judge(llama, max_rationale_tokens=20, temperature=1.0, engine_args=ENGINE_ARGS)
+    assert_as_a_pass_for_each_token(judge, prompts_of(judge))
+
+
+@pytest.mark.parametrize("passes", ["a row at a time", "two rows at a time"])
+def test_prompts_are_computed_a_few_at_a_time(
+    llama: Path, monkeypatch: pytest.MonkeyPatch, passes: str
+) -> None:
+    monkeypatch.setattr(cached_rows, "_TOKENS_OF_A_PASS", 1 if passes == "a row at a time" else 60)
+    judge = Judge(llama, max_rationale_tokens=3, engine_args=ENGINE_ARGS)
+    assert_as_a_pass_for_each_token(judge, prompts_of(judge))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_prompts_that_begin_alike_are_computed_once(llama: Path, temperature: float) -> None:
+    judge = Judge(llama, max_rationale_tokens=5, temperature=temperature, engine_args=ENGINE_ARGS)
+    shared = judge.prompts.encode("A response to judge, word by word. " * 200)[:1500]
+    ends = [[7, 8], [7, 9, 10], [], [7, 8]]
+    prompts = [Prompt(n, [*shared, *end], seed=n) for n, end in enumerate(ends)]
+    with counted_passes(judge) as shapes:
+        assert_as_a_pass_for_each_token(judge, prompts)
+    assert shapes[0] == (1, len(shared) - 1)
+    assert all(tokens < 50 for _, tokens in shapes[1:])
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
@@ -238,7 +271,7 @@ def test_a_model_that_thinks_answers_as_with_a_pass_for_each_token(
     while state not in table.text_start:
         opening, state = opening + 1, int(table.next_state[state, table.fixed_token[state]])
     longest = max(rationale_tokens(judge, each) for each in found.values())
-    assert len(shapes) == longest - opening + SCORES, "the opening is fixed text, too"
+    assert len(shapes) == PREFILL + longest - opening + SCORES, "the opening is fixed text, too"
 
 
 def test_a_row_whose_rotation_depends_on_its_batch_is_not_beside_a_longer_one(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from gguf_files import as_gguf, content_of, packed, text, value, write_gguf
 from localjudge import Judge, Judgement, ModelError, UsageError
 from localjudge.airgap.pack import _model_files
 from localjudge.engines.selection import choose_engine
+from localjudge.engines.transformers.grouped_attention import GROUPED
 from localjudge.models.capacity.capacity_plan import PlannedModel
 from localjudge.models.gguf import _TYPES, read_gguf
 from localjudge.models.model import Model
@@ -54,7 +55,7 @@ def test_a_gguf_file_computes_with_the_attention_of_its_directory(model: Path, f
         with Judge(each, engine="transformers", engine_args=FLOAT32) as judge:
             engine: Any = judge.engine
             used.append(engine._model.config._attn_implementation)
-    assert used == ["sdpa", "sdpa"]
+    assert used == [GROUPED, GROUPED]
 
 
 def test_quantized_weights_are_unpacked_and_every_answer_is_whole(model: Path, tmp_path: Path) -> None:

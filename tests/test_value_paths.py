@@ -16,6 +16,7 @@ from small_tokenizers import TOKENIZER_NAMES, model_with
 from test_generation import (
     ENGINE_ARGS,
     OTHER_CACHES,
+    PREFILL,
     completions,
     counted_passes,
     prompts_of,
@@ -167,4 +168,4 @@ def test_values_with_first_tokens_of_their_own_take_no_passes_more(tmp_path: Pat
         longest = max(
             rationale_tokens(judge, each) for each in completions(judge, prompts_of(judge)[:4]).values()
         )
-    assert len(shapes) == longest + 1
+    assert len(shapes) == PREFILL + longest + 1

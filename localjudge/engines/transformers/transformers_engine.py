@@ -25,6 +25,7 @@ from localjudge.engines.engine_options import TransformersOptions, batch_invaria
 from localjudge.engines.protocol import Completion, Decoding, EngineInfo, completion
 from localjudge.engines.transformers.answers import BatchAnswers
 from localjudge.engines.transformers.generation import generate
+from localjudge.engines.transformers.grouped_attention import use_grouped_attention
 from localjudge.errors import EngineError, ModelError
 from localjudge.models.adapter import WEIGHTS, Adapter
 from localjudge.models.gguf import LINKED, alone
@@ -75,6 +76,7 @@ class TransformersEngine:
                 widened = not (has_bfloat16() or quantized)
             if widened:
                 self._model = self._model.float()
+            use_grouped_attention(self._model)
             if model.adapter:
                 self._adapters = LoadedAdapters(self._model, model.adapter)
             self._model = self._model.to(self._device).eval()

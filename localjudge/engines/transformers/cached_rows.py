@@ -1,0 +1,261 @@
+"""The rows of a batch in a cache of keys and values that is written in place.
+
+Token n of a row stands at place n, so a row needs no padding before it, and nothing moves when a row has other
+new tokens than its neighbours. What stands after a row's last token is not valid; a mask hides it until it is
+overwritten. The rows that a pass computes are the first ones of the cache: when a row leaves them or returns,
+two rows change places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import DynamicCache, GenerationMixin, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
+
+from localjudge.engines.batches import rotates_by_batch
+
+# A processor multiplies so many tokens at its full speed; more at once need more memory and save nothing.
+_TOKENS_OF_A_PASS = 1024
+# The tokens by which a cache grows.
+_GROWTH = 128
+
+
+@dataclass(slots=True)
+class _Places:
+    """Where a pass writes.
+
+    Attributes:
+        rows: number of rows in the cache.
+        longest: number of tokens of the longest prompt.
+        first, last: the rows of the pass.
+        begins: the place of the first new token of each row of the pass.
+        count: number of new tokens of each row.
+    """
+
+    rows: int
+    longest: int
+    first: int
+    last: int
+    begins: Sequence[int]
+    count: int
+
+    @property
+    def width(self) -> int:
+        return max(self.begins) + self.count
+
+    def places(self, device: torch.device) -> torch.Tensor:
+        """Return the place of each new token, (rows, tokens)."""
+        return torch.tensor(self.begins, device=device)[:, None] + torch.arange(self.count, device=device)
+
+
+class _RowLayer(DynamicLayer):  # type: ignore[misc]
+    """The keys and values of a layer, (rows, heads, places, width of a head)."""
+
+    def __init__(self, now: _Places) -> None:
+        super().__init__()
+        self._now = now
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        now = self._now
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self.keys, self.values = (_room(each, now.rows, 0) for each in (key_states, value_states))
+        if self.keys.shape[2] < now.width:
+            old, places = (self.keys, self.values), max(now.width, now.longest) + _GROWTH
+            self.keys, self.values = (_room(each, now.rows, places) for each in old)
+            for grown, before in zip((self.keys, self.values), old, strict=True):
+                grown[:, :, : before.shape[2]] = before
+        for kept, new in (self.keys, key_states), (self.values, value_states):
+            rows = kept[now.first : now.last]
+            if min(now.begins) == max(now.begins):
+                rows[:, :, now.begins[0] : now.width] = new
+            else:
+                places = now.places(rows.device)
+                rows[torch.arange(len(rows), device=rows.device)[:, None], :, places] = new.transpose(1, 2)
+        return tuple(kept[now.first : now.last, :, : now.width] for kept in (self.keys, self.values))
+
+    def get_seq_length(self) -> int:
+        return max(self._now.begins)
+
+    def swap(self, one: int, other: int) -> None:
+        """Let two rows change places."""
+        for kept in self.keys, self.values:
+            kept[[one, other]] = kept[[other, one]]
+
+
+class CachedRows:
+    """The rows of a batch whose tokens a model computes in any order, any number of them at a time.
+
+    Args:
+        model: a model for which `keeps_rows` is true.
+        prompts: the tokens of each row's prompt.
+        inputs: the model's inputs, with an empty cache.
+    """
+
+    can_move = True
+
+    def __init__(self, model: PreTrainedModel, prompts: Sequence[list[int]], inputs: dict[str, Any]) -> None:
+        self._model = model
+        self._prompts = prompts
+        self._cache = inputs["past_key_values"]
+        self._now = _Places(len(prompts), max(map(len, prompts)), 0, 0, [], 0)
+        self._layers = self._cache.layers = [_RowLayer(self._now) for _ in self._cache.layers]
+        # Similar prompts follow each other, so that what they share is computed once.
+        self._order = sorted(range(len(prompts)), key=prompts.__getitem__)
+        self._held: list[list[int]] = [[] for _ in prompts]  # the tokens of each answer that the cache has
+        self._prefill()
+
+    def step(self, rows: Sequence[int], answers: Sequence[list[int]]) -> torch.Tensor:
+        """Compute what is new in the answers of these rows.
+
+        Returns:
+            the logits after each answer, float32 (rows, V).
+        """
+        self._arrange(rows)
+        answer_of = dict(zip(rows, answers, strict=True))
+        begins, new = [], []
+        for row in self._order[: len(rows)]:
+            answer, prompt = answer_of[row], self._prompts[row]
+            # The logits are those after the last token, which may be the prompt's.
+            known = min(_shared(answer, self._held[row]), len(answer) - 1)
+            begins.append(len(prompt) + known)
+            new.append([prompt[-1], *answer][known + 1 :])
+            self._held[row] = [*answer]
+        ends = [len(each) - 1 for each in new]
+        kept = sorted({*ends})
+        logits = self._forward(0, new, begins, kept)
+        places = [self._order.index(row) for row in rows]
+        return logits[places, [kept.index(ends[place]) for place in places]].float()
+
+    def branches(self, branches: Sequence[tuple[int, list[int]]]) -> Iterator[tuple[list[int], torch.Tensor]]:
+        """Compute other ways on from the answers of rows, one of each row in a pass.
+
+        Args:
+            branches: each a row and the tokens of its answer.
+
+        Yields:
+            numbers of branches, and the logits after each, float32 (branches, V).
+        """
+        waiting: dict[int, list[int]] = {}
+        for number, (row, _) in enumerate(branches):
+            waiting.setdefault(row, []).append(number)
+        while waiting:
+            numbers = [each.pop() for each in waiting.values()]
+            yield numbers, self.step([*waiting], [branches[number][1] for number in numbers])
+            waiting = {row: each for row, each in waiting.items() if each}
+
+    def _prefill(self) -> None:
+        """Compute the prompts but for their last tokens, which the first step computes."""
+        prompts = [self._prompts[row][:-1] for row in self._order]
+        first = 0
+        while first < len(prompts):
+            shared = [_shared(prompts[first - 1], each) if first else 0 for each in prompts[first:]]
+            last = first + self._rows_of_a_pass(prompts[first:], shared)
+            begins = shared[: last - first]
+            for row, count in enumerate(begins, start=first):
+                for layer in self._layers if count else ():
+                    for kept in layer.keys, layer.values:
+                        kept[row, :, :count] = kept[first - 1, :, :count]
+            new = [each[begin:] for each, begin in zip(prompts[first:last], begins, strict=True)]
+            if any(new):
+                self._forward(first, new, begins, [0])
+            first = last
+
+    def _rows_of_a_pass(self, prompts: Sequence[list[int]], shared: Sequence[int]) -> int:
+        """Return how many of the rows that are left are computed together, at least 1."""
+        if self._model.device.type != "cpu":
+            # Many rows fill a device. One goes ahead of others that share most of it.
+            ahead = _shared(prompts[0], prompts[-1]) * 2 > max(map(len, prompts))
+            return 1 if ahead and not any(shared) else len(prompts)
+        longest = 0
+        for count, (prompt, begin) in enumerate(zip(prompts, shared, strict=True)):
+            longest = max(longest, len(prompt) - begin)
+            if count and longest * (count + 1) > _TOKENS_OF_A_PASS:
+                return count
+        return len(prompts)
+
+    def _forward(
+        self, first: int, new: Sequence[list[int]], begins: Sequence[int], kept: list[int]
+    ) -> torch.Tensor:
+        """Compute new tokens of rows that stand beside each other in the cache, from the row `first` on.
+
+        Returns:
+            the logits after the tokens at the places `kept` of `new`, (rows, places, V).
+        """
+        device, now = self._model.device, self._now
+        now.first, now.last, now.begins, now.count = first, first + len(new), begins, max(map(len, new))
+        tokens = torch.tensor([[*each, *[0] * (now.count - len(each))] for each in new], device=device)
+        places = now.places(device)
+        ends = torch.tensor([begin + len(each) for begin, each in zip(begins, new, strict=True)], device=device)
+        mask = None
+        # Without earlier tokens, the mask is that of the model itself: each token sees those before it.
+        if any(begins) and (now.count > 1 or min(begins) != max(begins)):
+            mask = torch.arange(now.width, device=device) <= places[:, None, :, None]
+            if self._model.config._attn_implementation == "eager":
+                dtype = self._model.dtype
+                mask = torch.zeros_like(mask, dtype=dtype).masked_fill(~mask, torch.finfo(dtype).min)
+        logits: torch.Tensor = self._model(
+            input_ids=tokens,
+            position_ids=torch.minimum(places, ends[:, None] - 1).clamp(min=0),
+            attention_mask=mask,
+            past_key_values=self._cache,
+            use_cache=True,
+            return_dict=True,
+            logits_to_keep=torch.tensor(kept, device=device),
+        ).logits
+        return logits
+
+    def _arrange(self, rows: Sequence[int]) -> None:
+        """Make these rows the first ones of the cache."""
+        wanted = set(rows)
+        outside = [place for place, row in enumerate(self._order[: len(rows)]) if row not in wanted]
+        inside = [place for place, row in enumerate(self._order) if place >= len(rows) and row in wanted]
+        for one, other in zip(outside, inside, strict=True):
+            self._order[one], self._order[other] = self._order[other], self._order[one]
+            for layer in self._layers:
+                layer.swap(one, other)
+
+
+def keeps_rows(model: PreTrainedModel, inputs: dict[str, Any]) -> bool:
+    """Return whether a row's keys and values, with nothing else, continue the row in any batch.
+
+    Args:
+        model: the model.
+        inputs: its inputs before the first pass, with the cache.
+    """
+    cache: Any = inputs.get("past_key_values")
+    positions = inputs.get("position_ids")
+    config = model.config.get_text_config(decoder=True)
+    return (
+        type(cache) is DynamicCache
+        and bool(cache.layers)
+        and all(type(layer) is DynamicLayer for layer in cache.layers)
+        and positions is not None
+        and positions.ndim == 2
+        # ALiBi (Press et al. 2022) needs the mask of a left-padded batch.
+        and not getattr(config, "alibi", False)
+        and inputs.keys() == _INPUTS
+        and type(model).prepare_inputs_for_generation is GenerationMixin.prepare_inputs_for_generation
+        and not rotates_by_batch(config)
+    )
+
+
+_INPUTS = {"attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep"}
+
+
+def _shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """Return the number of tokens with which both begin."""
+    if other[: len(one)] == one:
+        return len(one)
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(other))
+
+
+def _room(like: torch.Tensor, rows: int, places: int) -> torch.Tensor:
+    """Return zeros for the keys or values of so many tokens; a place without a token must be a number."""
+    return like.new_zeros(rows, like.shape[1], places, like.shape[3])

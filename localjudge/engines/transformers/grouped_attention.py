@@ -1,0 +1,72 @@
+"""Attention of few new tokens that reads each key and value once.
+
+Where several heads share keys and values (grouped-query attention), transformers copies these for each head
+whenever there is a mask. The queries of such heads can instead stand beside each other, as if they were further
+tokens of one head.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+GROUPED = "localjudge_grouped"
+# With more new tokens, the products outweigh the copies, and the mask grows with the heads.
+_FEW_TOKENS = 64
+
+
+def use_grouped_attention(model: PreTrainedModel) -> None:
+    """Compute a model's attention so, if it uses PyTorch's `scaled_dot_product_attention`."""
+    if model.config._attn_implementation == "sdpa":
+        AttentionInterface.register(GROUPED, _attention)
+        AttentionMaskInterface.register(GROUPED, sdpa_mask)
+        model.set_attn_implementation(GROUPED)
+
+
+def _attention(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **other: Any,
+) -> tuple[torch.Tensor, None]:
+    """Do what `sdpa_attention_forward` does.
+
+    Args:
+        module: the layer.
+        query: (rows, heads, new tokens, width of a head).
+        key, value: (rows, heads of keys, tokens, width of a head).
+        attention_mask: (rows, 1, new tokens, tokens).
+        scaling: the factor of the products.
+        other: further arguments.
+
+    Returns:
+        (rows, new tokens, heads, width of a head).
+    """
+    (rows, heads, count, width), shared = query.shape, key.shape[1]
+    if (
+        attention_mask is None
+        or shared == heads
+        or count > _FEW_TOKENS
+        or attention_mask.shape[1] != 1
+        or other.get("position_bias") is not None
+    ):
+        result: tuple[torch.Tensor, None] = sdpa_attention_forward(
+            module, query, key, value, attention_mask, scaling=scaling, **other
+        )
+        return result
+    found = scaled_dot_product_attention(
+        query.reshape(rows, shared, heads // shared * count, width),
+        key,
+        value,
+        attn_mask=attention_mask.repeat(1, 1, heads // shared, 1),
+        scale=scaling,
+    )
+    return found.reshape(rows, heads, count, value.shape[-1]).transpose(1, 2).contiguous(), None
