@@ -86,15 +86,6 @@ def _compared(judge: Floats, label: Floats, chosen: Integers, weight: Floats | N
     return compare(judge, against, (1, 5), RESAMPLES // 2, seed)
 
 
-def _difference(one: Comparison, other: Comparison) -> float:
-    """Return the largest difference of the estimates and the ends of their intervals."""
-    ends = [
-        (getattr(getattr(each, name), end) or 0.0 for name in STATISTICS for end in ("value", "low", "high"))
-        for each in (one, other)
-    ]
-    return float(max(abs(first - second) for first, second in zip(*ends, strict=True)))
-
-
 def agreement(noise: Callable[[Floats], Floats], samples: int) -> dict[str, Any]:
     """Return how often the intervals of each statistic contain the truth, for each kind of sample."""
     _, judge, label = (each.ravel() for each in _instructions(noise, 1_000_000, np.random.default_rng(samples)))
@@ -110,7 +101,6 @@ def agreement(noise: Callable[[Floats], Floats], samples: int) -> dict[str, Any]
     )  # fmt: skip
     covered: dict[str, dict[str, list[bool]]] = {}
     shifts: dict[str, list[float]] = {}
-    largest = 0.0
     for sample in range(samples):
         random = np.random.default_rng(sample)
         doubt, judge, label = (each.ravel() for each in _instructions(noise, ROWS // 2, random))
@@ -121,8 +111,6 @@ def agreement(noise: Callable[[Floats], Floats], samples: int) -> dict[str, Any]
             kinds: list[tuple[str, Integers, Floats | None]]
             if kind == "random":
                 kinds = [("random", rows, None), ("random, stopped at half", half, None)]
-                even = _compared(judge, label, rows, np.ones(len(rows)), sample)
-                largest = max(largest, _difference(even, _compared(judge, label, rows, None, sample)))
             else:
                 kinds = [("doubtful", rows, weight), ("doubtful, stopped at half", half, weight[: len(half)])]
                 kinds.append(("doubtful, chances ignored", rows, None))
@@ -135,8 +123,7 @@ def agreement(noise: Callable[[Floats], Floats], samples: int) -> dict[str, Any]
                 points = fit_map(judge[chosen], label[chosen], chosen // 2, 0, sample, given)
                 mapped = np.interp(judge, points.x, points.y)
                 shifts.setdefault(name, []).append(float(mapped.mean() - label.mean()))
-    print(f"equal chances: the largest difference from the unweighted numbers is {largest:.1e}")
-    return {"largest_difference_of_equal_chances": largest} | {
+    return {
         name: {statistic: round(float(np.mean(held)), 3) for statistic, held in of_kind.items()}
         | {
             "calibrated_mean_error": round(float(np.mean(shifts[name])), 4),
@@ -148,43 +135,36 @@ def agreement(noise: Callable[[Floats], Floats], samples: int) -> dict[str, Any]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--samples", type=int, default=1000)
-    parser.add_argument("--agreements", type=int, default=400, help="samples for the statistics of agree")
+    parser.add_argument("--samples", type=int, default=1000, help="for rank; 0 leaves it out")
+    parser.add_argument("--agreements", type=int, default=200, help="samples for agree; 0 leaves it out")
     parser.add_argument("--results", type=Path, default=results_table.RESULTS)
     options = parser.parse_args()
-    found = {
-        f"{name}, {labels} labels": measured(noise, labels, options.samples)
-        for name, noise in NOISE.items()
-        for labels in LABELS
-    }
-    results_table.table(
-        f"{options.samples:,} samples each; the noise of the labels …",
-        ["", "covered, random", "covered, doubtful", "width ratio", "labels saved"],
-        [[name, *one.values()] for name, one in found.items()],
-    )
-    agreed = {name: agreement(noise, options.agreements) for name, noise in NOISE.items()}
-    for name, found_of in agreed.items():
-        kinds = {kind: one for kind, one in found_of.items() if isinstance(one, dict)}
+    if options.samples:
+        found = {
+            f"{name}, {labels} labels": measured(noise, labels, options.samples)
+            for name, noise in NOISE.items()
+            for labels in LABELS
+        }
         results_table.table(
-            f"Covered, {options.agreements:,} samples; the noise of the labels {name}",
-            ["", *next(iter(kinds.values()))],
-            [[kind, *one.values()] for kind, one in kinds.items()],
+            f"{options.samples:,} samples each; the noise of the labels …",
+            ["", "covered, random", "covered, doubtful", "width ratio", "labels saved"],
+            [[name, *one.values()] for name, one in found.items()],
         )
-    error, error_of_agreement = (
-        round(float(np.sqrt(0.05 * 0.95 / count)), 4) for count in (options.samples, options.agreements)
-    )
-    results_table.write(
-        "label_sampling",
-        {
-            "samples": options.samples,
-            "monte_carlo_error": error,
-            "found": found,
-            "agreement_samples": options.agreements,
-            "agreement_monte_carlo_error": error_of_agreement,
-            "agreement_covered": agreed,
-        },
-        options.results,
-    )
+        results_table.write("label_sampling", _results(options.samples, found), options.results)
+    if options.agreements:
+        agreed = {name: agreement(noise, options.agreements) for name, noise in NOISE.items()}
+        for name, kinds in agreed.items():
+            results_table.table(
+                f"Covered, {options.agreements:,} samples; the noise of the labels {name}",
+                ["", *next(iter(kinds.values()))],
+                [[kind, *one.values()] for kind, one in kinds.items()],
+            )
+        results_table.write("label_agreement", _results(options.agreements, agreed), options.results)
+
+
+def _results(samples: int, found: dict[str, Any]) -> dict[str, Any]:
+    error = round(float(np.sqrt(0.05 * 0.95 / samples)), 4)
+    return {"samples": samples, "monte_carlo_error": error, "found": found}
 
 
 if __name__ == "__main__":
