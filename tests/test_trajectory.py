@@ -244,6 +244,15 @@ def test_trajectories_are_read_from_files_and_tables(tmp_path: Path) -> None:
     assert len({row.digest.hex() if isinstance(row, Row) else row.error for row in rows}) == 1
 
 
+def test_arrays_of_numpy_anywhere_in_messages_are_lists() -> None:
+    numpy = pytest.importorskip("numpy")
+    call = {"name": "f", "arguments": {"places": numpy.array([1, 2])}}
+    turns = numpy.array([{"role": "assistant", "tool_calls": numpy.array([call, call])}])
+    assert row_of(turns, *WHOLE).candidate.endswith('> f {"places": [1, 2]}')
+    odd = failure_of([{"role": "assistant", "tool_calls": [{"name": numpy.array(["f", "g"])}]}], *WHOLE)
+    assert "turn 1 has a call without the name of its tool" in odd
+
+
 def test_the_included_rubric_shows_the_whole_trajectory() -> None:
     rubric = Rubric.load("agent")
     assert f"```\n{TEXT}\n```" in rubric.text(row_of(OPENAI, *rubric.fields))

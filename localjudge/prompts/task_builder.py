@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 from localjudge.errors import RowError
 from localjudge.prompts.encoder import PromptEncoder
@@ -19,6 +20,7 @@ from localjudge.settings import OnOverflow
 _ROWS_AT_ONCE, _CHARACTERS_AT_ONCE = 256, 4_000_000
 # The search for a candidate's cut ends if fewer tokens than this remain unused.
 _TOKENS_TO_SPARE = 8
+WithoutMiddle = Callable[[str, int], tuple[str, str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +120,26 @@ class TaskBuilder:
         cut += sum(max(0, len(text) - kept) for text in shown.texts)
         return Task(row, tokens, candidate_cut=cut, overflows=True)
 
-    def _with_short_results(self, row: Row, oldest: int = 0) -> tuple[Row, int]:
+    def _with_short_results(
+        self, row: Row, oldest: int = 0, without_middle: WithoutMiddle | None = None
+    ) -> tuple[Row, int]:
         """Return the row with its tool results cut, and the number of characters that are left out.
 
         Args:
             row: the row.
             oldest: this many of the results are cut to their marks; the others to `max_result_tokens`.
+            without_middle: the encoder's function, or one that remembers what it returned.
         """
-        encoder, limit = self.encoder, self.max_result_tokens
-        if encoder is None or (limit is None and not oldest):
+        limit = self.max_result_tokens
+        if self.encoder is None or (limit is None and not oldest):
             return row, 0
+        shortened = without_middle or self.encoder.without_middle
 
         def kept(number: int, content: str) -> tuple[str, str, int]:
             most = 0 if number < oldest else limit
             if most is not None:
                 with suppress(ValueError):  # then the prompt cannot be encoded either
-                    return encoder.without_middle(content, most)
+                    return shortened(content, most)
             return content, "", 0
 
         return cut_results(row, self.rubric.fields, kept)
@@ -141,8 +147,10 @@ class TaskBuilder:
     def _without_oldest_results(self, row: Row, encoder: PromptEncoder, does_not_fit: str) -> Task:
         """Return the task of a row with as many of its oldest tool results cut to their marks as necessary."""
 
+        remembered = cache(encoder.without_middle)
+
         def task(oldest: int) -> Task | None:
-            shown, cut = self._with_short_results(row, oldest)
+            shown, cut = self._with_short_results(row, oldest, remembered)
             (tokens,) = encoder.encode_all([self.rubric.text(shown)])
             if isinstance(tokens, RowError) or self.excess(len(tokens)) > 0:
                 return None

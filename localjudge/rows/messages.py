@@ -65,11 +65,10 @@ def read_messages(messages: Any) -> list[Message]:
     Raises:
         RecordError: they are not a conversation that can be judged; the message names the turn.
     """
-    if isinstance(messages, str):
-        try:
-            messages = json.loads(messages)
-        except (ValueError, RecursionError):
-            raise RecordError("not JSON; give a list of turns, each with role and content") from None
+    try:
+        messages = _plain(json.loads(messages) if isinstance(messages, str) else messages)
+    except (ValueError, RecursionError):
+        raise RecordError("not JSON; give a list of turns, each with role and content") from None
     given, reader, turns = _as_list(messages), _Reader(), list[Message]()
     if not given:
         raise RecordError("no turns; give a list of turns, each with role and content")
@@ -140,7 +139,7 @@ class _Reader:
         arguments = next((given[key] for key in ("arguments", "input") if given.get(key) is not None), "")
         if not isinstance(arguments, str):
             try:
-                arguments = json.dumps(arguments, ensure_ascii=False, default=_plain)
+                arguments = json.dumps(arguments, ensure_ascii=False, default=str)
             except (TypeError, ValueError, RecursionError) as error:
                 raise RecordError(f"has arguments that cannot be written as JSON: {error}") from None
         own = _identity(call.get("id"))
@@ -194,13 +193,15 @@ def _text(part: Any) -> str:
 
 
 def _as_list(value: Any) -> list[Any] | None:
-    """Return a list, a tuple or an array of numpy as a list."""
-    value = value.tolist() if hasattr(value, "tolist") else value
     return list(value) if isinstance(value, list | tuple) else None
 
 
 def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    """Return a value with lists instead of arrays of numpy."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _identity(value: Any) -> str | None:
