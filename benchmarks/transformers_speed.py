@@ -10,8 +10,8 @@ process of its own, and they take turns, round by round. The prefix cache of vLL
 round; transformers keeps nothing between batches. A limit of 0 means `six-aspects` without a rationale.
 
 `floor` is what cannot be saved: the products of the model's linear layers with the tokens that were computed,
-a prompt at a time and then a token of each row of a batch at a time, and one reading of the keys and values at
-each step, both measured on this machine at the time of each round.
+a prompt at a time and then, in each step that the run took, a token of each row in it; and one reading of the
+keys and values at each step. Both are measured after each round.
 
 In float32, the answers of both versions must be equal up to a token whose logit is less than 1e-4 below the
 largest allowed one. So each answer that differs is computed again without a cache up to the first difference.
@@ -30,6 +30,8 @@ from statistics import median
 from typing import Any
 
 BATCH = 16
+FEW_TOKENS = 16
+"""A pass with more tokens a row computes prompts, one with fewer a step of the answers."""
 NEARLY_EQUAL = 1e-4
 
 
@@ -86,6 +88,11 @@ def serve(options: argparse.Namespace) -> None:
     rows = judged_rows(judge, options.inputs, options.count)
     prompts = [Prompt(n, judge.task_builder.task(row).tokens, n) for n, row in enumerate(rows)]
     engine: Any = judge.engine
+    passes: list[tuple[int, int]] = []
+    if not vllm:
+        engine._model.register_forward_pre_hook(
+            lambda _model, _words, inputs: passes.append(tuple(inputs["input_ids"].shape)), with_kwargs=True
+        )
     for line in sys.stdin:
         found: Any = None
         words = line.split()
@@ -93,6 +100,7 @@ def serve(options: argparse.Namespace) -> None:
             some = prompts[: int(words[1])]
             if vllm:
                 engine.llm.reset_prefix_cache()
+            passes.clear()
             begin, cpu = time.perf_counter(), time.process_time()
             finished = [each for some in engine.complete(some) for each in some]
             found = {
@@ -103,14 +111,20 @@ def serve(options: argparse.Namespace) -> None:
         elif words[0] == "prompts":
             found = [each.tokens for each in prompts]
         elif words[0] == "floor":
-            found = floor(engine._model, [len(each.tokens) for each in prompts], int(words[1]))
+            found = floor(engine._model, [len(each.tokens) for each in prompts], [*passes])
         elif words[0] == "difference":
             found = difference(judge, json.loads(line.split(maxsplit=1)[1]))
         print(json.dumps(found), file=answers, flush=True)
 
 
-def floor(model: Any, lengths: list[int], steps: int) -> dict[str, float]:
-    """Return the seconds that the products and the reading of the cache take at the least."""
+def floor(model: Any, lengths: list[int], passes: list[tuple[int, int]]) -> dict[str, float]:
+    """Return the seconds that the products and the reading of the cache take at the least.
+
+    Args:
+        model: the model.
+        lengths: number of tokens of each prompt.
+        passes: the rows and the tokens of each row of the passes that a run took.
+    """
     import torch
 
     config, linear = model.config, torch.nn.functional.linear
@@ -137,11 +151,11 @@ def floor(model: Any, lengths: list[int], steps: int) -> dict[str, float]:
 
     typical = int(median(lengths))
     prompts = median(products(typical, logits=False) for _ in range(5)) / typical * sum(lengths)
-    batches = -(-len(lengths) // BATCH)
-    step = median(products(BATCH, logits=True) for _ in range(9)) + median(
-        reading(BATCH * typical) for _ in range(5)
-    )
-    return {"prompts": prompts, "steps": step * steps * batches}
+    steps = [rows for rows, tokens in passes if tokens <= FEW_TOKENS]
+    rows = round(sum(steps) / len(steps))
+    step = median(products(rows, logits=True) for _ in range(9))
+    step += median(reading(rows * typical) for _ in range(5))
+    return {"prompts": prompts, "steps": step * len(steps)}
 
 
 def difference(judge: Any, request: dict[str, Any]) -> float:
@@ -182,8 +196,7 @@ def measure(dtype: str, tokens: int, options: argparse.Namespace) -> dict[str, A
     for _ in range(options.rounds):
         for name, each in contenders.items():
             runs[name].append(each.call(f"run {options.count}"))
-        longest = max(map(len, runs["now"][-1]["answers"]))
-        floors.append(sum(now.call(f"floor {tokens or longest // 5}").values()))
+        floors.append(sum(now.call("floor").values()))
     prompts = now.call("prompts")
     answers = {name: run[-1]["answers"] for name, run in runs.items()}
     figures: dict[str, Any] = {
