@@ -22,6 +22,7 @@ from localjudge.engines.engine_options import Cluster
 from localjudge.prompts.task import Prompt
 from localjudge.records import Outcome, Row
 from localjudge.records.outcome_columns import from_line
+from localjudge.rubrics.checklist_outcome import ChecklistOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
 from localjudge.serve.judge_service import JudgeService
 
@@ -125,6 +126,30 @@ def test_pairs_have_the_same_outcomes_on_two_workers_as_in_one_process(
         ours, theirs = pair.preferences["better"], here[name].preferences["better"]
         assert (ours.winner, ours.agree) == (theirs.winner, theirs.agree)
         assert ours.value == pytest.approx(theirs.value, abs=1e-4)
+
+
+def test_rows_with_criteria_have_the_same_scores_on_two_workers_as_in_one_process(
+    nodes: Any, model: Path, tmp_path: Path
+) -> None:
+    asked = [
+        {"id": str(n), "instruction": f"Question {n}?", "candidate": "word " * n,
+         "criteria": [{"criterion": f"Says {part}", "points": part - 1} for part in range(1 + n % 5)]}
+        for n in range(12)
+    ]  # fmt: skip
+    found: list[dict[str, ChecklistOutcome]] = []
+    for cluster in (Cluster(nodes.address, (2, 2)), None):
+        options = {"dtype": "float32", "batch_size": "4"}
+        settings: Any = {"engine": "transformers", "engine_args": options, "max_rationale_tokens": 8}
+        with Judge(model, cluster=cluster, rubric="checklist", **settings) as judge:
+            judge.configure_engine(None, tmp_path / "engine.log")
+            found.append({row.id: row for row in judge.check(asked)})
+    there, here = found
+    assert there.keys() == here.keys() == {str(n) for n in range(12)}
+    for name, row in there.items():
+        assert [each.value for each in row.results] == [each.value for each in here[name].results]
+        assert [each.probability for each in row.results] == pytest.approx(
+            [each.probability for each in here[name].results], abs=1e-4
+        )
 
 
 def test_workers_add_the_adapter_to_the_model(
