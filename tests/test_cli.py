@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import resource
 import shlex
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 import typer
 from conftest import Cli, read_lines, write_rows
+from preloaded import Preloaded
 from small_packs import key_pair
 
 from localjudge.cli import app
@@ -110,15 +110,12 @@ def test_the_bundled_model_judges_the_examples_and_says_what_its_scores_mean(cli
     ],
 )
 def test_a_disk_that_is_or_becomes_full_ends_with_one_line(
-    tmp_path: Path, flags: list[str], room: int, code: int, said: str
+    preloaded: Preloaded, tmp_path: Path, flags: list[str], room: int, code: int, said: str
 ) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", 40)
-    end = subprocess.run(
-        [sys.executable, "-B", "-m", "localjudge", "score", rows, "--out", tmp_path / "out", *flags],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
-        capture_output=True,
-        text=True,
-    )
+    program = preloaded.script(Path(__file__).with_name("limited_program.py"))
+    score: list[str | Path] = [*program, str(room), "score", rows, "--out", tmp_path / "out", *flags]
+    end = subprocess.run(score, capture_output=True, text=True)
     assert end.returncode == code
     assert end.stderr.splitlines()[-1].startswith(f"localjudge: {said}")
     assert "File too large" in end.stderr

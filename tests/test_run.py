@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import resource
 import shlex
 import signal
 import subprocess
@@ -221,19 +220,16 @@ def test_the_grace_ends() -> None:
 
 @pytest.mark.slow
 def test_a_disk_that_fills_loses_nothing_and_the_run_goes_on_once_there_is_room(
-    cli: Cli, tmp_path: Path, model: Path, short_rubric: Path
+    cli: Cli, preloaded: Preloaded, tmp_path: Path, model: Path, short_rubric: Path
 ) -> None:
     rows = write_rows(tmp_path / "a.jsonl", 90, candidate="So.")
     out, whole = tmp_path / "full", tmp_path / "whole"
     settings = ["--model", model, "--rubric", short_rubric, "--engine", "dry-run"]
     assert cli("score", rows, "--out", whole, *settings).code == 0
     size = (whole / "judgements.jsonl").stat().st_size
-    ended = subprocess.run(
-        [sys.executable, "-m", "localjudge", "score", str(rows), "--out", str(out), *map(str, settings)],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size - 9000, size - 9000)),
-        capture_output=True,
-        text=True,
-    )
+    program = preloaded.script(Path(__file__).with_name("limited_program.py"))
+    score = [*program, str(size - 9000), "score", str(rows), "--out", str(out), *map(str, settings)]
+    ended = subprocess.run(score, capture_output=True, text=True)
     assert (ended.returncode, ended.stderr.splitlines()[-1]) == (
         1, "localjudge: [Errno 27] File too large; free some space, and the same command continues",
     )  # fmt: skip

@@ -310,7 +310,7 @@ def test_a_process_that_may_use_too_little_says_of_what_in_one_line(
     program: Program, tmp_path: Path, limit: str, said: bytes
 ) -> None:
     rows, out = write_rows(tmp_path / "rows.jsonl", 3), tmp_path / "out"
-    score = f"{sys.executable} -m localjudge score {rows} --out {out} --engine dry-run"
+    score = f"{sys.executable} -m localjudge score {rows} --out {out} --engine dry-run --quiet"
     end = subprocess.run(["bash", "-c", f"ulimit {limit}; {score}"], capture_output=True)
     assert end.returncode == 1
     assert end.stderr.count(b"\n") == 1, end.stderr
