@@ -18,7 +18,7 @@ from localjudge.engines.cluster import LOCAL, Cluster
 from localjudge.engines.engine_options import ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import UsageError
-from localjudge.serve.listener import LOOPBACK, Listener
+from localjudge.integrations.listener import LOOPBACK, Listener
 from localjudge.system.quantities import GIB
 from localjudge.system.requirements import install_command
 
