@@ -23,8 +23,8 @@ import uvicorn
 from throughput import judged_rows
 
 from localjudge import Judge
-from localjudge.serve.http_app import AccessRules, JudgeApp
-from localjudge.serve.judge_service import JudgeService
+from localjudge.integrations.http_app import AccessRules, JudgeApp
+from localjudge.integrations.judge_service import JudgeService
 
 
 def main() -> None:

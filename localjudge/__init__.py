@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         SettingError,
         UsageError,
     )
+    from localjudge.integrations.reward import RewardEndpoint
     from localjudge.judge import Judge
     from localjudge.records import Failure, Judgement, Response, Row
     from localjudge.rows.inputs import read_rows
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from localjudge.runs.pipeline import RowSource, RunResult, score_run
     from localjudge.runs.reader import RecordedRun, load_run
     from localjudge.runs.run_control import RunObserver
-    from localjudge.serve.reward import RewardEndpoint
 
 __all__ = [
     "EngineError",
@@ -64,7 +64,7 @@ _MODULES = {
     "runs.reader": ("RecordedRun", "load_run"),
     "runs.pipeline": ("RowSource", "RunResult", "score_run"),
     "runs.run_control": ("RunObserver",),
-    "serve.reward": ("RewardEndpoint",),
+    "integrations.reward": ("RewardEndpoint",),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -188,7 +188,7 @@ def test_prompt_schema_and_answer_follow_from_a_users_own_file(tmp_path: Path) -
     assert rubric.parse(text).texts["rationale"] == "Kind."
 
 
-@pytest.mark.parametrize("name", shipped_rubrics())
+@pytest.mark.parametrize("name", [name for name in shipped_rubrics() if Rubric.load(name).answer.form is None])
 def test_the_schema_of_an_answer_is_a_schema(name: str) -> None:
     Draft202012Validator.check_schema(Rubric.load(name).answer_layout.schema)
 

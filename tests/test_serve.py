@@ -25,14 +25,14 @@ from scripted import scripted_checks
 
 from localjudge import Judge, Rubric, UsageError, load_run
 from localjudge.errors import EngineError, ServiceBusyError
+from localjudge.integrations.http_app import AccessRules, JudgeApp
+from localjudge.integrations.judge_service import JudgeService
+from localjudge.integrations.kept_judgements import KeptJudgements
+from localjudge.integrations.reward import RewardEndpoint, compute_score
+from localjudge.integrations.reward_formula import RewardFormula
 from localjudge.records import Judgement, Outcome
 from localjudge.rows.inputs import given_rows
 from localjudge.runs.reader import read_pairs, read_row_outcomes
-from localjudge.serve.http_app import AccessRules, JudgeApp
-from localjudge.serve.judge_service import JudgeService
-from localjudge.serve.kept_judgements import KeptJudgements
-from localjudge.serve.reward import RewardEndpoint, compute_score
-from localjudge.serve.reward_formula import RewardFormula
 
 TOKENS = 6
 FORMULA = "tact_expected - 5 * (wit < 2)"

@@ -71,6 +71,7 @@ def label(
     import uvicorn
 
     from localjudge.cli.progress import Progress
+    from localjudge.integrations.listener import LOOPBACK
     from localjudge.labelling.candidates import candidates_of_rows, candidates_of_run
     from localjudge.labelling.label_app import LabelApp
     from localjudge.labelling.label_file import LabelFile
@@ -81,7 +82,6 @@ def label(
     from localjudge.rubrics.rubric import Rubric
     from localjudge.runs.pipeline import RowSource
     from localjudge.runs.run_manifest import MANIFEST, read_manifest
-    from localjudge.serve.listener import LOOPBACK
 
     progress, run = Progress(), Path(rows[0])
     is_run = len(rows) == 1 and (run / MANIFEST).is_file()

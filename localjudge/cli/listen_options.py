@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from localjudge.serve.listener import Listener
+    from localjudge.integrations.listener import Listener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,6 @@ class ListenOptions:
         Raises:
             UsageError: the options cannot be used.
         """
-        from localjudge.serve.listener import Listener
+        from localjudge.integrations.listener import Listener
 
         return Listener.parse(self.host, self.port, self.token_file, self.certfile, self.keyfile)

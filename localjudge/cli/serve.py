@@ -51,11 +51,11 @@ def serve(
     import uvicorn
 
     from localjudge.cli.progress import Progress
-    from localjudge.serve.http_app import AccessRules, JudgeApp
-    from localjudge.serve.judge_service import JudgeService
-    from localjudge.serve.kept_judgements import KeptJudgements
-    from localjudge.serve.listener import LOOPBACK
-    from localjudge.serve.reward_formula import RewardFormula
+    from localjudge.integrations.http_app import AccessRules, JudgeApp
+    from localjudge.integrations.judge_service import JudgeService
+    from localjudge.integrations.kept_judgements import KeptJudgements
+    from localjudge.integrations.listener import LOOPBACK
+    from localjudge.integrations.reward_formula import RewardFormula
 
     if len(judge.adapter or ()) > 1:
         raise UsageError("serve: takes one --adapter; start one server for each adapter")

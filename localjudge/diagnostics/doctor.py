@@ -17,7 +17,7 @@ from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wron
 from localjudge.engines.engine_options import LOCAL, Cluster, ServerOptions
 from localjudge.engines.selection import choose_engine, engine_extras
 from localjudge.errors import UsageError
-from localjudge.serve.listener import LOOPBACK, Listener
+from localjudge.integrations.listener import LOOPBACK, Listener
 from localjudge.system.quantities import GIB
 from localjudge.system.requirements import install_command
 

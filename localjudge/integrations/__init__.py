@@ -1,1 +1,1 @@
-"""The judge inside other programs: Inspect, lm-evaluation-harness, pytest and notebooks."""
+"""The judge for other programs: behind HTTP, and inside Inspect, lm-evaluation-harness and pytest."""

@@ -19,6 +19,7 @@ from localjudge.records import Judgement
 from localjudge.rows.columns import USED_FIELDS
 from localjudge.rows.conversation import CONVERSATION, MESSAGES
 
+_METADATA = {"key", "scores", "expected", "probabilities", "mass", "texts", "rationale_cut"}
 # Inspect puts the package before the name, unless it is an editable install of another distribution's name.
 _NAME = "judge" if "-packages" in __file__ else "localjudge/judge"
 
@@ -48,28 +49,14 @@ def judge(
     waiting = anyio.CapacityLimiter(float("inf"))
 
     async def score(state: TaskState, target: Target) -> Score:
-        row = _row(state, target, found)
-        ask = partial(found.outcomes, [row])
+        ask, answer = partial(found.outcomes, [_row(state, target, found)]), state.output.completion
         [outcome] = await anyio.to_thread.run_sync(ask, limiter=waiting, abandon_on_cancel=True)
-        about = {**found.about, "key": outcome.key}
+        about = {**found.about, **outcome.model_dump(include=_METADATA)}
         if not isinstance(outcome, Judgement):
-            return Score.unscored(
-                reason="grader_failed", answer=row["candidate"], explanation=outcome.error, metadata=about
-            )
-        return Score(
-            value=found.numbers(outcome),
-            answer=row["candidate"],
-            explanation=outcome.rationale,
-            metadata=about
-            | {
-                "scores": outcome.scores,
-                "expected": outcome.expected,
-                "probabilities": outcome.probabilities,
-                "mass": outcome.mass,
-                "rationales": outcome.texts,
-                "rationale_cut": outcome.rationale_cut,
-            },
-        )
+            reason = outcome.error
+            return Score.unscored(reason="grader_failed", answer=answer, explanation=reason, metadata=about)
+        value = found.numbers(outcome)
+        return Score(value=value, answer=answer, explanation=outcome.rationale, metadata=about)
 
     return score
 
@@ -78,10 +65,7 @@ def _row(state: TaskState, target: Target, judge: SharedJudge) -> dict[str, Any]
     """Return the row of a sample."""
     fields = judge.rubric.fields
     row = {name: state.metadata[name] for name in fields if name in state.metadata and name not in USED_FIELDS}
-    if CONVERSATION in fields:
-        roles = ("system", "user", "assistant")
-        turns = [turn for turn in state.messages if turn.role in roles]
-        row[MESSAGES] = [{"role": turn.role, "content": turn.text} for turn in turns]
-    reference = {"reference": target.text} if target.text else {}
-    asked = {"instruction": state.input_text, "candidate": state.output.completion}
-    return row | asked | reference | {"id": str(state.sample_id)}
+    row |= ({"reference": target.text} if target.text else {}) | {"id": str(state.sample_id)}
+    if CONVERSATION in fields:  # the last turn is the output
+        return row | {MESSAGES: [{"role": turn.role, "content": turn.text} for turn in state.messages]}
+    return row | {"instruction": state.input_text, "candidate": state.output.completion}

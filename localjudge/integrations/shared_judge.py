@@ -11,14 +11,14 @@ from functools import cache, cached_property
 from typing import Any
 
 from localjudge.errors import SettingError
+from localjudge.integrations.judge_service import JudgeService
+from localjudge.integrations.reward import RewardEndpoint
 from localjudge.judge import Judge
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import from_line
 from localjudge.rows.inputs import given_rows
 from localjudge.rubrics.mode import POINTWISE
 from localjudge.rubrics.rubric import Rubric
-from localjudge.serve.judge_service import JudgeService
-from localjudge.serve.reward import RewardEndpoint
 
 _ROWS_OF_A_REQUEST = 1000
 

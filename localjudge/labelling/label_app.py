@@ -26,9 +26,9 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from localjudge.errors import UsageError
+from localjudge.integrations.listener import LOOPBACK
 from localjudge.labelling.session import LabelSession
 from localjudge.rubrics.rubric import Rubric
-from localjudge.serve.listener import LOOPBACK
 
 _MOST_BYTES = 1_000_000
 _NOTHING_ELSE = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -168,6 +168,28 @@ def test_a_log_that_is_there_is_judged_by_a_server_and_the_scorer_is_found_by_it
     assert found["unscored"]["tact"] == 1
 
 
+CONVERSATION = """
+from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, ModelName
+from inspect_ai.scorer import Target
+from inspect_ai.solver import TaskState
+from localjudge.integrations.inspect import _row
+from localjudge.integrations.shared_judge import SharedJudge
+from localjudge.rows.inputs import given_rows
+turns = [ChatMessageUser(content="Hi?"), ChatMessageAssistant(content="Hello."),
+         ChatMessageUser(content="Why?"), ChatMessageAssistant(content="Because.")]
+about = {"model": ModelName("mockllm/model"), "sample_id": 1, "epoch": 1}
+state = TaskState(**about, input=turns[:3], messages=turns)
+judge = SharedJudge("conversation", engine="dry-run")
+[row] = given_rows([_row(state, Target(""), judge)], judge.rubric.fields)
+print(repr(row.candidate))
+"""
+
+
+def test_a_conversation_is_judged_whole_with_each_turn_once(tmp_path: Path) -> None:
+    shown = said(tmp_path, sys.executable, "-c", CONVERSATION).splitlines()[-1]
+    assert shown == repr("User:\n> Hi?\n\nAssistant:\n> Hello.\n\nUser:\n> Why?\n\nAssistant:\n> Because.")
+
+
 def test_the_task_of_the_guide_can_be_made(tmp_path: Path) -> None:
     script_of(PAGES["harnesses"].read_text(), tmp_path)
     made = "import capitals; from inspect_ai.scorer._scorer import as_scorer_spec as spec; "

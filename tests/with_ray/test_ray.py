@@ -19,12 +19,12 @@ from lora_files import write_adapter
 
 from localjudge import Judge, Judgement, ModelError, Rubric, UsageError
 from localjudge.engines.engine_options import Cluster
+from localjudge.integrations.judge_service import JudgeService
 from localjudge.prompts.task import Prompt
 from localjudge.records import Outcome, Row
 from localjudge.records.outcome_columns import from_line
 from localjudge.rubrics.checklist_outcome import ChecklistOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
-from localjudge.serve.judge_service import JudgeService
 
 pytest.importorskip("ray")
 

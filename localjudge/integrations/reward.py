@@ -9,7 +9,7 @@ TRL calls a function with the prompts and the completions of a step:
 verl is given this file and the name `compute_score`; the environment names the endpoint:
 
     LOCALJUDGE_URL=http://127.0.0.1:8700 python -m verl.trainer.main_ppo \\
-        custom_reward_function.path=…/localjudge/serve/reward.py custom_reward_function.name=compute_score
+        custom_reward_function.name=compute_score custom_reward_function.path=…/integrations/reward.py
 """
 
 from __future__ import annotations

@@ -31,15 +31,15 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.routing import Route
 
 from localjudge.errors import EngineError, ServiceBusyError
+from localjudge.integrations.judge_service import JudgeService
+from localjudge.integrations.listener import LOOPBACK
+from localjudge.integrations.reward_formula import RewardFormula
+from localjudge.integrations.trainer_payloads import openrlhf_answer, openrlhf_records, slime_record
 from localjudge.judge import Judge
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.checklist_outcome import ChecklistOutcome
-from localjudge.serve.judge_service import JudgeService
-from localjudge.serve.listener import LOOPBACK
-from localjudge.serve.reward_formula import RewardFormula
-from localjudge.serve.trainer_payloads import openrlhf_answer, openrlhf_records, slime_record
 
 _LINES = "application/x-ndjson"
 _RETRY_SECONDS = "5"

@@ -1,1 +1,0 @@
-"""The judge behind HTTP, for training loops and notebooks."""
