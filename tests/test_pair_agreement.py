@@ -191,6 +191,34 @@ def test_the_statistics_are_those_of_their_definitions(noisy: JudgedPairs, tmp_p
     assert found.instructions == 20
 
 
+def test_pairs_drawn_with_unequal_chances_have_the_weight_of_their_inverse(
+    noisy: JudgedPairs, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(4)
+    labels, chance = rng.choice(["a", "tie", "b"], 60), rng.choice([0.2, 0.5, 1.0], 60)
+
+    def found(name: str, chances: Iterable[float]) -> LabelledPairs:
+        own = {"skipped": None, "saw_judge": False, "saw_labels": False}
+        records = [
+            {"id": f"p{n}", "annotator": "Ann", "label": own | {"row": str(n), "chance": one}, "better": label}
+            for n, (label, one) in enumerate(zip(labels.tolist(), chances, strict=True))
+        ]
+        file = write(tmp_path / name, records)
+        known = read_pair_labels([str(file)], noisy, equal_chances=False)
+        return agree_on_pairs(noisy, known, resamples=FEW).aspects["better"]
+
+    uneven, even = found("uneven.jsonl", chance.tolist()), found("even.jsonl", [0.3] * 60)
+    result = noisy.aspects["better"].result[:, 0]
+    human = np.array([{"a": 1.0, "tie": 0.5, "b": 0.0}[label] for label in labels])
+    credit = 1 - np.abs(human - result)
+    accuracies = [next(iter(each.comparisons.values())).accuracy.value for each in (uneven, even)]
+    assert accuracies == pytest.approx([np.average(credit, weights=1 / chance), credit.mean()], **EXACT)
+    for comparison in uneven.comparisons.values():
+        assert comparison.kappa.value is not None
+    with pytest.raises(UsageError, match="unequal chances"):
+        read_pair_labels([str(tmp_path / "uneven.jsonl")], noisy)
+
+
 def test_the_auc_of_weighted_rows_is_that_of_repeated_rows() -> None:
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 6, 40).astype(float), rng.integers(0, 2, 40).astype(float)
