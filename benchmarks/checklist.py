@@ -19,6 +19,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -157,7 +158,8 @@ def together(rows: Sequence[Mapping[str, Any]], model: Path, engine_args: Mappin
         by_size[len(row["criteria"])].append(row)
     seconds, shares, masses = 0.0, {}, list[float]()
     for size, own in by_size.items():
-        rubric = Path(f"all-in-one-{size}.toml")
+        folder = TemporaryDirectory()
+        rubric = Path(folder.name) / f"all-in-one-{size}.toml"
         aspects = "\n".join(f"[aspects.c{place}]\nboolean = true" for place in range(1, size + 1))
         form = "\\n".join(f"{place}. {{c{place}}}" for place in range(1, size + 1))
         rubric.write_text(TOGETHER.format(aspects=aspects, form=form))
@@ -167,7 +169,7 @@ def together(rows: Sequence[Mapping[str, Any]], model: Path, engine_args: Mappin
             begin = time.perf_counter()
             outcomes = list(judge.score(asked))
             seconds += time.perf_counter() - begin
-        rubric.unlink()
+        folder.cleanup()
         for outcome in outcomes:
             assert isinstance(outcome, Judgement), outcome.error
             shares[outcome.id] = np.array(
