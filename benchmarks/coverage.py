@@ -24,7 +24,8 @@ from scipy.stats import norm
 
 from localjudge.analysis.agreement import agree
 from localjudge.analysis.agreement.comparison import Comparison
-from localjudge.analysis.matching.human_labels import LabelArray, Labels
+from localjudge.analysis.matching.human_labels import Labels
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.matching.scores import Scores
 from localjudge.analysis.ranking.system_means import prediction_powered
 from localjudge.analysis.statistics.resampling import Contributions, averages, bootstrap_weights, studentise

@@ -30,7 +30,7 @@ import results_table
 from scipy.stats import norm
 
 from localjudge.analysis.agreement.alternative_annotator import EPSILON, AnnotatorTest, replace_annotators
-from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.label_records import LabelArray
 
 DISTANCES: dict[str, Callable[..., np.ndarray]] = {
     "scores": lambda given, other: (given - other) ** 2,

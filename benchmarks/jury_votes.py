@@ -22,7 +22,7 @@ import results_table
 
 from localjudge.analysis.juries.jury_aspect import RatedAspect
 from localjudge.analysis.juries.jury_errors import _mean_correlation, jury_errors
-from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.statistics.resampling import bootstrap_weights, expanded_percentile
 
 SHARED = (0.0, 0.3, 0.7, 0.9, 0.97)

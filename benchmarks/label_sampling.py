@@ -25,7 +25,7 @@ import results_table
 from localjudge.analysis import Floats, Integers
 from localjudge.analysis.agreement.calibration import fit_map
 from localjudge.analysis.agreement.comparison import STATISTICS, ComparedLabels, Comparison, compare
-from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.ranking.system_means import drawn_with_chances, prediction_powered
 from localjudge.analysis.statistics.resampling import studentise
 from localjudge.labelling.preference import doubtful

@@ -11,7 +11,7 @@ from scipy import stats
 
 from localjudge.analysis import Floats
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
-from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.label_records import LabelArray
 
 REPEATS = 60
 

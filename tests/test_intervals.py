@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from localjudge.analysis.agreement.comparison import ComparedLabels, Comparison, compare
-from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.statistics import Estimate, agreement_statistics
 from localjudge.analysis.statistics.agreement_statistics import alphas
 from localjudge.analysis.statistics.jackknife import LEAST_FOR_AGREEMENT, agreement_estimate, exact_share

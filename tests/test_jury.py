@@ -14,8 +14,8 @@ from localjudge import Rubric
 from localjudge.analysis import Floats, Integers
 from localjudge.analysis.juries.jury_aspect import RatedAspect, error_rates
 from localjudge.analysis.juries.jury_errors import JuryErrors, jury_errors
-from localjudge.analysis.matching.human_labels import LabelArray
 from localjudge.analysis.matching.imported_scores import import_scores
+from localjudge.analysis.matching.label_records import LabelArray
 
 FEW, ROWS = 200, 200
 NAMES = ("first", "second", "third")

@@ -16,7 +16,8 @@ from localjudge.analysis.agreement import agree
 from localjudge.analysis.agreement.alternative_annotator import replace_annotators
 from localjudge.analysis.agreement.calibration import fit_map
 from localjudge.analysis.agreement.comparison import ComparedLabels, compare
-from localjudge.analysis.matching.human_labels import LabelArray, read_labels
+from localjudge.analysis.matching.human_labels import read_labels
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.matching.scores import read_scores
 from localjudge.analysis.statistics.agreement_statistics import alphas
 from localjudge.analysis.statistics.jackknife import exact_share

@@ -320,7 +320,7 @@ def test_labels_without_a_rubric_are_imported_by_naming_them(tmp_path: Path, cli
             ("--aspect", "verdict", "--choices", "good"),
             "--choices good: choices: give two or more labels",
         ),
-        (("--aspect", "verdict", "--rubric", "safety"), "--aspect: --rubric safety has the aspects"),
+        (("--aspect", "verdict", "--rubric", "safety"), "--aspect: --rubric safety already names the aspects"),
         (("--choices", "good,bad"), "--aspect is missing"),
         (
             ("--aspect", "verdict", "--choices", "good,bad", "--scale", "1-5"),

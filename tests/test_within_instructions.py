@@ -11,7 +11,7 @@ import pytest
 
 from localjudge.analysis import Floats
 from localjudge.analysis.agreement.within_instructions import LabelledResponses, WithinComparison
-from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.matching.scores import Scores
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.score_column import score_columns

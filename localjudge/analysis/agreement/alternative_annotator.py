@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from localjudge.analysis import Flags, Floats, Integers
-from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.statistics import Estimate
 from localjudge.analysis.statistics.resampling import MIN_INSTRUCTIONS, Contributions, averages, studentise
 

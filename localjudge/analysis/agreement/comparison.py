@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from localjudge.analysis import Floats, Integers
-from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.analysis.statistics.jackknife import PARTS, agreement_estimate, exact_share
 from localjudge.analysis.statistics.resampling import mean_estimate

@@ -12,7 +12,7 @@ import numpy as np
 
 from localjudge.analysis import Floats, Integers
 from localjudge.analysis.agreement.comparison import correlation, with_interval
-from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.matching.scores import Scores
 from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.analysis.statistics.resampling import mean_estimate

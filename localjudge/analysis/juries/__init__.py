@@ -22,7 +22,8 @@ from localjudge.analysis.juries.jury_aspect import (
     nominal_jury_aspect,
 )
 from localjudge.analysis.juries.jury_errors import JuryErrors, jury_errors
-from localjudge.analysis.matching.human_labels import LabelArray, Labels
+from localjudge.analysis.matching.human_labels import Labels
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.matching.rows import align_runs, with_digests
 from localjudge.analysis.matching.run_rows import run_names
 from localjudge.analysis.matching.scores import Scores, read_scores

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from localjudge.analysis import Floats, Integers
-from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.statistics import Estimate
 from localjudge.analysis.statistics.agreement_statistics import alphas
 from localjudge.analysis.statistics.resampling import bootstrap_weights, expanded_percentile, mean_estimate

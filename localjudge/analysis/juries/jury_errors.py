@@ -9,7 +9,7 @@ import numpy as np
 
 from localjudge.analysis import Floats, Integers
 from localjudge.analysis.juries.jury_aspect import RatedAspect
-from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.jackknife import PARTS, jackknife_interval
 from localjudge.analysis.statistics.resampling import averages, studentise

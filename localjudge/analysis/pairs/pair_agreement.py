@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from localjudge.analysis import Floats, Integers
 from localjudge.analysis.agreement.alternative_annotator import AnnotatorTest, replace_annotators
 from localjudge.analysis.agreement.comparison import with_interval
-from localjudge.analysis.matching.human_labels import LabelArray, Labels
+from localjudge.analysis.matching.human_labels import Labels
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.pairs import RESULTS, JudgedPairs, PairVerdicts
 from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.analysis.statistics.agreement_statistics import nominal_alpha

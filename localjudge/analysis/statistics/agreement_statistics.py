@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localjudge.analysis import Floats, Integers
-from localjudge.analysis.matching.human_labels import LabelArray
+from localjudge.analysis.matching.label_records import LabelArray
 from localjudge.analysis.statistics import UNDEFINED, Estimate
 from localjudge.analysis.statistics.jackknife import PARTS, agreement_estimate
 
