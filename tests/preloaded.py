@@ -35,8 +35,8 @@ LIBRARIES = (
     "localjudge.runs.pipeline", "scipy.stats", "sklearn.metrics",
     "transformers.models.llama.modeling_llama", "transformers.processing_utils",
 )  # fmt: skip
-THREADS = {"python", "jemalloc_bg_thd"}
-"""Threads of a process that forks safely: the one that forks, and one that jemalloc starts again in a fork."""
+THREADS = {"jemalloc_bg_thd"}
+"""Threads that a process may have besides the one that forks: jemalloc starts this one again in a fork."""
 KILL = signal.SIGUSR1
 """The signal to a client that kills its fork."""
 PASSED_ON = {KILL: signal.SIGKILL} | {each: each for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
@@ -83,7 +83,8 @@ def preload() -> None:
         import_module(name)
     os.environ.clear()
     os.environ |= given
-    threads = {file.read_text().strip() for file in Path("/proc/self/task").glob("*/comm")}
+    others = (task for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid()))
+    threads = {(task / "comm").read_text().strip() for task in others}
     assert threads <= THREADS, f"started at import: {threads - THREADS}"
 
 

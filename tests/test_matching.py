@@ -244,6 +244,7 @@ def test_labels_of_last_week_are_not_applied_to_this_week(tmp_path: Path) -> Non
     assert notes == (
         "9 of 12 label records have the id of a judged row, but another text, and are not used (first: "
         f"{mixed}:4, id q1)",
+        "the labels do not say how their rows were drawn; they are taken as a random sample",
     )
     with pytest.raises(UsageError, match=r"none of its 12 records matches a row .* but another text"):
         labels(run, write(tmp_path / "old.jsonl", old))

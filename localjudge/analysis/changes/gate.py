@@ -94,7 +94,7 @@ def check_gate(
     rows = matched.rows
     for name in (*margins, *improved):
         if name not in rows.names:
-            raise UsageError(f"{name}: is no column of these runs; give one of {', '.join(rows.names)}")
+            raise UsageError(f"{name}: is not a column of these runs; give one of {', '.join(rows.names)}")
     for name, drop in margins.items():
         if not 0 < drop < rows.width[rows.names.index(name)]:
             raise UsageError(f"`margin` {name}={drop:g}: must be above 0 and smaller than the scale")
