@@ -60,7 +60,7 @@ def _criterion(result: CriterionResult) -> Iterator[str]:
     yield fill(said, width=width, initial_indent=head, subsequent_indent=_NEXT, break_on_hyphens=False)
     if isinstance(result.outcome, Judgement):
         share = "" if result.probability is None else f"   probability {result.probability:.2f}"
-        mass = "" if result.mass is None else f"   mass {result.mass:.2f}"
+        mass = "" if not result.outcome.mass else f"   mass {next(iter(result.outcome.mass.values())):.2f}"
         value = shown(result.value if result.value is not None else "")
         yield f"{_NEXT}{value}{share}{mass}"
         for text in result.outcome.texts.values():

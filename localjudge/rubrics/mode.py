@@ -118,9 +118,9 @@ class Mode(ABC, Generic[T]):
     def line(self, outcome: T, columns: AnswerColumns) -> dict[str, Any]:
         """Return the outcome of a row as one flat JSON object, for files of results."""
 
-    @abstractmethod
     def column_names(self, columns: AnswerColumns) -> list[str]:
         """Return the columns of such a line, in their order."""
+        return list(self.line(self.join({}, 1).joined([_NOTHING]), columns))
 
     @abstractmethod
     def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
@@ -146,9 +146,6 @@ class _Pointwise(Mode[Outcome]):
 
     def line(self, outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         return to_line(outcome, columns)
-
-    def column_names(self, columns: AnswerColumns) -> list[str]:
-        return list(to_line(_NOTHING, columns))
 
     def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
         return arrow_schema(columns, names)
@@ -180,9 +177,6 @@ class _Pairwise(Mode[PairOutcome]):
     def line(self, outcome: PairOutcome, columns: AnswerColumns) -> dict[str, Any]:
         return outcome.line(columns)
 
-    def column_names(self, columns: AnswerColumns) -> list[str]:
-        return list(PairOutcome((_NOTHING,), {}).line(columns))
-
     def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
         import pyarrow
 
@@ -203,7 +197,7 @@ class _Checklist(Mode[ChecklistOutcome]):
     row_file = "checklists.jsonl"
 
     def reserves(self, name: str) -> bool:
-        own = ChecklistOutcome((_NOTHING,), ()).line(AnswerColumns({}))
+        own = self.column_names(AnswerColumns({}))
         return super().reserves(name) or name in {*CRITERION_COLUMNS, *own, "name", "probability"}
 
     def refusal(self, aspect: Aspect) -> str | None:
@@ -223,9 +217,6 @@ class _Checklist(Mode[ChecklistOutcome]):
 
     def line(self, outcome: ChecklistOutcome, columns: AnswerColumns) -> dict[str, Any]:
         return outcome.line(columns)
-
-    def column_names(self, columns: AnswerColumns) -> list[str]:
-        return list(ChecklistOutcome((_NOTHING,), ()).line(columns))
 
     def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
         import pyarrow

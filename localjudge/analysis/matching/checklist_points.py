@@ -36,14 +36,10 @@ class PointValues:
     def add(self, outcome: ChecklistOutcome) -> None:
         by_tag = outcome.by_tag
         self.tags |= dict.fromkeys(by_tag)
-        asked = [each for each in outcome.results if self._tag is None or self._tag in each.criterion.tags]
-        points = Points.of(asked)
+        points = outcome.points if self._tag is None else by_tag.get(self._tag, Points.of(()))
         for values, value in ((self._scores, points.score), (self._expected, points.expected)):
             values.append(np.nan if value is None or outcome.error else value)
-        positive = sum(max(0.0, each.criterion.points) for each in asked)
-        if positive:
-            lowest = sum(min(0.0, each.criterion.points) for each in asked) / positive
-            self._lowest = min(self._lowest, lowest)
+        self._lowest = min(self._lowest, points.lowest or 0.0)
 
     @property
     def columns(self) -> tuple[ScoreColumn, ...]:
@@ -83,9 +79,9 @@ def read_points(folders: Sequence[Path], by: str | None = None, report: Report =
         raise UsageError(f"`by` {by}: no criterion has this tag; give one of {known}")
     without = len(rows.judged) - len(scored)
     found = scores_of(values, rows, scored)
-    negative = found.integer.mean(axis=0).min() < 0
-    said = [f"{counted(without, 'row')} without positive points among these criteria have no score"] * bool(
-        without
-    )
-    said += ["means are not clipped here; HealthBench clips them to 0 to 1"] * bool(negative)
-    return replace(found, failed=len(rows) - len(rows.judged), notes=tuple(said))
+    notes = []
+    if without:
+        notes.append(f"{counted(without, 'row')} without positive points among these criteria have no score")
+    if found.integer.mean() < 0:
+        notes.append("means are not clipped here; HealthBench clips them to 0 to 1")
+    return replace(found, failed=len(rows) - len(rows.judged), notes=tuple(notes))
