@@ -19,9 +19,12 @@ from localjudge.records import Criterion, Failure, Outcome
 from localjudge.records.outcome_columns import MASS, AnswerColumns, to_line
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.score_column import ScoreColumn
 
 SCORE = "score"
 """The name of a row's score."""
+SCORE_COLUMN = ScoreColumn(SCORE, SCORE, {"none": 0, "all": 1}, 1.0)
+"""Its column, for the scale of a mean; the score of a row can be below 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,9 @@ from localjudge.records.outcome_columns import (
 from localjudge.rows.criteria import CRITERION
 from localjudge.rows.pair_columns import PAIR, compares_responses
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.checklist_outcome import ChecklistOutcome
+from localjudge.rubrics.checklist_outcome import SCORE_COLUMN, ChecklistOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
+from localjudge.rubrics.score_column import ScoreColumn
 
 RowOutcome = Outcome | PairOutcome | ChecklistOutcome
 """The outcome of a row of the input: that of its only prompt, or those of all its prompts joined."""
@@ -79,6 +80,7 @@ class Mode(ABC, Generic[T]):
         responses: the fields of the template with the responses.
         prompt_columns: the columns of a line that tell the prompts of a row apart.
         recorded: what `run.json` says of how the outcomes of prompts are joined.
+        row_columns: the numbers of a row, if they are not those of its prompts.
         row_file: the file of a run with the outcomes of the rows, if they are not the lines of their prompts.
     """
 
@@ -89,6 +91,7 @@ class Mode(ABC, Generic[T]):
     most_aspects: ClassVar[float] = inf
     prompt_columns: ClassVar[frozenset[str]] = frozenset()
     recorded: ClassVar[Mapping[str, str]] = {}
+    row_columns: ClassVar[tuple[ScoreColumn, ...]] = ()
     row_file: ClassVar[str | None] = None
 
     @property
@@ -194,6 +197,7 @@ class _Checklist(Mode[ChecklistOutcome]):
     responses = ("candidate",)
     most_aspects = 1
     prompt_columns = CRITERION_COLUMNS
+    row_columns = (SCORE_COLUMN,)
     row_file = "checklists.jsonl"
 
     def reserves(self, name: str) -> bool:
