@@ -46,21 +46,30 @@ T = TypeVar("T", Outcome, PairOutcome, ChecklistOutcome)
 class Join(Generic[T]):
     """Joins the outcomes of each row's prompts, which arrive one by one, in any order.
 
+    The prompts of a run are numbered from 1, row by row.
+
     Attributes:
-        row_of: returns a number of a prompt's row, and the number of its prompts.
         joined: returns the outcome of a row from those of its prompts.
+        prompts: the number of prompts of each row; None if it is that of the row's criteria.
     """
 
-    row_of: Callable[[Outcome], tuple[int, int]]
     joined: Callable[[Sequence[Outcome]], T]
+    prompts: int | None
     _waiting: dict[int, list[Outcome]] = field(default_factory=dict)
 
     def add(self, outcome: Outcome) -> T | None:
         """Return the outcome of the row that this prompt completes; None if another prompt is missing."""
-        row, prompts = self.row_of(outcome)
-        parts = self._waiting.setdefault(row, [])
+        first, prompts = self.row_of(outcome)
+        parts = self._waiting.setdefault(first, [])
         parts.append(outcome)
-        return self.joined(self._waiting.pop(row)) if len(parts) == prompts else None
+        return self.joined(self._waiting.pop(first)) if len(parts) == prompts else None
+
+    def row_of(self, outcome: Outcome) -> tuple[int, int]:
+        """Return the number of the first prompt of this prompt's row, and the number of the row's prompts."""
+        number, asked, prompts = outcome.row or 0, outcome.criterion, self.prompts or 1
+        if self.prompts is None and asked is not None:
+            return number - asked.part + 1, asked.parts
+        return number - (number - 1) % prompts, prompts
 
     def all(self, outcomes: Iterable[Outcome]) -> Iterator[T]:
         """Yield the outcome of each row as soon as those of all its prompts are there."""
@@ -145,7 +154,7 @@ class _Pointwise(Mode[Outcome]):
         return None if aspect.preference is None else "is a preference; the template shows one response"
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[Outcome]:
-        return Join(lambda outcome: (outcome.row or 0, 1), lambda parts: parts[0])
+        return Join(lambda parts: parts[0], 1)
 
     def line(self, outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         return to_line(outcome, columns)
@@ -171,11 +180,7 @@ class _Pairwise(Mode[PairOutcome]):
         return "is not a preference; the template shows two responses" if aspect.preference is None else None
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[PairOutcome]:
-        def row_of(outcome: Outcome) -> tuple[int, int]:
-            assert outcome.row is not None  # lines of a run and rows of `Judge.compare` have numbers
-            return (outcome.row - 1) // prompts, prompts
-
-        return Join(row_of, lambda parts: PairOutcome.from_orders(parts, aspects, averaged))
+        return Join(lambda parts: PairOutcome.from_orders(parts, aspects, averaged), prompts)
 
     def line(self, outcome: PairOutcome, columns: AnswerColumns) -> dict[str, Any]:
         return outcome.line(columns)
@@ -212,12 +217,7 @@ class _Checklist(Mode[ChecklistOutcome]):
     def join(
         self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False
     ) -> Join[ChecklistOutcome]:
-        def row_of(outcome: Outcome) -> tuple[int, int]:
-            assert outcome.row is not None  # lines of a run and rows of `Judge.check` have numbers
-            asked = outcome.criterion
-            return (outcome.row, 1) if asked is None else (outcome.row - asked.part + 1, asked.parts)
-
-        return Join(row_of, lambda parts: ChecklistOutcome.from_prompts(parts, aspects))
+        return Join(lambda parts: ChecklistOutcome.from_prompts(parts, aspects), None)
 
     def line(self, outcome: ChecklistOutcome, columns: AnswerColumns) -> dict[str, Any]:
         return outcome.line(columns)
