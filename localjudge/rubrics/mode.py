@@ -26,7 +26,8 @@ from localjudge.records.outcome_columns import (
     PAIR_SYSTEMS,
     PREFERENCE,
     AnswerColumns,
-    arrow_schema,
+    arrow_kinds,
+    arrow_types,
     is_reserved,
     to_line,
 )
@@ -135,6 +136,9 @@ class Mode(ABC, Generic[T]):
         return list(self.line(self.join({}, 1).joined([_NOTHING]), columns))
 
     @abstractmethod
+    def types(self, columns: AnswerColumns) -> dict[str, Any]:
+        """Return the Arrow types of the columns of such a line that are not texts."""
+
     def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
         """Return the Arrow schema of such lines; an additional column is text.
 
@@ -142,6 +146,10 @@ class Mode(ABC, Generic[T]):
             columns: the columns of the run's rubric.
             names: the columns in order; None for the columns of a line.
         """
+        import pyarrow
+
+        types, text = self.types(columns), pyarrow.string()
+        return pyarrow.schema([(name, types.get(name, text)) for name in names or self.column_names(columns)])
 
 
 class _Pointwise(Mode[Outcome]):
@@ -159,8 +167,8 @@ class _Pointwise(Mode[Outcome]):
     def line(self, outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         return to_line(outcome, columns)
 
-    def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
-        return arrow_schema(columns, names)
+    def types(self, columns: AnswerColumns) -> dict[str, Any]:
+        return arrow_types(columns)
 
 
 class _Pairwise(Mode[PairOutcome]):
@@ -185,14 +193,12 @@ class _Pairwise(Mode[PairOutcome]):
     def line(self, outcome: PairOutcome, columns: AnswerColumns) -> dict[str, Any]:
         return outcome.line(columns)
 
-    def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
+    def types(self, columns: AnswerColumns) -> dict[str, Any]:
         import pyarrow
 
-        types = dict.fromkeys(names or self.column_names(columns), pyarrow.string())
-        for aspect in columns.aspects:
-            types |= {aspect + PREFERENCE: pyarrow.float64(), aspect + AGREE: pyarrow.bool_()}
-            types[aspect + MASS] = pyarrow.float64()
-        return pyarrow.schema(list(types.items()))
+        types = {aspect + AGREE: pyarrow.bool_() for aspect in columns.aspects}
+        names = [aspect + suffix for aspect in columns.aspects for suffix in (PREFERENCE, MASS)]
+        return types | dict.fromkeys(names, pyarrow.float64())
 
 
 class _Checklist(Mode[ChecklistOutcome]):
@@ -222,22 +228,19 @@ class _Checklist(Mode[ChecklistOutcome]):
     def line(self, outcome: ChecklistOutcome, columns: AnswerColumns) -> dict[str, Any]:
         return outcome.line(columns)
 
-    def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
+    def types(self, columns: AnswerColumns) -> dict[str, Any]:
         import pyarrow
 
         text, real = pyarrow.string(), pyarrow.float64()
-        types = dict.fromkeys(names or self.column_names(columns), text)
-        types |= dict.fromkeys(("score", "score_expected", "score_low", "score_high"), real)
-        types["criteria_judged"] = pyarrow.int64()
-        scores = {"tag": text, "score": real, "score_expected": real}
-        types["tags"] = pyarrow.list_(pyarrow.struct(scores))
         ((aspect, kind),) = columns.aspects.items()
-        value = {bool: pyarrow.bool_(), int: pyarrow.int64(), str: text}[kind]
-        asked = {"criterion": text, "name": text, "points": real, "tags": pyarrow.list_(text), aspect: value}
-        asked |= {"probability": real, aspect + MASS: real, "error": text}
+        asked = {"criterion": text, "name": text, "points": real, "tags": pyarrow.list_(text)}
+        asked |= {aspect: arrow_kinds()[kind], "probability": real, aspect + MASS: real, "error": text}
         asked |= dict.fromkeys((*columns.texts, "key"), text)
-        types["criteria"] = pyarrow.list_(pyarrow.struct(asked))
-        return pyarrow.schema(list(types.items()))
+        types = dict.fromkeys(("score", "score_expected", "score_low", "score_high"), real)
+        scores = {"tag": text, "score": real, "score_expected": real}
+        lists = {"criteria": asked, "tags": scores}
+        types |= {name: pyarrow.list_(pyarrow.struct(each)) for name, each in lists.items()}
+        return types | {"criteria_judged": pyarrow.int64()}
 
 
 _NOTHING = Failure(id="", key="", error="")
