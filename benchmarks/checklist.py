@@ -148,7 +148,12 @@ def apart(rows: Sequence[Mapping[str, Any]], model: Path, engine_args: Mapping[s
         outcomes = list(judge.check(rows))
         seconds = time.perf_counter() - begin
     shares = {each.id: np.array([result.probability for result in each.results]) for each in outcomes}
-    return seconds, shares, [float(result.mass or 0) for each in outcomes for result in each.results]
+    prompts = [prompt for each in outcomes for prompt in each.of_prompts]
+    return (
+        seconds,
+        shares,
+        [sum(each.mass.values()) if isinstance(each, Judgement) else 0.0 for each in prompts],
+    )
 
 
 def together(rows: Sequence[Mapping[str, Any]], model: Path, engine_args: Mapping[str, str]) -> Form:

@@ -18,6 +18,7 @@ ROWS = 6
 # For each rubric a file of real rows, and the columns of it that go by another name.
 REAL: dict[str, tuple[str, list[str]]] = {
     "agent": ("topicalchat_usr.jsonl", []),
+    "checklist": ("prometheus_vicuna.jsonl", []),
     "conversation": ("topicalchat_usr.jsonl", []),
     "correctness": ("qa_eval.jsonl", []),
     "criteria": ("prometheus_vicuna.jsonl", []),
@@ -33,11 +34,15 @@ REAL: dict[str, tuple[str, list[str]]] = {
 
 
 def real_rows(shared: Path, name: str, tmp_path: Path) -> Path:
-    """Write the first rows of the rubric's file; a conversation becomes messages."""
+    """Write the first rows of the rubric's file; a conversation becomes messages, a criterion a list."""
     file = tmp_path / "rows.jsonl"
     with (shared / "data" / REAL[name][0]).open() as stream, file.open("w") as rows:
         for row in map(json.loads, islice(stream, ROWS)):
-            rows.write(json.dumps(messages_of(row) if name in ("agent", "conversation") else row) + "\n")
+            if name in ("agent", "conversation"):
+                row = messages_of(row)
+            if name == "checklist":
+                row["criteria"] = [row["rubric"]]
+            rows.write(json.dumps(row) + "\n")
     return file
 
 

@@ -128,8 +128,7 @@ def show(
 def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
     from localjudge.cli.printed_tables import headed
     from localjudge.cli.progress import Progress
-    from localjudge.cli.shown_checklist import checklist_text
-    from localjudge.cli.shown_outcome import ShownPair, judgement_text
+    from localjudge.cli.shown_outcome import ShownPair, checklist_text, judgement_text
     from localjudge.rubrics.checklist_outcome import ChecklistOutcome
     from localjudge.rubrics.pair_outcome import PairOutcome
     from localjudge.runs.reader import read_notices, read_row_outcomes
@@ -157,7 +156,7 @@ def _show_judgements(run: Path, ids: list[str], intervals: Path | None) -> None:
         for each in found:
             text = texts.get(each.first.digest)
             if isinstance(each, ChecklistOutcome):
-                print(checklist_text(each, manifest.rubric.columns, text))
+                print(checklist_text(each, text))
             elif isinstance(each, PairOutcome):
                 print_table(ShownPair(each, manifest.rubric.aspects, text))
             else:

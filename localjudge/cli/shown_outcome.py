@@ -1,4 +1,7 @@
-"""One judgement, or one pair, to read on a terminal; a wide one shows both orders of a pair side by side."""
+"""One judgement, one row with criteria or one pair, to read on a terminal.
+
+A wide terminal shows both orders of a pair side by side.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text as Styled
 
+from localjudge.analysis.statistics import UNDEFINED_SIGN, two_decimals
 from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.checklist_outcome import ChecklistOutcome, CriterionResult, Points
 from localjudge.rubrics.pair_outcome import PairOutcome, Preference
 from localjudge.system.quantities import bars
 from localjudge.system.terminal import printable
@@ -44,11 +49,7 @@ def judgement_text(
         text: the texts of the row, if they were found.
         intervals: the interval of an aspect's label.
     """
-    system = f" · {outcome.system}" if outcome.system else ""
-    place = f" · {outcome.source}" if outcome.source != outcome.id else ""
-    parts = [f"{outcome.id}{system}{place}"]
-    if text:
-        parts += row_passages(text)
+    parts = [*_head(outcome, text)]
     if isinstance(outcome, Failure):
         if outcome.failed_answer is not None:
             parts.append(_passage("failed answer", outcome.failed_answer))
@@ -85,10 +86,61 @@ def judgement_text(
     return "\n".join([*parts, ""])
 
 
-def row_passages(text: RowTexts) -> Iterator[str]:
-    """Yield the texts of a row of one response, each below its name."""
-    for name, said in (*_given(text), ("candidate", text.candidate)):
-        yield _passage(name, said)
+def checklist_text(outcome: ChecklistOutcome, text: RowTexts | None = None) -> str:
+    """Return the outcome of a row with criteria as text for a terminal.
+
+    Args:
+        outcome: the outcome.
+        text: the texts of the row, if they were found.
+    """
+    parts = [*_head(outcome.first, text)]
+    for each in outcome.results:
+        parts += _criterion(each)
+    if outcome.results:
+        parts.append(f"  score {points_text(outcome.points)}")
+        parts += [f"  {tag} {points_text(points)}" for tag, points in outcome.by_tag.items()]
+    else:
+        parts.append(f"failed: {outcome.error}")
+    return "\n".join([*parts, ""])
+
+
+def _criterion(result: CriterionResult) -> Iterator[str]:
+    """Yield a criterion with its mark and its points, and below it the judge's answer."""
+    asked, judged, below = result.criterion, result.outcome, " " * 10
+    width = min(100, get_terminal_size().columns)
+
+    def wrapped(said: str, first: str = below) -> str:
+        return fill(said, width=width, initial_indent=first, subsequent_indent=below, break_on_hyphens=False)
+
+    said = f"{asked.name}: {asked.text}" if asked.name else asked.text
+    yield wrapped(" ".join(printable(said).split()), f"  {result.mark} {asked.points:>5g} ")
+    if isinstance(judged, Failure):
+        yield f"{below}failed: {printable(judged.error)}"
+        return
+    share = "" if result.probability is None else f"   probability {result.probability:.2f}"
+    mass = "".join(f"   mass {mass:.2f}" for mass in judged.mass.values())
+    yield "".join([below, *map(shown, judged.scores.values()), share, mass])
+    yield from (wrapped(printable(text)) for text in judged.texts.values())
+
+
+def points_text(points: Points) -> str:
+    """Return a score in words, or why there is none."""
+    if points.low is None:
+        return f"{UNDEFINED_SIGN} (no criterion has positive points)"
+    if points.score is None:
+        judged = f"{points.judged} of {points.criteria} criteria were judged"
+        return f"{UNDEFINED_SIGN} ({judged}: it could be {points.low:.2f} to {points.high:.2f})"
+    expected = "" if points.expected is None else f"   expected {two_decimals(points.expected)}"
+    return f"{two_decimals(points.score)}{expected}"
+
+
+def _head(outcome: Outcome, text: RowTexts | None) -> Iterator[str]:
+    """Yield the id, the system and the place of a row of one response, and its texts if they were found."""
+    system = f" · {outcome.system}" if outcome.system else ""
+    place = f" · {outcome.source}" if outcome.source != outcome.id else ""
+    yield f"{outcome.id}{system}{place}"
+    if text:
+        yield from (_passage(name, said) for name, said in (*_given(text), ("candidate", text.candidate)))
 
 
 def _given(text: RowTexts) -> Iterator[tuple[str, str]]:

@@ -99,9 +99,7 @@ class RowList:
             UsageError: there is no such aspect or system, or failures would be sorted by a score.
             RunMismatchError: the folder is not a run directory.
         """
-        columns = {column.name: column for column in rubric.score_columns}
-        if rubric.mode is CHECKLIST:
-            columns = dict.fromkeys([SCORE], next(iter(columns.values())))
+        columns = {column.name: column for column in rubric.row_columns}
         if selection.sort is not None and selection.sort not in columns:
             raise UsageError(f"--sort {selection.sort}: the aspects of {run} are {', '.join(columns)}")
         if selection.sort is not None and selection.failed:
@@ -198,7 +196,7 @@ def _listed(outcome: RowOutcome, widths: Mapping[str, int], sort: ScoreColumn | 
         score = 0.0 if sort is None else preferences[sort.aspect].value
     elif isinstance(outcome, ChecklistOutcome):
         known = outcome.points.score
-        says = f"{two_decimals(known):>5}  {marks(outcome):>{_MARKS}}"
+        says = f"{two_decimals(known):>5}  {_marks(outcome):>{_MARKS}}"
         score = -inf if known is None else known
     elif isinstance(outcome, Judgement):
         scores = outcome.scores.items()
@@ -217,7 +215,7 @@ def _listed(outcome: RowOutcome, widths: Mapping[str, int], sort: ScoreColumn | 
     )
 
 
-def marks(outcome: ChecklistOutcome) -> str:
+def _marks(outcome: ChecklistOutcome) -> str:
     """Return the mark of each criterion; of many, their number."""
     found = "".join(each.mark for each in outcome.results)
     return found if len(found) <= _MARKS else f"{found.count('✓')} of {len(found)} met"

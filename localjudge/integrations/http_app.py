@@ -15,8 +15,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import accumulate
@@ -40,6 +39,7 @@ from localjudge.records import Failure, Judgement, Outcome
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.checklist_outcome import ChecklistOutcome
+from localjudge.rubrics.mode import Join
 
 _LINES = "application/x-ndjson"
 _RETRY_SECONDS = "5"
@@ -110,39 +110,30 @@ class JudgeApp:
 
     async def _judge(self, request: Request) -> Response:
         records = _rows(await self._body(request), request)
-        futures, numbers = self._submitted(records)
+        futures = self._submitted(records)
         if _LINES in request.headers.get("accept", ""):
-            return StreamingResponse(self._stream(futures, numbers), media_type=_LINES)
-        rows = self._joined(await self._outcomes(request, futures), numbers)
+            return StreamingResponse(self._stream(futures), media_type=_LINES)
+        rows = await self._outcomes(request, futures)
         return JSONResponse({"outcomes": [self._line(row, number) for number, row in enumerate(rows, 1)]})
 
-    async def _stream(self, futures: list[Future[Outcome]], numbers: list[int]) -> AsyncIterator[bytes]:
+    async def _stream(self, futures: Mapping[Future[Outcome], int]) -> AsyncIterator[bytes]:
         """Yield a line for each row or pair as soon as it is finished; `row` is its place in the request."""
-        found: dict[int, list[Outcome]] = defaultdict(list)
-        tasks = {asyncio.wrap_future(future): row for future, row in zip(futures, numbers, strict=True)}
-        waiting, prompts = set(tasks), Counter(numbers)
+        tasks = {asyncio.wrap_future(future): number for future, number in futures.items()}
+        waiting, join = set(tasks), self._join
         try:
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
-                    number = tasks[task]
-                    found[number].append(task.result())
-                    if len(found[number]) == prompts[number]:
-                        yield json.dumps(self._line(self._row(found.pop(number)), number)).encode() + b"\n"
+                    if row := join.add(task.result()):
+                        yield json.dumps(self._line(row, tasks[task])).encode() + b"\n"
         finally:
             for future in futures:
                 future.cancel()
 
-    def _row(self, found: list[Outcome]) -> Any:
-        """Return the outcome of a row or a pair from those of its prompts."""
-        return self._rubric.mode.join(self._rubric.aspects, self._orders).joined(found)
-
-    def _joined(self, outcomes: list[Outcome], numbers: list[int]) -> list[Any]:
-        """Return the outcomes of the rows or pairs of a request, in their order."""
-        found: dict[int, list[Outcome]] = defaultdict(list)
-        for outcome, number in zip(outcomes, numbers, strict=True):
-            found[number].append(outcome)
-        return [self._row(each) for each in found.values()]
+    @property
+    def _join(self) -> Join[Any]:
+        """The join of the prompts of a request, whose numbers follow those of whole rows."""
+        return self._rubric.mode.join(self._rubric.aspects, self._orders)
 
     def _line(self, row: Any, number: int) -> dict[str, Any]:
         """Return the line of a row or a pair, and its place in the request."""
@@ -172,8 +163,7 @@ class JudgeApp:
             records = read(body, request)
         except ValueError as error:
             raise HTTPException(400, str(error)) from None
-        futures, numbers = self._submitted(records)
-        rows = self._joined(await self._outcomes(request, futures), numbers)
+        rows = await self._outcomes(request, self._submitted(records))
         return JSONResponse(answer([self._reward(each) for each in rows]))
 
     def _reward(self, outcome: Judgement | Failure | ChecklistOutcome) -> float:
@@ -192,8 +182,8 @@ class JudgeApp:
     def _orders(self) -> int:
         return 1 if self._pairing is None else self._pairing.orders
 
-    def _submitted(self, records: list[Any]) -> tuple[list[Future[Outcome]], list[int]]:
-        """Return the future of each prompt, and the number of its row or pair in the request, from 1."""
+    def _submitted(self, records: list[Any]) -> dict[Future[Outcome], int]:
+        """Return the future of each prompt with the number of its row or pair in the request, from 1."""
         rows = list(given_rows(records, self._rubric.fields))
         if self._pairing is not None:
             rows = list(self._pairing.rows(rows))
@@ -202,20 +192,23 @@ class JudgeApp:
             for place, row in enumerate(rows)
         )
         try:
-            return self._service.submit(rows), list(accumulate(map(int, begins)))
+            return dict(zip(self._service.submit(rows), accumulate(map(int, begins)), strict=True))
         except ServiceBusyError as error:
             self._refused += 1
             raise HTTPException(429, str(error), {"Retry-After": _RETRY_SECONDS}) from None
         except EngineError as error:
             raise HTTPException(503, str(error)) from None
 
-    async def _outcomes(self, request: Request, futures: list[Future[Outcome]]) -> list[Outcome]:
-        """Wait for the outcomes; if the client goes away, rows that have not begun are not judged."""
+    async def _outcomes(self, request: Request, futures: Iterable[Future[Outcome]]) -> list[Any]:
+        """Return the outcomes of the rows or pairs, in their order.
+
+        If the client goes away, rows that have not begun are not judged.
+        """
         gathered: asyncio.Future[list[Outcome]] = asyncio.gather(*map(asyncio.wrap_future, futures))
         gone = asyncio.create_task(_disconnected(request))
         gone.add_done_callback(lambda _: gathered.cancel())
         try:
-            return await gathered
+            return [*self._join.all(await gathered)]
         except asyncio.CancelledError:
             raise HTTPException(499, "the client went away") from None
         except EngineError as error:

@@ -78,12 +78,11 @@ class KeptJudgements(AbstractContextManager["KeptJudgements"]):
 
     def _earlier(self) -> Iterator[tuple[str, bytes]]:
         """Yield the lines of earlier services, and count them."""
+        row_of = self._manifest.join().row_of
         for piece, outcome in read_journal(self._folder / JUDGEMENTS, self._columns):
             self._summary.add(outcome)
-            # The prompts of a row have consecutive numbers, the first of them after whole rows.
-            orders, asked = self._manifest.orders, outcome.criterion
-            last = (outcome.row or 0) + (asked.parts - asked.part if asked else 0)
-            self._before = max(self._before, -(-last // orders) * orders)
+            first, prompts = row_of(outcome)
+            self._before = max(self._before, first + prompts - 1)
             yield outcome.key, piece
 
     def _begun(self) -> RunManifest:

@@ -97,8 +97,7 @@ class RewardFormula:
         """
         if isinstance(judgement, ChecklistOutcome):
             points = judgement.points
-            found = {SCORE: points.score, SCORE + _EXPECTED: points.expected}
-            known: dict[str, Any] = {name: value for name, value in found.items() if value is not None}
+            known: dict[str, Any] = {SCORE: points.score, SCORE + _EXPECTED: points.expected}
         else:
             known = dict(judgement.scores)
             known |= {name + _EXPECTED: value for name, value in judgement.expected.items()}
@@ -162,7 +161,7 @@ def _compiled(node: ast.expr, names: set[str]) -> _Value:
 
 
 def _known(known: Mapping[str, Any], name: str) -> Any:
-    if name not in known:
+    if known.get(name) is None:
         raise TypeError(
             f"{name} is not known: the engine did not give the probabilities of its values, or the row has no "
             "positive points"

@@ -121,13 +121,6 @@ class Row:
         responses = tuple(replace(response, text=response.text[:length]) for response in self.responses)
         return replace(self, responses=responses)
 
-    def by_criterion(self) -> Iterator[Self]:
-        """Yield the row of each prompt, with one of the criteria; the row itself without any."""
-        for criterion in self.criteria:
-            yield replace(self, criteria=(criterion,))
-        if not self.criteria:
-            yield self
-
     @property
     def criterion(self) -> Criterion | None:
         """The only criterion; None if there are none, or several."""

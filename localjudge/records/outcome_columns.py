@@ -6,7 +6,7 @@ Only this module knows the names of the columns. A reader takes an `Outcome`; a 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -232,11 +232,6 @@ def is_reserved(name: str) -> bool:
     return name in taken or name.endswith((EXPECTED, _PROBABILITIES, _RATIONALE))
 
 
-def column_names(columns: AnswerColumns) -> list[str]:
-    """Return the columns of a line, in their order."""
-    return list(to_line(Failure(id="", key="", error=""), columns))
-
-
 def to_json(value: Any, line: Mapping[str, Any]) -> str:
     """Return a value of a line, or the whole line, as JSON.
 
@@ -263,37 +258,25 @@ def place_of(line: Mapping[str, Any]) -> str:
     return line.get("source") or f"row {line.get('id')}"
 
 
-def arrow_schema(columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
-    """Return the Arrow schema of lines; an additional column is text.
-
-    Args:
-        columns: the columns of the run's rubric.
-        names: the columns in order; None for the columns of a line.
-    """
+def arrow_types(columns: AnswerColumns) -> dict[str, Any]:
+    """Return the Arrow type of each column of lines, and of the intervals that an export adds, but of texts."""
     import pyarrow
 
-    number, real, text = pyarrow.int64(), pyarrow.float64(), pyarrow.string()
-    types = dict.fromkeys(names or column_names(columns), text) | {
-        "rationale_cut": pyarrow.bool_(), "candidate_cut": number,
-        "prompt_tokens": number, "output_tokens": number, "row": number,
-    }  # fmt: skip
-    own = {
-        "swapped": pyarrow.bool_(),
-        "points": real,
-        "tags": pyarrow.list_(text),
-        "part": number,
-        "parts": number,
-    }
-    types |= {name: kind for name, kind in own.items() if name in columns.prompt}
-    kinds = {bool: pyarrow.bool_(), int: number, str: text}
+    number, real, kinds = pyarrow.int64(), pyarrow.float64(), arrow_kinds()
+    types = dict.fromkeys(("candidate_cut", "prompt_tokens", "output_tokens", "row", "part", "parts"), number)
+    types |= dict.fromkeys(("rationale_cut", "swapped"), pyarrow.bool_())
+    types |= {"points": real, "tags": pyarrow.list_(pyarrow.string())}
+    for name in PROMPT_COLUMNS & types.keys() - columns.prompt:
+        del types[name]
     for aspect, kind in columns.aspects.items():
-        types |= {
-            aspect: kinds[kind],
-            aspect + EXPECTED: real,
-            aspect + _PROBABILITIES: pyarrow.list_(real),
-            aspect + MASS: real,
-            aspect + LIKELIEST: pyarrow.bool_(),
-            aspect + SPREAD: real,
-        }
-        types |= {name: pyarrow.list_(real) for name in types if name == aspect + INTERVAL}
-    return pyarrow.schema(list(types.items()))
+        types |= {aspect: kinds[kind], aspect + LIKELIEST: pyarrow.bool_()}
+        types |= dict.fromkeys((aspect + EXPECTED, aspect + MASS, aspect + SPREAD), real)
+        types |= dict.fromkeys((aspect + _PROBABILITIES, aspect + INTERVAL), pyarrow.list_(real))
+    return types
+
+
+def arrow_kinds() -> dict[type, Any]:
+    """Return the Arrow type of each type of value."""
+    import pyarrow
+
+    return {bool: pyarrow.bool_(), int: pyarrow.int64(), str: pyarrow.string()}

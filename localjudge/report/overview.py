@@ -23,7 +23,6 @@ from localjudge.report.shown_values import (
     decides,
     kind,
     legend,
-    mean_columns,
     mean_is_share,
     value_colours,
     value_texts,
@@ -182,17 +181,17 @@ def _empty_responses(judgements: Judgements) -> str | None:
 
 def _means_heading(rubric: Rubric) -> str:
     """Return the heading of the charts of means, some or all of which can be shares."""
-    shares = [mean_is_share(column) for column in mean_columns(rubric)]
+    shares = [mean_is_share(column) for column in rubric.row_columns]
     return "Shares" if all(shares) else "Means and shares" if any(shares) else "Means"
 
 
 def _systems_lead(rubric: Rubric, rankings: Sequence[Ranking]) -> str:
     every = {ranking.of for ranking in rankings}
     of = rankings[0].of if every in ({"expected"}, {"calibrated"}) else ""
-    named = f"{of} scores" if of and not all(map(mean_is_share, mean_columns(rubric))) else "scores"
-    ordered = any(column.weight for column in mean_columns(rubric))
+    named = f"{of} scores" if of and not all(map(mean_is_share, rubric.row_columns)) else "scores"
+    ordered = any(column.weight for column in rubric.row_columns)
     lead = f"{_means_heading(rubric)} of the {named} with 95 % intervals from resampling instructions."
-    if of and any(map(mean_is_share, mean_columns(rubric))):
+    if of and any(map(mean_is_share, rubric.row_columns)):
         lead += " A share is the mean probability of the score."
     if ordered:
         lead += (
@@ -233,7 +232,7 @@ def _figures(
     columns, rubric = judgements.columns, judgements.rubric
     sections = ("means", "distribution", "expected", "confidence")
     figures: dict[str, list[dict[str, Any]]] = {section: [] for section in sections}
-    for column in mean_columns(rubric):
+    for column in rubric.row_columns:
         found = {label: own[column.name] for label, own in means.items() if column.name in own}
         if any(mean.value is not None for mean in found.values()):
             figures["means"].append(figure(column.name, charts.means(judgements, column, found)))

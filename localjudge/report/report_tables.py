@@ -20,7 +20,7 @@ from localjudge.analysis.statistics import Estimate, two_decimals
 from localjudge.errors import UsageError
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.report.judgements import Judgements
-from localjudge.report.shown_values import mean_columns, mean_is_share, scale_text
+from localjudge.report.shown_values import mean_is_share, scale_text
 from localjudge.report.tables import Cell, Findings, slice_table
 from localjudge.report.tables.agreement_tables import agreement_findings, pair_agreement_findings
 from localjudge.report.tables.audit_tables import audit_findings
@@ -116,7 +116,7 @@ def _mean_columns(rubric: Rubric, ranked: Sequence[str]) -> dict[str, dict[str, 
             "bounds": [column.lowest, column.highest],
             "note": scale_text(column),
         }
-        for column in mean_columns(rubric)
+        for column in rubric.row_columns
     }
     if OVERALL in ranked:
         of = next(column for column in rubric.score_columns if column.weight and column.name in ranked)
@@ -128,7 +128,7 @@ def _mean_columns(rubric: Rubric, ranked: Sequence[str]) -> dict[str, dict[str, 
 
 def _whole(rubric: Rubric, names: Sequence[str]) -> str | None:
     """Return the column of the mean of all aspects, or of the first ordered aspect; None without any."""
-    ordered = [column.name for column in mean_columns(rubric) if column.weight and column.name in names]
+    ordered = [column.name for column in rubric.row_columns if column.weight and column.name in names]
     return OVERALL if OVERALL in names else ordered[0] if ordered else None
 
 

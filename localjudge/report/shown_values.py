@@ -7,8 +7,6 @@ from typing import Literal
 from localjudge.records.outcome_columns import OVERALL
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.checklist_outcome import SCORE
-from localjudge.rubrics.mode import CHECKLIST
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import ScoreColumn, deciding
 
@@ -32,13 +30,6 @@ def kind(aspect: Aspect) -> Literal["scale", "ordered", "boolean", "labels"]:
 def mean_is_share(column: ScoreColumn) -> bool:
     """Return whether the mean of a column is a share of judgements: of a label, or of yes."""
     return column.name != column.aspect or all(isinstance(value, bool) for value in column.numbers)
-
-
-def mean_columns(rubric: Rubric) -> tuple[ScoreColumn, ...]:
-    """Return the columns whose means describe a system: the rubric's, or the score of a row with criteria."""
-    if rubric.mode is CHECKLIST:
-        return (ScoreColumn(SCORE, SCORE, {"none": 0, "all": 1}, 1.0),)
-    return rubric.score_columns
 
 
 def value_texts(aspect: Aspect) -> list[str]:

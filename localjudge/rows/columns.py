@@ -156,14 +156,13 @@ def as_row(
     problem = _invalid_text(texts, taken, record, judged) or _invalid_response(others)
     criteria: tuple[Criterion, ...] = ()
     if CRITERION in used and problem is None:
-        column = taken.get(CRITERION, "")
         try:
-            criteria = read_criteria(record[column]) if column in record else ()
-        except RecordError as error:
-            problem = f"{column!r}, the criteria: {error}"
-        else:
+            criteria = read_criteria(record[taken[CRITERION]])
+        except KeyError:
             no_list = f"no criteria; its columns are {known_columns(record)}; name one with --column"
-            problem = None if criteria else f"{no_list} {CRITERION}=COLUMN"
+            problem = f"{no_list} {CRITERION}=COLUMN"
+        except RecordError as error:
+            problem = f"{taken[CRITERION]!r}, the criteria: {error}"
     whole = CONVERSATIONS if judges_conversation(used) else ()
     others_used = [name for name in used if name not in (*column_names(used), *whole)]
     fields = {name: _field_text(record, (columns or {}).get(name, name)) for name in others_used}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from math import isfinite
 from typing import Any
 
@@ -33,7 +34,10 @@ _FORM = 'give a list of texts or of {"criterion": text, "points": number}'
 def by_criterion(rows: Iterable[Row | Failure]) -> Iterator[Row | Failure]:
     """Yield the row of each prompt: a row with criteria becomes one for each."""
     for row in rows:
-        yield from row.by_criterion() if isinstance(row, Row) else (row,)
+        if isinstance(row, Row) and row.criteria:
+            yield from (replace(row, criteria=(criterion,)) for criterion in row.criteria)
+        else:
+            yield row
 
 
 def read_criteria(given: Any) -> tuple[Criterion, ...]:
@@ -70,8 +74,8 @@ def _criterion(given: Any, where: str) -> Criterion:
     if not isinstance(given, Mapping):
         raise RecordError(f"{where} is of type {type(given).__name__}; {_FORM}")
     tags = _value(given, _TAGS, where)
-    tags = [tags] if isinstance(tags, str) else [] if tags is None else list(tags) if _is_list(tags) else [tags]
-    if not all(isinstance(tag, str) for tag in tags):
+    tags = [] if tags is None else [tags] if isinstance(tags, str) else tags
+    if not _is_list(tags) or not all(isinstance(tag, str) for tag in tags):
         raise RecordError(f"{where}: its tags are not texts; give a list of texts")
     name = _value(given, _NAME, where)
     return Criterion(

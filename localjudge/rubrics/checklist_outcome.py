@@ -11,16 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from operator import mul
 from typing import Any, Self
 
-from localjudge.records import Criterion, Failure, Judgement, Outcome
-from localjudge.records.outcome_columns import MASS, AnswerColumns
+from localjudge.records import Criterion, Failure, Outcome
+from localjudge.records.outcome_columns import MASS, AnswerColumns, to_line
 from localjudge.rubrics.answer import Value
 from localjudge.rubrics.aspect import Aspect
+from localjudge.rubrics.score_column import ScoreColumn
 
 SCORE = "score"
 """The name of a row's score."""
+SCORE_COLUMN = ScoreColumn(SCORE, SCORE, {"none": 0, "all": 1}, 1.0)
+"""Its column, for the scale of a mean; the score of a row can be below 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,92 +33,82 @@ class CriterionResult:
 
     Attributes:
         criterion: the criterion.
+        outcome: the outcome of its prompt.
         value: the value of the answer; None if the criterion could not be judged.
         share: the share of the points that the value earns, 0 to 1; None likewise.
         expected: the mean share under the judge's probabilities; None if they are not known.
         probability: the probability of the highest value, met; None likewise.
-        mass: as in a judgement.
-        outcome: the outcome of its prompt.
     """
 
     criterion: Criterion
-    value: Value | None
-    share: float | None
-    expected: float | None
-    probability: float | None
-    mass: float | None
     outcome: Outcome
+    value: Value | None = None
+    share: float | None = None
+    expected: float | None = None
+    probability: float | None = None
 
     @classmethod
-    def from_outcome(cls, outcome: Outcome, name: str, aspect: Aspect) -> Self:
-        """Return the result of a prompt.
+    def from_outcome(cls, criterion: Criterion, outcome: Outcome, name: str, aspect: Aspect) -> Self:
+        """Return the result of the prompt of a criterion.
 
         Args:
-            outcome: the outcome of the prompt, which has a criterion.
+            criterion: the criterion.
+            outcome: the outcome of the prompt.
             name: the name of the rubric's aspect.
             aspect: the aspect, which has an order.
         """
-        criterion, numbers = outcome.criterion, aspect.numbers
-        assert criterion is not None
-        assert numbers is not None
         if isinstance(outcome, Failure):
-            return cls(criterion, None, None, None, None, None, outcome)
-        low, reach = min(numbers.values()), max(numbers.values()) - min(numbers.values())
-        value, expected, shares = (
-            outcome.scores[name],
-            outcome.expected.get(name),
-            outcome.probabilities.get(name),
-        )
-        if shares is not None:  # the expected value is rounded
-            expected = sum(map(mul, shares, numbers.values()))
-        return cls(
-            criterion=criterion,
-            value=value,
-            share=(numbers[value] - low) / reach,
-            expected=None if expected is None else (expected - low) / reach,
-            probability=None if shares is None else shares[-1],
-            mass=outcome.mass.get(name),
-            outcome=outcome,
-        )
+            return cls(criterion, outcome)
+        assert aspect.numbers is not None
+        low, high = min(aspect.numbers.values()), max(aspect.numbers.values())
+        earned = {value: (number - low) / (high - low) for value, number in aspect.numbers.items()}
+        value, shares = outcome.scores[name], outcome.probabilities.get(name)
+        if shares is None:
+            return cls(criterion, outcome, value, earned[value])
+        expected = sum(map(mul, shares, earned.values()))  # that of the outcome is rounded
+        return cls(criterion, outcome, value, earned[value], expected, shares[-1])
 
     @property
     def mark(self) -> str:
         """A tick, a cross, ~ between them, or ? if it could not be judged."""
         return "?" if self.share is None else {1.0: "✓", 0.0: "✗"}.get(self.share, "~")
 
+    @property
+    def points(self) -> tuple[float, float]:
+        """The least and the most points that it earns: two numbers only if it could not be judged."""
+        points = self.criterion.points
+        if self.share is None:
+            return min(0.0, points), max(0.0, points)
+        return points * self.share, points * self.share
+
     def as_dict(self, columns: AnswerColumns) -> dict[str, Any]:
         """Return the result as an object of a row's line."""
-        (aspect,) = columns.aspects
-        judged = self.outcome if isinstance(self.outcome, Judgement) else None
+        (aspect,), line = columns.aspects, to_line(self.outcome, columns)
         return {
             **self.criterion.model_dump(exclude={"text", "part", "parts"}),
             "criterion": self.criterion.text,
             aspect: self.value,
             "probability": self.probability,
-            aspect + MASS: self.mass,
-            "error": self.outcome.error,
-            **{text: judged and judged.texts[text] for text in columns.texts},
-            "key": self.outcome.key,
+            **{name: line[name] for name in (aspect + MASS, "error", *columns.texts, "key")},
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The points of a row for some of its criteria.
+    """The points of a row for some of its criteria, divided by their positive points; None without any.
 
     Attributes:
-        score: the points reached by the values, divided by the positive points; None if a criterion failed, or
-            no points are positive.
-        expected: the same of the judge's probabilities; None also if some are not known.
         low, high: the interval of what the score could be, whatever the criteria that failed would be judged.
+        lowest: the score if only the criteria of negative points were met.
+        expected: the mean under the judge's probabilities; None also if some are not known.
         judged: the number of criteria that were judged.
         criteria: the number of criteria.
     """
 
-    score: float | None
-    expected: float | None
     low: float | None
     high: float | None
+    lowest: float | None
+    expected: float | None
     judged: int
     criteria: int
 
@@ -122,23 +116,24 @@ class Points:
     def of(cls, results: Iterable[CriterionResult]) -> Self:
         results = list(results)
         positive = sum(max(0.0, each.criterion.points) for each in results)
-        judged = [each for each in results if each.share is not None]
-        failed = [each.criterion.points for each in results if each.share is None]
-        known, sums = sum(each.criterion.points * (each.share or 0.0) for each in judged), None
-        if None not in (shares := [each.expected for each in results]):
-            sums = sum(
-                each.criterion.points * (share or 0.0) for each, share in zip(results, shares, strict=True)
-            )
-        if not positive:
-            return cls(None, None, None, None, len(judged), len(results))
+
+        def ratio(points: Iterable[float]) -> float | None:
+            return round(sum(points) / positive, 6) if positive else None
+
+        expected = [each.criterion.points * each.expected for each in results if each.expected is not None]
         return cls(
-            score=None if failed else round(known / positive, 6),
-            expected=None if sums is None else round(sums / positive, 6),
-            low=round((known + sum(min(0.0, points) for points in failed)) / positive, 6),
-            high=round((known + sum(max(0.0, points) for points in failed)) / positive, 6),
-            judged=len(judged),
+            low=ratio(each.points[0] for each in results),
+            high=ratio(each.points[1] for each in results),
+            lowest=ratio(min(0.0, each.criterion.points) for each in results),
+            expected=ratio(expected) if len(expected) == len(results) else None,
+            judged=sum(each.share is not None for each in results),
             criteria=len(results),
         )
+
+    @property
+    def score(self) -> float | None:
+        """The score; None also if a criterion failed."""
+        return self.low if self.judged == self.criteria else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +152,12 @@ class ChecklistOutcome:
     def from_prompts(cls, prompts: Iterable[Outcome], aspects: Mapping[str, Aspect]) -> Self:
         """Join the outcomes of a row's criteria, in any order."""
         ordered = sorted(prompts, key=lambda each: each.criterion.part if each.criterion else 0)
-        ((name, aspect),) = aspects.items()
-        asked = [each for each in ordered if each.criterion is not None]
-        return cls(tuple(ordered), tuple(CriterionResult.from_outcome(each, name, aspect) for each in asked))
+        results = (
+            CriterionResult.from_outcome(each.criterion, each, *aspect)
+            for each, aspect in product(ordered, aspects.items())
+            if each.criterion
+        )
+        return cls(tuple(ordered), tuple(results))
 
     @property
     def first(self) -> Outcome:

@@ -26,15 +26,17 @@ from localjudge.records.outcome_columns import (
     PAIR_SYSTEMS,
     PREFERENCE,
     AnswerColumns,
-    arrow_schema,
+    arrow_kinds,
+    arrow_types,
     is_reserved,
     to_line,
 )
 from localjudge.rows.criteria import CRITERION
 from localjudge.rows.pair_columns import PAIR, compares_responses
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.checklist_outcome import ChecklistOutcome
+from localjudge.rubrics.checklist_outcome import SCORE_COLUMN, ChecklistOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome
+from localjudge.rubrics.score_column import ScoreColumn
 
 RowOutcome = Outcome | PairOutcome | ChecklistOutcome
 """The outcome of a row of the input: that of its only prompt, or those of all its prompts joined."""
@@ -45,21 +47,30 @@ T = TypeVar("T", Outcome, PairOutcome, ChecklistOutcome)
 class Join(Generic[T]):
     """Joins the outcomes of each row's prompts, which arrive one by one, in any order.
 
+    The prompts of a run are numbered from 1, row by row.
+
     Attributes:
-        row_of: returns a number of a prompt's row, and the number of its prompts.
         joined: returns the outcome of a row from those of its prompts.
+        prompts: the number of prompts of each row; None if it is that of the row's criteria.
     """
 
-    row_of: Callable[[Outcome], tuple[int, int]]
     joined: Callable[[Sequence[Outcome]], T]
+    prompts: int | None
     _waiting: dict[int, list[Outcome]] = field(default_factory=dict)
 
     def add(self, outcome: Outcome) -> T | None:
         """Return the outcome of the row that this prompt completes; None if another prompt is missing."""
-        row, prompts = self.row_of(outcome)
-        parts = self._waiting.setdefault(row, [])
+        first, prompts = self.row_of(outcome)
+        parts = self._waiting.setdefault(first, [])
         parts.append(outcome)
-        return self.joined(self._waiting.pop(row)) if len(parts) == prompts else None
+        return self.joined(self._waiting.pop(first)) if len(parts) == prompts else None
+
+    def row_of(self, outcome: Outcome) -> tuple[int, int]:
+        """Return the number of the first prompt of this prompt's row, and the number of the row's prompts."""
+        number, asked, prompts = outcome.row or 0, outcome.criterion, self.prompts or 1
+        if self.prompts is None and asked is not None:
+            return number - asked.part + 1, asked.parts
+        return number - (number - 1) % prompts, prompts
 
     def all(self, outcomes: Iterable[Outcome]) -> Iterator[T]:
         """Yield the outcome of each row as soon as those of all its prompts are there."""
@@ -79,6 +90,7 @@ class Mode(ABC, Generic[T]):
         responses: the fields of the template with the responses.
         prompt_columns: the columns of a line that tell the prompts of a row apart.
         recorded: what `run.json` says of how the outcomes of prompts are joined.
+        row_columns: the numbers of a row, if they are not those of its prompts.
         row_file: the file of a run with the outcomes of the rows, if they are not the lines of their prompts.
     """
 
@@ -89,6 +101,7 @@ class Mode(ABC, Generic[T]):
     most_aspects: ClassVar[float] = inf
     prompt_columns: ClassVar[frozenset[str]] = frozenset()
     recorded: ClassVar[Mapping[str, str]] = {}
+    row_columns: ClassVar[tuple[ScoreColumn, ...]] = ()
     row_file: ClassVar[str | None] = None
 
     @property
@@ -118,11 +131,14 @@ class Mode(ABC, Generic[T]):
     def line(self, outcome: T, columns: AnswerColumns) -> dict[str, Any]:
         """Return the outcome of a row as one flat JSON object, for files of results."""
 
-    @abstractmethod
     def column_names(self, columns: AnswerColumns) -> list[str]:
         """Return the columns of such a line, in their order."""
+        return list(self.line(self.join({}, 1).joined([_NOTHING]), columns))
 
     @abstractmethod
+    def types(self, columns: AnswerColumns) -> dict[str, Any]:
+        """Return the Arrow types of the columns of such a line that are not texts."""
+
     def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
         """Return the Arrow schema of such lines; an additional column is text.
 
@@ -130,6 +146,10 @@ class Mode(ABC, Generic[T]):
             columns: the columns of the run's rubric.
             names: the columns in order; None for the columns of a line.
         """
+        import pyarrow
+
+        types, text = self.types(columns), pyarrow.string()
+        return pyarrow.schema([(name, types.get(name, text)) for name in names or self.column_names(columns)])
 
 
 class _Pointwise(Mode[Outcome]):
@@ -142,16 +162,13 @@ class _Pointwise(Mode[Outcome]):
         return None if aspect.preference is None else "is a preference; the template shows one response"
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[Outcome]:
-        return Join(lambda outcome: (outcome.row or 0, 1), lambda parts: parts[0])
+        return Join(lambda parts: parts[0], 1)
 
     def line(self, outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         return to_line(outcome, columns)
 
-    def column_names(self, columns: AnswerColumns) -> list[str]:
-        return list(to_line(_NOTHING, columns))
-
-    def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
-        return arrow_schema(columns, names)
+    def types(self, columns: AnswerColumns) -> dict[str, Any]:
+        return arrow_types(columns)
 
 
 class _Pairwise(Mode[PairOutcome]):
@@ -171,26 +188,17 @@ class _Pairwise(Mode[PairOutcome]):
         return "is not a preference; the template shows two responses" if aspect.preference is None else None
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[PairOutcome]:
-        def row_of(outcome: Outcome) -> tuple[int, int]:
-            assert outcome.row is not None  # lines of a run and rows of `Judge.compare` have numbers
-            return (outcome.row - 1) // prompts, prompts
-
-        return Join(row_of, lambda parts: PairOutcome.from_orders(parts, aspects, averaged))
+        return Join(lambda parts: PairOutcome.from_orders(parts, aspects, averaged), prompts)
 
     def line(self, outcome: PairOutcome, columns: AnswerColumns) -> dict[str, Any]:
         return outcome.line(columns)
 
-    def column_names(self, columns: AnswerColumns) -> list[str]:
-        return list(PairOutcome((_NOTHING,), {}).line(columns))
-
-    def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
+    def types(self, columns: AnswerColumns) -> dict[str, Any]:
         import pyarrow
 
-        types = dict.fromkeys(names or self.column_names(columns), pyarrow.string())
-        for aspect in columns.aspects:
-            types |= {aspect + PREFERENCE: pyarrow.float64(), aspect + AGREE: pyarrow.bool_()}
-            types[aspect + MASS] = pyarrow.float64()
-        return pyarrow.schema(list(types.items()))
+        types = {aspect + AGREE: pyarrow.bool_() for aspect in columns.aspects}
+        names = [aspect + suffix for aspect in columns.aspects for suffix in (PREFERENCE, MASS)]
+        return types | dict.fromkeys(names, pyarrow.float64())
 
 
 class _Checklist(Mode[ChecklistOutcome]):
@@ -200,10 +208,11 @@ class _Checklist(Mode[ChecklistOutcome]):
     responses = ("candidate",)
     most_aspects = 1
     prompt_columns = CRITERION_COLUMNS
+    row_columns = (SCORE_COLUMN,)
     row_file = "checklists.jsonl"
 
     def reserves(self, name: str) -> bool:
-        own = ChecklistOutcome((_NOTHING,), ()).line(AnswerColumns({}))
+        own = self.column_names(AnswerColumns({}))
         return super().reserves(name) or name in {*CRITERION_COLUMNS, *own, "name", "probability"}
 
     def refusal(self, aspect: Aspect) -> str | None:
@@ -214,35 +223,24 @@ class _Checklist(Mode[ChecklistOutcome]):
     def join(
         self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False
     ) -> Join[ChecklistOutcome]:
-        def row_of(outcome: Outcome) -> tuple[int, int]:
-            assert outcome.row is not None  # lines of a run and rows of `Judge.check` have numbers
-            asked = outcome.criterion
-            return (outcome.row, 1) if asked is None else (outcome.row - asked.part + 1, asked.parts)
-
-        return Join(row_of, lambda parts: ChecklistOutcome.from_prompts(parts, aspects))
+        return Join(lambda parts: ChecklistOutcome.from_prompts(parts, aspects), None)
 
     def line(self, outcome: ChecklistOutcome, columns: AnswerColumns) -> dict[str, Any]:
         return outcome.line(columns)
 
-    def column_names(self, columns: AnswerColumns) -> list[str]:
-        return list(ChecklistOutcome((_NOTHING,), ()).line(columns))
-
-    def schema(self, columns: AnswerColumns, names: Sequence[str] | None = None) -> Any:
+    def types(self, columns: AnswerColumns) -> dict[str, Any]:
         import pyarrow
 
         text, real = pyarrow.string(), pyarrow.float64()
-        types = dict.fromkeys(names or self.column_names(columns), text)
-        types |= dict.fromkeys(("score", "score_expected", "score_low", "score_high"), real)
-        types["criteria_judged"] = pyarrow.int64()
-        scores = {"tag": text, "score": real, "score_expected": real}
-        types["tags"] = pyarrow.list_(pyarrow.struct(scores))
         ((aspect, kind),) = columns.aspects.items()
-        value = {bool: pyarrow.bool_(), int: pyarrow.int64(), str: text}[kind]
-        asked = {"criterion": text, "name": text, "points": real, "tags": pyarrow.list_(text), aspect: value}
-        asked |= {"probability": real, aspect + MASS: real, "error": text}
+        asked = {"criterion": text, "name": text, "points": real, "tags": pyarrow.list_(text)}
+        asked |= {aspect: arrow_kinds()[kind], "probability": real, aspect + MASS: real, "error": text}
         asked |= dict.fromkeys((*columns.texts, "key"), text)
-        types["criteria"] = pyarrow.list_(pyarrow.struct(asked))
-        return pyarrow.schema(list(types.items()))
+        types = dict.fromkeys(("score", "score_expected", "score_low", "score_high"), real)
+        scores = {"tag": text, "score": real, "score_expected": real}
+        lists = {"criteria": asked, "tags": scores}
+        types |= {name: pyarrow.list_(pyarrow.struct(each)) for name, each in lists.items()}
+        return types | {"criteria_judged": pyarrow.int64()}
 
 
 _NOTHING = Failure(id="", key="", error="")

@@ -310,6 +310,11 @@ class Rubric(RubricPart):
         """The numbers that statistics compute with."""
         return score_columns(self.aspects)
 
+    @property
+    def row_columns(self) -> tuple[ScoreColumn, ...]:
+        """The numbers of a row of the input, whose means describe a system."""
+        return self.mode.row_columns or self.score_columns
+
     @cached_property
     def columns(self) -> AnswerColumns:
         """The columns of a judgement that belong to this rubric."""

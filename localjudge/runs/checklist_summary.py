@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from math import isfinite, nan
 from typing import Any
 
 from localjudge.records import Failure
@@ -18,17 +19,13 @@ class MeanScore:
     rows: int = 0
     total: float = 0.0
     total_expected: float = 0.0
-    measured: int = 0
 
     def add(self, points: Points) -> None:
         """Add a row; one without a score does not count."""
-        if points.score is None:
-            return
-        self.rows += 1
-        self.total += points.score
-        if points.expected is not None:
-            self.measured += 1
-            self.total_expected += points.expected
+        if points.score is not None:
+            self.rows += 1
+            self.total += points.score
+            self.total_expected += nan if points.expected is None else points.expected
 
     @property
     def mean(self) -> float | None:
@@ -38,14 +35,17 @@ class MeanScore:
     @property
     def clipped(self) -> float | None:
         """The mean, clipped; of no row, None."""
-        return None if self.mean is None else min(1.0, max(0.0, self.mean))
+        return _clipped(self.mean)
 
     @property
     def expected(self) -> float | None:
         """The mean of the expected scores, clipped; None unless all rows have one."""
-        if not self.rows or self.measured < self.rows:
-            return None
-        return min(1.0, max(0.0, round(self.total_expected / self.rows, 4)))
+        known = self.rows and isfinite(self.total_expected)
+        return _clipped(round(self.total_expected / self.rows, 4)) if known else None
+
+
+def _clipped(mean: float | None) -> float | None:
+    return None if mean is None else min(1.0, max(0.0, mean))
 
 
 @dataclass(slots=True)
@@ -54,9 +54,13 @@ class SystemPoints:
 
     judged: int = 0
     failed: int = 0
-    unscored: int = 0
     score: MeanScore = field(default_factory=MeanScore)
     tags: defaultdict[str, MeanScore] = field(default_factory=lambda: defaultdict(MeanScore))
+
+    @property
+    def unscored(self) -> int:
+        """Number of judged rows without positive points."""
+        return self.judged - self.score.rows
 
 
 class ChecklistSummary:
@@ -81,7 +85,6 @@ class ChecklistSummary:
             side.failed += 1
             return
         side.judged += 1
-        side.unscored += points.score is None
         side.score.add(points)
         for tag, own in row.by_tag.items():
             side.tags[tag].add(own)

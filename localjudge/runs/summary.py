@@ -177,9 +177,9 @@ class Summary:
             "mean_mass": self.signs.mass.means,
         }
         if self.pairs:
-            return {**counts, "pairs": self.pairs.as_dict(), "systems": self.pairs.systems()}
-        if self.lists:
-            return {**counts, "systems": self.lists.systems()}
+            counts["pairs"] = self.pairs.as_dict()
+        if self._joined:
+            return {**counts, "systems": self._joined.systems()}
         return {
             **counts,
             "systems": [

@@ -22,44 +22,33 @@ from localjudge.system.steps import Report, no_progress
 
 
 class PointValues:
-    """The scores of n rows, NaN for a row without one.
+    """The scores of n rows.
 
     Args:
         tag: the tag of the criteria that count; None for all criteria.
+
+    Attributes:
+        tags: the tags of all criteria.
+        lowest: the lowest score that a row could have, or 0.
     """
 
     def __init__(self, tag: str | None) -> None:
-        self._tag, self._lowest = tag, 0.0
-        self._scores, self._expected = array("d"), array("d")
+        self._tag, self._scores = tag, array("d")
         self.tags: dict[str, None] = {}
+        self.lowest = 0.0
 
     def add(self, outcome: ChecklistOutcome) -> None:
         by_tag = outcome.by_tag
         self.tags |= dict.fromkeys(by_tag)
-        asked = [each for each in outcome.results if self._tag is None or self._tag in each.criterion.tags]
-        points = Points.of(asked)
-        for values, value in ((self._scores, points.score), (self._expected, points.expected)):
-            values.append(np.nan if value is None or outcome.error else value)
-        positive = sum(max(0.0, each.criterion.points) for each in asked)
-        if positive:
-            lowest = sum(min(0.0, each.criterion.points) for each in asked) / positive
-            self._lowest = min(self._lowest, lowest)
+        points = outcome.points if self._tag is None else by_tag.get(self._tag, Points.of(()))
+        for value in (points.score, points.expected):
+            self._scores.append(np.nan if value is None or outcome.error else value)
+        self.lowest = min(self.lowest, points.lowest or 0.0)
 
     @property
-    def columns(self) -> tuple[ScoreColumn, ...]:
-        """The column of the score, from the lowest that a row could have to 1."""
-        name = self._tag or SCORE
-        return (ScoreColumn(name, name, {"lowest": floor(self._lowest), "highest": 1}, 1.0),)
-
-    @property
-    def numbers(self) -> Floats:
-        """The scores, [n, 1]."""
-        return np.asarray(self._scores).reshape(-1, 1)
-
-    @property
-    def expected(self) -> Floats:
-        """The expected scores, [n, 1]."""
-        return np.asarray(self._expected).reshape(-1, 1)
+    def scores(self) -> Floats:
+        """The score of each row and its expected score, [n, 2]; NaN for a row without one."""
+        return np.asarray(self._scores).reshape(-1, 2)
 
 
 def read_points(folders: Sequence[Path], by: str | None = None, report: Report = no_progress) -> Scores:
@@ -77,15 +66,18 @@ def read_points(folders: Sequence[Path], by: str | None = None, report: Report =
     common_rubric(folders, manifests)
     values = PointValues(None if by == SCORE else by)
     rows = read_rows(folders, manifests, values, report)
-    scored = np.flatnonzero(np.isfinite(values.numbers[:, 0]))
+    scores, expected = np.hsplit(values.scores, 2)
+    scored = np.flatnonzero(np.isfinite(scores))
     if by not in (None, SCORE, *values.tags):
         known = ", ".join([SCORE, *values.tags])
         raise UsageError(f"`by` {by}: no criterion has this tag; give one of {known}")
     without = len(rows.judged) - len(scored)
-    found = scores_of(values, rows, scored)
-    negative = found.integer.mean(axis=0).min() < 0
-    said = [f"{counted(without, 'row')} without positive points among these criteria have no score"] * bool(
-        without
-    )
-    said += ["means are not clipped here; HealthBench clips them to 0 to 1"] * bool(negative)
-    return replace(found, failed=len(rows) - len(rows.judged), notes=tuple(said))
+    name = by or SCORE
+    column = ScoreColumn(name, name, {"lowest": floor(values.lowest), "highest": 1}, 1.0)
+    found = scores_of((column,), (scores, expected), rows, scored)
+    notes = []
+    if without:
+        notes.append(f"{counted(without, 'row')} without positive points among these criteria have no score")
+    if found.integer.mean() < 0:
+        notes.append("means are not clipped here; HealthBench clips them to 0 to 1")
+    return replace(found, failed=len(rows) - len(rows.judged), notes=tuple(notes))

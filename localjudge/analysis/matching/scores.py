@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,17 +234,6 @@ class ScoreValues:
         )
 
 
-class _ColumnValues(Protocol):
-    """The values of the score columns of n rows, [n, C]; NaN where they are not known."""
-
-    @property
-    def columns(self) -> tuple[ScoreColumn, ...]: ...
-    @property
-    def numbers(self) -> NDArray[Any]: ...
-    @property
-    def expected(self) -> Floats: ...
-
-
 def read_scores(
     folders: Sequence[Path], by_run: bool = True, report: Report = no_progress, by_criterion: bool = False
 ) -> Scores:
@@ -265,16 +254,23 @@ def read_scores(
         refuse_pairs(folders, manifests)
     values = ScoreValues(common_rubric(folders, manifests))
     rows = read_rows(folders, manifests, values, report, by_criterion)
-    found = scores_of(values, rows, rows.judged, by_run)
+    found = scores_of(values.columns, (values.numbers, values.expected), rows, rows.judged, by_run)
     note = "each criterion counts as one row; within an instruction, its criteria are compared, too"
     return replace(found, notes=(note,)) if by_criterion else found
 
 
-def scores_of(values: _ColumnValues, rows: RunRows, judged: NDArray[np.intp], by_run: bool = True) -> Scores:
+def scores_of(
+    columns: tuple[ScoreColumn, ...],
+    values: tuple[NDArray[Any], Floats],
+    rows: RunRows,
+    judged: NDArray[np.intp],
+    by_run: bool = True,
+) -> Scores:
     """Return the scores of rows that were read.
 
     Args:
-        values: the values of all rows.
+        columns: the C columns.
+        values: the values of all rows and their expected values, [n, C]; NaN where they are not known.
         rows: the rows.
         judged: the numbers of the rows that have scores.
         by_run: as for `read_scores`.
@@ -289,10 +285,10 @@ def scores_of(values: _ColumnValues, rows: RunRows, judged: NDArray[np.intp], by
     order = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
     place = {name: number for number, name in enumerate(order)}
     failed, rows = len(rows) - len(judged), rows.take(judged)
-    integer, expected = values.numbers[judged], values.expected[judged]
+    integer, expected = values[0][judged], values[1][judged]
     measured = np.logical_and.reduce(np.isfinite(expected), axis=0)
     return Scores(
-        columns=values.columns,
+        columns=columns,
         folders=rows.folders,
         manifests=rows.manifests,
         ids=rows.ids,
@@ -304,7 +300,7 @@ def scores_of(values: _ColumnValues, rows: RunRows, judged: NDArray[np.intp], by
         integer=integer,
         expected=np.where(measured, expected, integer) if measured.any() else None,
         unmeasured=frozenset(
-            column.name for column, known in zip(values.columns, measured.tolist(), strict=True) if not known
+            column.name for column, known in zip(columns, measured.tolist(), strict=True) if not known
         ),
         failed=failed,
         notices=(*rows.notices, *(rows.names.names()[1] if by_run else ())),
