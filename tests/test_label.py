@@ -205,6 +205,15 @@ def test_two_people_share_the_rows_and_both_label_the_overlap(tmp_path: Path) ->
     assert len(found) == 24
 
 
+def test_only_a_look_that_shows_something_is_kept_with_later_labels(tmp_path: Path) -> None:
+    answers = dict.fromkeys(Rubric.load("no-reference").aspects, "3")
+    with session(write_rows(tmp_path / "rows.jsonl", 10), tmp_path / "l.jsonl") as people:
+        for _ in range(12):
+            people.findings("Ann")
+            assert people.add("Ann", people.next("Ann")["key"], {"values": answers})
+    assert [line["label"]["saw_labels"] for line in lines(tmp_path / "l.jsonl")] == [False] * 10 + [True] * 2
+
+
 def test_a_response_that_several_rows_have_is_labelled_once(tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", 3)
     rows.write_text(rows.read_text() + rows.read_text().replace('"id": "0x"', '"id": "again"'))
@@ -428,8 +437,26 @@ def test_a_person_labels_with_the_keyboard_alone(tmp_path: Path) -> None:
     given = {name: first[name] for name in ("annotator", "warmth", "outcome", "polite", "percent")}
     assert given == {"annotator": "Ann Lee", "warmth": 4, "outcome": "passed on", "polite": True, "percent": 73}
     assert first["label"]["seconds"] > 0
-    assert (first["label"]["saw_labels"], second["label"]["saw_labels"]) == (False, True)
+    assert not second["label"]["saw_labels"], "there was nothing to see"
     assert (second["label"]["skipped"], "warmth" in second) == ("not a reply", False)
+
+
+def test_the_aspect_that_the_next_key_answers_is_in_view_on_every_row(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    row = {"instruction": "Why?", "reference": "So."}
+    rows.write_text("".join(json.dumps(row | {"candidate": f"Answer {n}."}) + "\n" for n in range(2)))
+    with (
+        served(rows, "--rubric", "six-aspects", "--annotator", "Ann", "--out", tmp_path / "l.jsonl") as (
+            _,
+            address,
+        ),
+        OpenPage(address, tmp_path, "row !== null") as page,
+    ):
+        assert page.texts("fieldset > small")[0] == "1 is the lowest, 5 the highest"
+        page.press(*"544555", "Enter")
+        page.wait("$('progress').textContent.startsWith('1 labelled')")
+        assert page.run("$('answer').scrollHeight > $('answer').clientHeight"), "the answers scroll"
+        assert page.run("document.activeElement.getBoundingClientRect().top") > 0
 
 
 @pytest.mark.parametrize(
@@ -478,7 +505,7 @@ def test_labels_of_other_tools_are_read_with_their_annotators(
 
 
 def test_skipped_rows_and_what_people_saw_are_said_with_the_agreement(tmp_path: Path, cli: Cli) -> None:
-    rows, labels, run = write_rows(tmp_path / "rows.jsonl", 10, "x"), tmp_path / "l.jsonl", tmp_path / "run"
+    rows, labels, run = write_rows(tmp_path / "rows.jsonl", 15, "x"), tmp_path / "l.jsonl", tmp_path / "run"
     aspects = [*Rubric.load("no-reference").aspects]
     judged = [{**json.loads(line), **dict.fromkeys(aspects, 3)} for line in rows.read_text().splitlines()]
     scored = tmp_path / "scored.jsonl"
@@ -486,17 +513,17 @@ def test_skipped_rows_and_what_people_saw_are_said_with_the_agreement(tmp_path: 
     flags = [flag for name in aspects for flag in ("--aspect", name)]
     assert cli("import", scored, *flags, "--out", run).code == 0
     with session(rows, labels) as people:
-        for at in range(10):
+        for at in range(15):
             row = people.next("Ann")
             assert row is not None
-            answer = {"skipped": "spam"} if at < 2 else {"values": dict.fromkeys(aspects, str(at % 5 + 1))}
+            answer = {"skipped": "spam"} if at < 3 else {"values": dict.fromkeys(aspects, str(at % 5 + 1))}
             people.add("Ann", row["key"], answer)
-            if at == 6:
+            if at == 12:
                 people.findings("Ann")
     notes = " ".join(json.loads(cli("agree", run, "--labels", labels, "--json").out)["notes"])
-    assert "2 of 10 rows were skipped and are left out" in notes
+    assert "3 of 15 rows were skipped and are left out" in notes
     assert "could move a mean or a share by up to 20%" in notes
-    assert "3 labels were given after a look" in notes
+    assert "2 labels were given after a look" in notes
 
 
 def test_rows_that_cannot_be_read_are_left_out_and_the_first_is_named(tmp_path: Path) -> None:

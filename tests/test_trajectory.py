@@ -222,6 +222,12 @@ def test_a_malformed_trajectory_fails_its_row_in_one_line_that_names_the_turn(
     assert len(problem.splitlines()) == 1
 
 
+def test_a_row_with_a_malformed_trajectory_keeps_its_id_and_system() -> None:
+    record = {"id": 7, "generator": "north", "messages": [{"role": "user", "content": 1}]}
+    failed = as_row(record, "rows.jsonl:1", {}, WHOLE)
+    assert (failed.status, failed.id, failed.system) == ("failed", "7", "north")
+
+
 def test_a_last_turn_that_calls_a_tool_is_no_response() -> None:
     reason = "the last turn calls a tool; judge the whole conversation, with `rubric` agent"
     assert reason in failure_of([OPENAI[1], CALLING], *ANSWER)

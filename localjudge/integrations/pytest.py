@@ -53,10 +53,17 @@ class JudgedRows:
         The test fails if a row could not be judged, because its score is not known, or if there is no row.
 
         Raises:
-            KeyError: the rubric has no such aspect or label.
+            KeyError: the rubric has no such aspect or label; the message names those that it has.
         """
+        known = [column.name for column in self.judge.rubric.score_columns]
+        if name not in known:
+            raise KeyError(f"{name}: the rubric has {', '.join(known)}")
         judged = [each for each in self.outcomes if each.status == "judged"]
-        failed = [f"  {each.id}  {each.error}" for each in self.outcomes if each.status == "failed"]
+        failed = [
+            f"  {f'{each.id}  ' * (each.id != each.source)}{each.error}"
+            for each in self.outcomes
+            if each.status == "failed"
+        ]
         if failed or not judged:
             said = f"{len(failed)} of {len(self.outcomes)} rows could not be judged, so {name} has no mean:"
             pytest.fail("\n".join([said, *failed[:_SHOWN]]), pytrace=False)

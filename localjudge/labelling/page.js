@@ -94,6 +94,9 @@ const aspects = HEAD.aspects.map((aspect) => {
     values.append(label);
   });
   field.append(values);
+  const ends = [aspect.values[0], aspect.values.at(-1)].map((value) => value.text);
+  if (ends.every((end) => /^-?\d+$/.test(end)) && !aspect.values.some((value) => value.means))
+    field.append(make("small", {}, `${ends[0]} is the lowest, ${ends[1]} the highest`));
   $("aspects").append(field);
   return { name: aspect.name, field, keys, inputs: [...field.querySelectorAll("input")] };
 });
@@ -184,6 +187,7 @@ function show(answer) {
   }
   skipping(false);
   window.scrollTo(0, 0);
+  $("answer").scrollTop = 0; // on a wide page, the answers scroll by themselves
   focus(asked[0], { preventScroll: true }); // the texts come first
   seen = 0;
   since = document.hidden ? null : performance.now();

@@ -160,14 +160,16 @@ class LabelSession:
 
     def findings(self, annotator: str) -> dict[str, Any]:
         """Return what the labels of all people say; that this person has seen it is kept with later labels."""
-        self._looked.add(annotator)
         answers = []
         for line in self._lines(adjudicated=False):
             place = self._place_of.get(line["label"]["row"])
             if place is not None and line["label"]["skipped"] is None:
                 verdicts = self._candidates.verdicts.get(place, {})
                 answers.append(Answer(int(self._candidates.group[place]), line, verdicts))
-        return findings(answers, self.rubric.aspects)
+        found = findings(answers, self.rubric.aspects)
+        if found["labelled"]:  # otherwise there is nothing to see
+            self._looked.add(annotator)
+        return found
 
     def settled(self, annotator: str, key: str) -> list[dict[str, Any]]:
         """Return the labels of a row that a person has adjudicated, with this person's first, as text.

@@ -141,7 +141,10 @@ def as_row(
         record = with_conversation(record, lambda field: names_of(field, columns or {}, used), used)
         taken = columns_taken(record, columns or {}, used)
     except RecordError as error:
-        return unreadable(source, str(error), record)
+        given = {field: names_of(field, columns or {}, used) for field in ("id", *judged.values())}
+        found = [next(filter(None, map(record.get, names)), None) for names in given.values()]
+        identity, *systems = (str(each) if isinstance(each, str | int) else None for each in found)
+        return unreadable(source, str(error), record, identity, *systems)
     texts: dict[str, Any] = {field: record.get(column) for field, column in taken.items() if field != CRITERION}
     # In a table, NaN means that there is no value.
     texts = {field: None if isinstance(text, float) and text != text else text for field, text in texts.items()}
