@@ -71,6 +71,7 @@ function keysOf(values) {
   return values.map((_, at) => (at < 9 ? String(at + 1) : ""));
 }
 
+let told = ""; // aspects of one scale say it once
 const aspects = HEAD.aspects.map((aspect) => {
   const isNumber = aspect.values.length > 10 && aspect.values.every((value) => /^-?\d+$/.test(value.text));
   const keys = isNumber ? [] : keysOf(aspect.values);
@@ -95,8 +96,9 @@ const aspects = HEAD.aspects.map((aspect) => {
   });
   field.append(values);
   const ends = [aspect.values[0], aspect.values.at(-1)].map((value) => value.text);
-  if (ends.every((end) => /^-?\d+$/.test(end)) && !aspect.values.some((value) => value.means))
-    field.append(make("small", {}, `${ends[0]} is the lowest, ${ends[1]} the highest`));
+  const scale = `${ends[0]} is the lowest, ${ends[1]} the highest`;
+  if (scale !== told && ends.every((end) => /^-?\d+$/.test(end)) && !aspect.values.some((value) => value.means))
+    field.append(make("small", {}, told = scale));
   $("aspects").append(field);
   return { name: aspect.name, field, keys, inputs: [...field.querySelectorAll("input")] };
 });
