@@ -249,20 +249,7 @@ class _Outcome(BaseModel):
     @property
     def identity(self) -> dict[str, Any]:
         """The fields that identify the row, as `Row.identity` has them."""
-        return {
-            "id": self.id,
-            "system": self.system,
-            "opponent": self.opponent,
-            "swapped": self.swapped,
-            "group": self.group,
-            "digest": self.digest,
-            "response_digest": self.response_digest,
-            "opponent_digest": self.opponent_digest,
-            "row": self.row,
-            "source": self.source,
-            "columns": self.columns,
-            "criterion": self.criterion,
-        }
+        return {name: getattr(self, name) for name in _Outcome.model_fields if name != "key"}
 
     def given_to(self, row: Row | Failure) -> Self:
         """Return this outcome for a row of the same content; itself if it belongs to the row already.
