@@ -31,7 +31,8 @@ from localjudge.models.model_location import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTI
 from localjudge.models.model_manifest import changes_since_verified
 from localjudge.prompts.task import Task, TaskFeed
 from localjudge.prompts.task_builder import TaskBuilder
-from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_key, settings_digest
+from localjudge.records import Failure, Judgement, Outcome, Row, numbered
+from localjudge.records.keys import row_key, settings_digest
 from localjudge.rows.conversation import CONVERSATIONS
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
