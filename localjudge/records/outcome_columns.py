@@ -37,6 +37,10 @@ _OF_ASPECT = {
     SPREAD: "spread",
 }  # fmt: skip
 """The field of a judgement with the values of each such column."""
+_HEAD = ("id", "system", "opponent", "swapped", "status", "error")
+"""Fields at the beginning of a line."""
+_OF_ANSWER = ("rationale_cut", "candidate_cut", "thoughts")
+"""Fields that only a judgement has."""
 _PLACE = ("key", "group", "digest", "response_digest", "opponent_digest", "row", "source", "columns")
 """Fields at the end of a line: what identifies its row, and where it stands in the input."""
 
@@ -72,26 +76,14 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         outcome: a judgement or a failure.
         columns: the columns of its rubric.
     """
-    aspects = columns.aspects
-    judged = outcome if isinstance(outcome, Judgement) else None
-    line: dict[str, Any] = {
-        "id": outcome.id,
-        "system": outcome.system,
-        "opponent": outcome.opponent,
-        "swapped": outcome.swapped,
-        "status": outcome.status,
-        "error": outcome.error,
-        **_criterion_line(outcome.criterion),
-    }
-    for text in columns.texts:
-        line[text] = judged and judged.texts[text]
-    for aspect in aspects:
-        line[aspect] = None if judged is None else judged.scores[aspect]
+    aspects, judged = columns.aspects, outcome if isinstance(outcome, Judgement) else None
+    line = {name: getattr(outcome, name) for name in _HEAD}
+    line |= {column: getattr(outcome.criterion, name, None) for name, column in _OF_CRITERION.items()}
+    line |= {text: judged and judged.texts[text] for text in columns.texts}
+    line |= {aspect: None if judged is None else judged.scores[aspect] for aspect in aspects}
     for suffix, field in _OF_ASPECT.items():
         line |= {aspect + suffix: judged and getattr(judged, field).get(aspect) for aspect in aspects}
-    line["rationale_cut"] = judged and judged.rationale_cut
-    line["candidate_cut"] = judged and judged.candidate_cut
-    line["thoughts"] = judged and judged.thoughts
+    line |= {name: judged and getattr(judged, name) for name in _OF_ANSWER}
     line["failed_answer"] = outcome.failed_answer if isinstance(outcome, Failure) else None
     line["prompt_tokens"] = outcome.prompt_tokens
     line["output_tokens"] = judged and judged.output_tokens
@@ -123,8 +115,7 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     if line["status"] != "judged":
         raise ValueError("the status is neither judged nor failed")
     try:
-        copied = ("rationale_cut", "candidate_cut", "thoughts", "output_tokens")
-        judged = common | {name: line[name] for name in copied}
+        judged = common | {name: line[name] for name in (*_OF_ANSWER, "output_tokens")}
         judged["texts"] = {text: line[text] for text in columns.texts}
         judged["scores"] = {aspect: line[aspect] for aspect in columns.aspects}
         for suffix, field in _OF_ASPECT.items():
@@ -169,10 +160,6 @@ def from_bytes(piece: bytes, columns: AnswerColumns) -> Outcome:
     if outcome.row is None:
         raise ValueError("the row has no number")
     return outcome
-
-
-def _criterion_line(criterion: Criterion | None) -> dict[str, Any]:
-    return {column: getattr(criterion, name, None) for name, column in _OF_CRITERION.items()}
 
 
 _OF_CRITERION = {
