@@ -5,7 +5,7 @@ rows → prompts → (token table) → engine → answer reader → judgements
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -13,15 +13,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from localjudge.config import JudgeConfig
-from localjudge.engines.answer_reader import ReadAnswer, TableReader, TextReader, averaged
+from localjudge.engines.answer_reader import ReadAnswer, TableReader, TextReader
 from localjudge.engines.engine_options import Cluster, ServerOptions, TableServerOptions
-from localjudge.engines.protocol import (
-    AdapterEngine,
-    Completion,
-    TableEngine,
-    TextCompletion,
-    TextEngine,
-)
+from localjudge.engines.prompt_outcome import prompt_outcome
+from localjudge.engines.protocol import AdapterEngine, TableEngine, TextEngine
 from localjudge.engines.selection import engine_options, find_served_model, open_engine, open_text_engine
 from localjudge.errors import SettingError, UsageError
 from localjudge.models.adapter import Adapter
@@ -31,7 +26,8 @@ from localjudge.models.model_location import BUNDLED_NOTICE, BUNDLED_RUBRIC_NOTI
 from localjudge.models.model_manifest import changes_since_verified
 from localjudge.prompts.task import Task, TaskFeed
 from localjudge.prompts.task_builder import TaskBuilder
-from localjudge.records import Failure, Judgement, Outcome, Row, numbered, row_key, settings_digest
+from localjudge.records import Failure, Outcome, Row, numbered
+from localjudge.records.keys import row_key, settings_digest
 from localjudge.rows.conversation import CONVERSATIONS
 from localjudge.rows.inputs import given_rows
 from localjudge.rows.pairs import Pairing
@@ -113,12 +109,11 @@ class Judge:
         reader, self.prompts = TableReader.from_config(self.config, layout, self.model)
         self._read, self.decoding = reader.read, reader.decoding
         overflow, limit = self.config.on_overflow, self.config.max_result_tokens
-        if (overflow == "cut-tool-results" or limit is not None) and CONVERSATIONS.isdisjoint(
-            self.rubric.fields
-        ):
-            name = "max_result_tokens" if limit is not None else "on_overflow"
+        cuts_results = limit is not None or overflow == "cut-tool-results"
+        if cuts_results and CONVERSATIONS.isdisjoint(self.rubric.fields):
+            name, given = ("on_overflow", overflow) if limit is None else ("max_result_tokens", limit)
             advice = f"the rubric {self.rubric.name} shows no conversation; judge by another, such as agent"
-            raise SettingError(name, limit if limit is not None else overflow, advice)
+            raise SettingError(name, given, advice)
         self.task_builder = TaskBuilder(
             self.rubric, self.prompts, self.context, self.decoding.max_tokens, overflow, limit
         )
@@ -253,7 +248,7 @@ class Judge:
                 "files": self.model.files,
                 "verified": self.model_changes == [],
                 **({"changed_since_verified": self.model_changes} if self.model_changes else {}),
-                **({"adapter": _described(self.model.adapter)} if self.model.adapter else {}),
+                **({"adapter": self.model.adapter.describe()} if self.model.adapter else {}),
             },
             "max_tokens": self.task_builder.answer_tokens,
             "notice": self.notice,
@@ -282,8 +277,7 @@ class Judge:
         Raises:
             UsageError: the argument is a single row, or not a collection of rows.
         """
-        read = numbered(given_rows(rows, self.rubric.fields))
-        return (outcome for judged in self.judged(self.task_builder.tasks(read)) for _, outcome in judged)
+        return self._outcomes(given_rows(rows, self.rubric.fields))
 
     def compare(self, rows: Iterable[Any], pairing: Pairing | None = None) -> Iterator[PairOutcome]:
         """Yield one outcome for each pair as soon as all its orders are finished, not in the pairs' order.
@@ -295,13 +289,11 @@ class Judge:
         Raises:
             UsageError: the rubric does not compare responses, or as for `score`.
         """
-        if self.rubric.mode is not PAIRWISE:
-            mode = self.rubric.mode
+        if (mode := self.rubric.mode) is not PAIRWISE:
             raise UsageError(f"the rubric {self.rubric.name} {mode.judges}; compare with pairwise")
         pairing = pairing or Pairing()
-        read = numbered(pairing.rows(given_rows(rows, pairing.used(self.rubric.fields))))
-        outcomes = (outcome for judged in self.judged(self.task_builder.tasks(read)) for _, outcome in judged)
-        return PAIRWISE.join(self.rubric.aspects, pairing.orders).all(outcomes)
+        read = pairing.rows(given_rows(rows, pairing.used(self.rubric.fields)))
+        return PAIRWISE.join(self.rubric.aspects, pairing.orders).all(self._outcomes(read))
 
     def check(self, rows: Iterable[Any]) -> Iterator[ChecklistOutcome]:
         """Yield one outcome for each row as soon as all its criteria are judged, not in the rows' order.
@@ -316,6 +308,10 @@ class Judge:
             raise UsageError(f"the rubric {self.rubric.name} {mode.judges}; check with checklist")
         return CHECKLIST.join(self.rubric.aspects, 1).all(self.score(rows))
 
+    def _outcomes(self, rows: Iterable[Row | Failure]) -> Iterator[Outcome]:
+        for judged in self.judged(self.task_builder.tasks(numbered(rows))):
+            yield from (outcome for _, outcome in judged)
+
     def judged(self, tasks: Iterable[Task | None]) -> Iterator[list[tuple[Task, Outcome]]]:
         """Yield the tasks with their outcomes, in lists of those that finished together.
 
@@ -329,7 +325,8 @@ class Judge:
             for completions in self.engine.complete(feed):
                 refused = [(task, self._refused(task)) for task in feed.take_refused()]
                 yield refused + [
-                    (task, self._outcome(task, key, each)) for task, key, each in feed.take(completions)
+                    (task, prompt_outcome(task, key, each, self._read, self.config))
+                    for task, key, each in feed.take(completions)
                 ]
             if left := feed.take_refused():
                 yield [(task, self._refused(task)) for task in left]
@@ -343,50 +340,3 @@ class Judge:
         if isinstance(task.row, Failure):
             return task.row
         return Failure(**task.row.identity, key=self.key(task.row), error=str(task.error))
-
-    def _outcome(self, task: Task, key: str, completions: Sequence[Completion | TextCompletion]) -> Outcome:
-        row, found = task.row, list[ReadAnswer]()
-        assert isinstance(row, Row)  # only a row has a prompt
-        identity = row.identity | {"key": key, "prompt_tokens": len(task.tokens)}
-        for completion in completions:
-            if isinstance(completion, TextCompletion):
-                identity["prompt_tokens"] = completion.prompt_tokens
-            if completion.error is not None:
-                return Failure(**identity, error=f"{row.source}: {completion.error}")
-            try:
-                found.append(self._read(completion).joined(self.rubric.aspects))
-            except (ValueError, LookupError) as error:
-                # The table excludes this case; an engine that does not apply the table is reported here.
-                said = _printable(completion.text) if isinstance(completion, TextCompletion) else None
-                reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
-                return Failure(**identity, error=reason, failed_answer=said)
-        read, spread = averaged(found, self.rubric.aspects)
-        return Judgement(
-            **identity,
-            texts=read.answer.texts,
-            scores=read.answer.scores,
-            expected=read.expected(self.rubric.aspects),
-            probabilities={name: [round(each, 6) for each in row] for name, row in read.probabilities.items()},
-            mass={name: round(each, 6) for name, each in read.mass.items()},
-            likeliest=dict(read.likeliest),
-            spread=spread,
-            rationale_cut=read.rationale_cut,
-            candidate_cut=task.candidate_cut,
-            thoughts=read.thoughts if self.config.keep_thoughts else None,
-            output_tokens=read.output_tokens,
-        )
-
-
-def _printable(text: str) -> str:
-    """Return a text that UTF-8 can hold: half of a surrogate pair becomes its escape sequence."""
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
-def _described(adapter: Adapter) -> dict[str, Any]:
-    return {
-        "name": adapter.name,
-        "path": str(adapter.path),
-        "base": adapter.base,
-        "rank": adapter.rank,
-        "files": adapter.files,
-    }

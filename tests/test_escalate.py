@@ -17,7 +17,8 @@ from localjudge import Row, Rubric
 from localjudge.analysis import Flags, Floats
 from localjudge.analysis.escalation import ERROR, fewest_labels, threshold
 from localjudge.analysis.matching.imported_scores import write_run
-from localjudge.records import Judgement, Response, row_key, settings_digest
+from localjudge.records import Judgement, Response
+from localjudge.records.keys import row_key, settings_digest
 from localjudge.rows.pairs import Pairing
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings

@@ -18,7 +18,7 @@ from preloaded import Preloaded
 from scripted_server import chat, serving
 
 from localjudge.cli.guide import TOPICS
-from localjudge.rubrics.rubric import shipped_rubrics
+from localjudge.rubrics.rubric_file import shipped_rubrics
 
 ROOT = Path(__file__).parents[1]
 PAGES = {topic: ROOT / "localjudge" / "cli" / "guide" / f"{topic}.md" for topic in TOPICS}

@@ -25,7 +25,7 @@ from localjudge.analysis.matching.measured_texts import measure
 from localjudge.analysis.matching.scores import read_scores
 from localjudge.analysis.ranking import rank
 from localjudge.analysis.statistics import UNDEFINED, agreement_statistics
-from localjudge.records import row_key, settings_digest
+from localjudge.records.keys import row_key, settings_digest
 from localjudge.rubrics.aspect import Aspect
 from localjudge.runs.run_manifest import RunSettings
 

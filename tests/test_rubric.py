@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from localjudge import Row, Rubric, RubricError
 from localjudge.records import Judgement
 from localjudge.rubrics.aspect import Aspect, Scale
-from localjudge.rubrics.rubric import shipped_rubrics
+from localjudge.rubrics.rubric_file import shipped_rubrics
 from localjudge.rubrics.score_column import averaged, overall, score_columns
 
 SHIPPED_DIGEST = "737b8ed0213c8bc73aca2a9371bbf732e9039eaa453d47247a25836e3e876569"

@@ -13,7 +13,8 @@ from conftest import Cli, read_lines, write_rows
 from localjudge.constraint.compiler import token_table
 from localjudge.constraint.vocabulary import Vocabulary
 from localjudge.records import Row
-from localjudge.rubrics.rubric import Rubric, shipped_rubrics
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.rubric_file import shipped_rubrics
 
 GUIDE = Path(__file__).parents[1] / "localjudge" / "cli" / "guide" / "rubrics.md"
 TEMPLATE = "{$instruction} {$candidate} {$aspects} {$answer_format}"

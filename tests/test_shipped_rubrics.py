@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from conftest import Cli, read_lines
 
-from localjudge.rubrics.rubric import Rubric, shipped_rubrics
+from localjudge.rubrics.rubric import Rubric
+from localjudge.rubrics.rubric_file import shipped_rubrics
 
 pytestmark = pytest.mark.slow
 

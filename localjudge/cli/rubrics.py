@@ -23,7 +23,8 @@ from localjudge.errors import UsageError
 
 def list_rubrics(as_json: AsJson = False) -> None:
     """List the included rubrics; `rubrics` alone does the same."""
-    from localjudge.rubrics.rubric import Rubric, shipped_rubrics
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.rubrics.rubric_file import shipped_rubrics
 
     included = [Rubric.load(name) for name in shipped_rubrics()]
     if as_json:

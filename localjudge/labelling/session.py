@@ -17,7 +17,8 @@ from localjudge.errors import UsageError
 from localjudge.labelling.findings import Answer, findings
 from localjudge.labelling.label_file import LabelFile
 from localjudge.labelling.sample import draw
-from localjudge.records import RESPONSE_DIGESTS, Row
+from localjudge.records import Row
+from localjudge.records.keys import RESPONSE_DIGESTS
 from localjudge.records.outcome_columns import PAIR_DIGESTS, PAIR_SYSTEMS
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.answer import shown

@@ -63,6 +63,16 @@ class Adapter:
     modules: Mapping[str, tuple[int, int]]
     size: int
 
+    def describe(self) -> dict[str, Any]:
+        """Return what `run.json` says of it."""
+        return {
+            "name": self.name,
+            "path": str(self.path),
+            "base": self.base,
+            "rank": self.rank,
+            "files": self.files,
+        }
+
     @classmethod
     def find(cls, name: str | Path) -> Adapter:
         """Read the configuration of an adapter in a directory, and the header of its weights.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
@@ -11,6 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from localjudge.records.html_table import html_table
+from localjudge.records.keys import RESPONSE_DIGESTS, response_digest, text_digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,14 +156,14 @@ class Row:
     def digest(self) -> bytes:
         """Digest of all texts, 16 bytes; duplicate rows share it."""
         criteria = (("criterion", each.text) for each in self.criteria)
-        return _text_digest([*self._texts, *sorted(self.fields.items()), *criteria], 16)
+        return text_digest([*self._texts, *sorted(self.fields.items()), *criteria], 16)
 
     @property
     def group(self) -> str:
         """Digest of the texts that the rubric reads, but the responses and criteria, 16 hex digits; rows of one
         instruction share it."""
         reference = [self.reference] * self.reads_reference
-        return _text_digest([self.instruction, *reference, *sorted(self.fields.items())], 8).hex()
+        return text_digest([self.instruction, *reference, *sorted(self.fields.items())], 8).hex()
 
     @property
     def response_digests(self) -> tuple[str, ...]:
@@ -174,29 +173,6 @@ class Row:
     @property
     def _texts(self) -> list[str | None]:
         return [self.instruction, self.reference, *self.texts]
-
-
-def settings_digest(settings: Mapping[str, Any]) -> bytes:
-    """Return the digest of everything that decides a judgement besides the row, 32 bytes."""
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).digest()
-
-
-def row_key(settings: bytes, row: bytes) -> str:
-    """Return the key of a judgement, 32 hex digits, from the digests of its settings and its row."""
-    return hashlib.sha256(settings + row).hexdigest()[:32]
-
-
-RESPONSE_DIGESTS = ("response_digest", "opponent_digest")
-"""The fields of an outcome with the digest of the response that the judge reads first, and of the other one."""
-
-
-def response_digest(instruction: str, response: str) -> str:
-    """Return the digest of an instruction and a response to it, 32 hex digits."""
-    return _text_digest([instruction, response], 16).hex()
-
-
-def _text_digest(texts: list[str | tuple[str, str] | None], size: int) -> bytes:
-    return hashlib.sha256(json.dumps(texts).encode()).digest()[:size]
 
 
 class _Outcome(BaseModel):
@@ -249,20 +225,7 @@ class _Outcome(BaseModel):
     @property
     def identity(self) -> dict[str, Any]:
         """The fields that identify the row, as `Row.identity` has them."""
-        return {
-            "id": self.id,
-            "system": self.system,
-            "opponent": self.opponent,
-            "swapped": self.swapped,
-            "group": self.group,
-            "digest": self.digest,
-            "response_digest": self.response_digest,
-            "opponent_digest": self.opponent_digest,
-            "row": self.row,
-            "source": self.source,
-            "columns": self.columns,
-            "criterion": self.criterion,
-        }
+        return {name: getattr(self, name) for name in _Outcome.model_fields if name != "key"}
 
     def given_to(self, row: Row | Failure) -> Self:
         """Return this outcome for a row of the same content; itself if it belongs to the row already.

@@ -32,6 +32,17 @@ EXPECTED, _PROBABILITIES, _RATIONALE = "_expected", "_probabilities", "_rational
 """Suffixes of an aspect's other columns."""
 MASS, LIKELIEST, SPREAD, INTERVAL = "_mass", "_likeliest", "_spread", "_interval"
 """Suffixes of those that lines of earlier versions do not have; an aspect's name may end so."""
+_OF_ASPECT = {
+    EXPECTED: "expected", _PROBABILITIES: "probabilities", MASS: "mass", LIKELIEST: "likeliest",
+    SPREAD: "spread",
+}  # fmt: skip
+"""The field of a judgement with the values of each such column."""
+_HEAD = ("id", "system", "opponent", "swapped", "status", "error")
+"""Fields at the beginning of a line."""
+_OF_ANSWER = ("rationale_cut", "candidate_cut", "thoughts")
+"""Fields that only a judgement has."""
+_PLACE = ("key", "group", "digest", "response_digest", "opponent_digest", "row", "source", "columns")
+"""Fields at the end of a line: what identifies its row, and where it stands in the input."""
 
 
 class UnknownColumnsError(ValueError):
@@ -65,45 +76,18 @@ def to_line(outcome: Outcome, columns: AnswerColumns) -> dict[str, Any]:
         outcome: a judgement or a failure.
         columns: the columns of its rubric.
     """
-    aspects = columns.aspects
-    judged = outcome if isinstance(outcome, Judgement) else None
-    line: dict[str, Any] = {
-        "id": outcome.id,
-        "system": outcome.system,
-        "opponent": outcome.opponent,
-        "swapped": outcome.swapped,
-        "status": outcome.status,
-        "error": outcome.error,
-        **_criterion_line(outcome.criterion),
-    }
-    for text in columns.texts:
-        line[text] = judged and judged.texts[text]
-    for aspect in aspects:
-        line[aspect] = None if judged is None else judged.scores[aspect]
-    for aspect in aspects:
-        line[aspect + EXPECTED] = judged and judged.expected.get(aspect)
-    for aspect in aspects:
-        line[aspect + _PROBABILITIES] = judged and judged.probabilities.get(aspect)
-    for aspect in aspects:
-        line[aspect + MASS] = judged and judged.mass.get(aspect)
-    for aspect in aspects:
-        line[aspect + LIKELIEST] = judged and judged.likeliest.get(aspect)
-    for aspect in aspects:
-        line[aspect + SPREAD] = judged and judged.spread.get(aspect)
-    line["rationale_cut"] = judged and judged.rationale_cut
-    line["candidate_cut"] = judged and judged.candidate_cut
-    line["thoughts"] = judged and judged.thoughts
+    aspects, judged = columns.aspects, outcome if isinstance(outcome, Judgement) else None
+    line = {name: getattr(outcome, name) for name in _HEAD}
+    line |= {column: getattr(outcome.criterion, name, None) for name, column in _OF_CRITERION.items()}
+    line |= {text: judged and judged.texts[text] for text in columns.texts}
+    line |= {aspect: None if judged is None else judged.scores[aspect] for aspect in aspects}
+    for suffix, field in _OF_ASPECT.items():
+        line |= {aspect + suffix: judged and getattr(judged, field).get(aspect) for aspect in aspects}
+    line |= {name: judged and getattr(judged, name) for name in _OF_ANSWER}
     line["failed_answer"] = outcome.failed_answer if isinstance(outcome, Failure) else None
     line["prompt_tokens"] = outcome.prompt_tokens
     line["output_tokens"] = judged and judged.output_tokens
-    line["key"] = outcome.key
-    line["group"] = outcome.group
-    line["digest"] = outcome.digest
-    line["response_digest"] = outcome.response_digest
-    line["opponent_digest"] = outcome.opponent_digest
-    line["row"] = outcome.row
-    line["source"] = outcome.source
-    line["columns"] = outcome.columns
+    line |= {name: getattr(outcome, name) for name in _PLACE}
     for name in PROMPT_COLUMNS.difference(columns.prompt):
         del line[name]
     return line
@@ -118,19 +102,8 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     """
     if not line.keys() >= (COMMON_COLUMNS | columns.prompt) - _ADDED:
         raise ValueError("columns are missing")
-    common = {
-        "id": line["id"],
-        "system": line["system"],
-        "key": line["key"],
-        "group": line["group"],
-        "digest": line["digest"],
-        "response_digest": line.get("response_digest"),
-        "row": line["row"],
-        "source": line["source"],
-        "columns": line["columns"],
-        "prompt_tokens": line["prompt_tokens"],
-    }
-    common |= {name: line.get(name) for name in columns.prompt - CRITERION_COLUMNS}
+    names = {"id", "system", "prompt_tokens", *_PLACE} - ORDER_COLUMNS | columns.prompt - CRITERION_COLUMNS
+    common = {name: line.get(name) for name in names}
     if line.get("criterion") is not None:
         own = {name: line[column] for name, column in _OF_CRITERION.items() if column in columns.prompt}
         common["criterion"] = Criterion.model_validate(own)
@@ -142,37 +115,21 @@ def from_line(line: Mapping[str, Any], columns: AnswerColumns) -> Outcome:
     if line["status"] != "judged":
         raise ValueError("the status is neither judged nor failed")
     try:
-        texts = {text: line[text] for text in columns.texts}
-        scores = {aspect: line[aspect] for aspect in columns.aspects}
-        expected = {aspect: line[aspect + EXPECTED] for aspect in columns.aspects}
-        probabilities = {aspect: line[aspect + _PROBABILITIES] for aspect in columns.aspects}
-        mass = {aspect: line.get(aspect + MASS) for aspect in columns.aspects}
-        likeliest = {aspect: line.get(aspect + LIKELIEST) for aspect in columns.aspects}
-        spread = {aspect: line.get(aspect + SPREAD) for aspect in columns.aspects}
+        judged = common | {name: line[name] for name in (*_OF_ANSWER, "output_tokens")}
+        judged["texts"] = {text: line[text] for text in columns.texts}
+        judged["scores"] = {aspect: line[aspect] for aspect in columns.aspects}
+        for suffix, field in _OF_ASPECT.items():
+            value_of = line.__getitem__ if suffix in (EXPECTED, _PROBABILITIES) else line.get
+            given = {aspect: value_of(aspect + suffix) for aspect in columns.aspects}
+            judged[field] = {aspect: value for aspect, value in given.items() if value is not None}
     except KeyError as error:
         raise ValueError(f"no column {error}") from None
-    return Judgement.model_validate(
-        {
-            **common,
-            "texts": texts,
-            "scores": scores,
-            "expected": {aspect: value for aspect, value in expected.items() if value is not None},
-            "probabilities": {aspect: each for aspect, each in probabilities.items() if each is not None},
-            "mass": {aspect: each for aspect, each in mass.items() if each is not None},
-            "likeliest": {aspect: each for aspect, each in likeliest.items() if each is not None},
-            "spread": {aspect: each for aspect, each in spread.items() if each is not None},
-            "rationale_cut": line["rationale_cut"],
-            "candidate_cut": line["candidate_cut"],
-            "thoughts": line["thoughts"],
-            "output_tokens": line["output_tokens"],
-        }
-    )
+    return Judgement.model_validate(judged)
 
 
 def _known(columns: AnswerColumns) -> set[str]:
     """Return the columns that a line may have."""
-    suffixes = ("", EXPECTED, _PROBABILITIES, MASS, LIKELIEST, SPREAD)
-    own = (aspect + suffix for aspect in columns.aspects for suffix in suffixes)
+    own = (aspect + suffix for aspect in columns.aspects for suffix in ("", *_OF_ASPECT))
     return {*COMMON_COLUMNS, *columns.prompt, *columns.texts, *own}
 
 
@@ -203,10 +160,6 @@ def from_bytes(piece: bytes, columns: AnswerColumns) -> Outcome:
     if outcome.row is None:
         raise ValueError("the row has no number")
     return outcome
-
-
-def _criterion_line(criterion: Criterion | None) -> dict[str, Any]:
-    return {column: getattr(criterion, name, None) for name, column in _OF_CRITERION.items()}
 
 
 _OF_CRITERION = {

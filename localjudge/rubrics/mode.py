@@ -95,9 +95,9 @@ class Mode(ABC, Generic[T]):
     """
 
     name: ClassVar[Literal["pointwise", "pairwise", "checklist"]]
-    item: ClassVar[str]
+    item: ClassVar[str] = "row"
     judges: ClassVar[str]
-    responses: ClassVar[tuple[str, ...]]
+    responses: ClassVar[tuple[str, ...]] = ("candidate",)
     most_aspects: ClassVar[float] = inf
     prompt_columns: ClassVar[frozenset[str]] = frozenset()
     recorded: ClassVar[Mapping[str, str]] = {}
@@ -113,9 +113,9 @@ class Mode(ABC, Generic[T]):
         """Return whether an aspect with this name would conflict with another column."""
         return is_reserved(name)
 
-    @abstractmethod
     def refusal(self, aspect: Aspect) -> str | None:
         """Return in words why a rubric of this mode cannot have an aspect; None if it can."""
+        return None if aspect.preference is None else "is a preference; the template shows one response"
 
     @abstractmethod
     def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[T]:
@@ -154,12 +154,7 @@ class Mode(ABC, Generic[T]):
 
 class _Pointwise(Mode[Outcome]):
     name = "pointwise"
-    item = "row"
     judges = "judges one response"
-    responses = ("candidate",)
-
-    def refusal(self, aspect: Aspect) -> str | None:
-        return None if aspect.preference is None else "is a preference; the template shows one response"
 
     def join(self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False) -> Join[Outcome]:
         return Join(lambda parts: parts[0], 1)
@@ -203,9 +198,7 @@ class _Pairwise(Mode[PairOutcome]):
 
 class _Checklist(Mode[ChecklistOutcome]):
     name = "checklist"
-    item = "row"
     judges = "checks one response by criteria of the row"
-    responses = ("candidate",)
     most_aspects = 1
     prompt_columns = CRITERION_COLUMNS
     row_columns = (SCORE_COLUMN,)
@@ -216,9 +209,8 @@ class _Checklist(Mode[ChecklistOutcome]):
         return super().reserves(name) or name in {*CRITERION_COLUMNS, *own, "name", "probability"}
 
     def refusal(self, aspect: Aspect) -> str | None:
-        if aspect.preference is not None:
-            return "is a preference; the template shows one response"
-        return "has no order, so it earns no points; give ordered = true" if aspect.numbers is None else None
+        unordered = "has no order, so it earns no points; give ordered = true"
+        return super().refusal(aspect) or (unordered if aspect.numbers is None else None)
 
     def join(
         self, aspects: Mapping[str, Aspect], prompts: int, averaged: bool = False

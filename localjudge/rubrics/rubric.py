@@ -39,9 +39,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import tomllib
 from functools import cached_property
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Self
 
@@ -59,6 +57,7 @@ from localjudge.rubrics.aspect_table import with_aspects
 from localjudge.rubrics.aspect_text import ANSWER_FORMAT, ASPECTS, answer_format, aspects_text, unmentioned
 from localjudge.rubrics.guard import guarded, unfenced
 from localjudge.rubrics.mode import Mode, mode_of
+from localjudge.rubrics.rubric_file import read_document
 from localjudge.rubrics.rubric_problems import problems_of
 from localjudge.rubrics.score_column import ScoreColumn, score_columns
 from localjudge.rubrics.template import BARE, PLACEHOLDER, Template
@@ -95,25 +94,7 @@ class Rubric(RubricPart):
         Raises:
             RubricError: there is no such rubric, the file cannot be read, or it is inconsistent.
         """
-        shipped = files("localjudge") / "rubrics" / f"{name_or_file}.toml"
-        where = str(name_or_file)
-        try:
-            if str(name_or_file) in shipped_rubrics():
-                raw = shipped.read_bytes()
-            else:
-                raw = Path(name_or_file).read_bytes()
-            document = tomllib.loads(raw.decode("utf-8"))
-        except FileNotFoundError:
-            raise RubricError(
-                f"rubric {where}: no such file, and no included rubric of this name; "
-                f"give a TOML file or one of {', '.join(shipped_rubrics())}"
-            ) from None
-        except OSError as error:
-            raise RubricError(f"rubric {where}: cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError as error:
-            raise RubricError(f"rubric {where}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise RubricError(f"rubric {where}: not TOML: {error}") from None
+        where, document = str(name_or_file), read_document(name_or_file)
         if guard and isinstance(document.setdefault("prompt", {}), dict):
             document["prompt"]["guard"] = True
         if rationale is not None and isinstance(answer := document.setdefault("answer", {}), dict):
@@ -366,9 +347,3 @@ class Rubric(RubricPart):
             return self.answer_layout.parse(text)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"not an answer to the rubric {self.name}: {error}") from None
-
-
-def shipped_rubrics() -> list[str]:
-    """Return the names of the rubrics in the package."""
-    folder = files("localjudge") / "rubrics"
-    return sorted(entry.name[:-5] for entry in folder.iterdir() if entry.name.endswith(".toml"))

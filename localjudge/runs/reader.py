@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from localjudge.errors import RunMismatchError, UsageError
-from localjudge.records import Judgement, Outcome, row_key, settings_digest
+from localjudge.records import Judgement, Outcome
 from localjudge.records.html_table import html_table
+from localjudge.records.keys import row_key, settings_digest
 from localjudge.records.outcome_columns import EXPECTED, PAIR_SYSTEMS, PREFERENCE, to_json, without_objects
 from localjudge.rubrics.mode import PAIRWISE, POINTWISE, Join, Mode, RowOutcome
 from localjudge.rubrics.pair_outcome import PairOutcome

@@ -24,7 +24,8 @@ from localjudge.config import JudgeConfig
 from localjudge.errors import RunBrokenError
 from localjudge.judge import Judge
 from localjudge.prompts.task import StopSubmitting, Task
-from localjudge.records import Outcome, settings_digest
+from localjudge.records import Outcome
+from localjudge.records.keys import settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes
 from localjudge.rows.columns import Columns
 from localjudge.rows.pairs import Pairing

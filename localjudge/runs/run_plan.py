@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from localjudge.judge import Judge
 from localjudge.prompts.task_stream import TaskStream
-from localjudge.records import Failure, Row, numbered, row_key
+from localjudge.records import Failure, Row, numbered
+from localjudge.records.keys import row_key
 from localjudge.rows.row_store import RowStore
 from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.shuffled_order import random_place

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 from localjudge.analysis.matching.human_labels import columns_of
 from localjudge.analysis.matching.label_values import LabelColumn
 from localjudge.errors import RowError, UsageError
-from localjudge.records import Failure, Judgement, Outcome, Row, row_key, settings_digest
+from localjudge.records import Failure, Judgement, Outcome, Row
+from localjudge.records.keys import row_key, settings_digest
 from localjudge.records.outcome_columns import RATIONALE, AnswerColumns, to_bytes
 from localjudge.rows.columns import Columns, as_row
 from localjudge.rows.inputs import find_inputs, read_records

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from localjudge.errors import UsageError
-from localjudge.records import RESPONSE_DIGESTS, Failure, Judgement, Row, response_digest
+from localjudge.records import Failure, Judgement, Row
+from localjudge.records.keys import RESPONSE_DIGESTS, response_digest
 from localjudge.records.outcome_columns import PAIR_DIGESTS
 from localjudge.rows.columns import Columns, column_names, names_of, responses_of
 from localjudge.rows.conversation import with_conversation

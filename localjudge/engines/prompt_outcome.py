@@ -1,0 +1,65 @@
+"""The outcome of a prompt: the judgement that its answers say, or why they say none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from localjudge.config import JudgeConfig
+from localjudge.engines.answer_reader import ReadAnswer, averaged
+from localjudge.engines.protocol import Completion, TextCompletion
+from localjudge.prompts.task import Task
+from localjudge.records import Failure, Judgement, Outcome, Row
+
+
+def prompt_outcome(
+    task: Task,
+    key: str,
+    completions: Sequence[Completion | TextCompletion],
+    read: Callable[[Any], ReadAnswer],
+    config: JudgeConfig,
+) -> Outcome:
+    """Return the outcome of a prompt.
+
+    Args:
+        task: the task of the prompt, whose row can be judged.
+        key: the key of the outcome.
+        completions: the answers of the engine, one for each sample.
+        read: reads an answer.
+        config: the settings of the judge.
+    """
+    row, aspects, found = task.row, config.rubric.aspects, list[ReadAnswer]()
+    assert isinstance(row, Row)  # only a row has a prompt
+    identity = row.identity | {"key": key, "prompt_tokens": len(task.tokens)}
+    for completion in completions:
+        if isinstance(completion, TextCompletion):
+            identity["prompt_tokens"] = completion.prompt_tokens
+        if completion.error is not None:
+            return Failure(**identity, error=f"{row.source}: {completion.error}")
+        try:
+            found.append(read(completion).joined(aspects))
+        except (ValueError, LookupError) as error:
+            # The table excludes this case; an engine that does not apply the table is reported here.
+            said = _printable(completion.text) if isinstance(completion, TextCompletion) else None
+            reason = f"{row.source}: the engine's answer is not whole: {_printable(str(error))}"
+            return Failure(**identity, error=reason, failed_answer=said)
+    whole, spread = averaged(found, aspects)
+    return Judgement(
+        **identity,
+        texts=whole.answer.texts,
+        scores=whole.answer.scores,
+        expected=whole.expected(aspects),
+        probabilities={name: [round(each, 6) for each in row] for name, row in whole.probabilities.items()},
+        mass={name: round(each, 6) for name, each in whole.mass.items()},
+        likeliest=dict(whole.likeliest),
+        spread=spread,
+        rationale_cut=whole.rationale_cut,
+        candidate_cut=task.candidate_cut,
+        thoughts=whole.thoughts if config.keep_thoughts else None,
+        output_tokens=whole.output_tokens,
+    )
+
+
+def _printable(text: str) -> str:
+    """Return a text that UTF-8 can hold: half of a surrogate pair becomes its escape sequence."""
+    return text.encode("utf-8", "backslashreplace").decode()
