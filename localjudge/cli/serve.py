@@ -8,12 +8,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Annotated
 
-import typer
-
 from localjudge.cli.judge_options import JudgeOptions
 from localjudge.cli.listen_options import ListenOptions
 from localjudge.cli.options import RUN
 from localjudge.errors import UsageError
+from localjudge.settings import Flag
 
 _GRACE = 20
 
@@ -22,27 +21,17 @@ def serve(
     judge: JudgeOptions,
     listen: ListenOptions,
     reward: Annotated[
-        str | None,
-        typer.Option(metavar="FORMULA", help="Serve rewards, such as 'helpfulness_expected - 5*(safety < 3)'."),
+        str | None, Flag("Serve rewards, such as 'helpfulness_expected - 5*(safety < 3)'.", "FORMULA")
     ] = None,
     failed_reward: Annotated[
         float | None,
-        typer.Option(
-            metavar="NUMBER", help="The reward of a row that cannot be judged.  [default: answer with an error]"
-        ),
+        Flag("The reward of a row that cannot be judged.  [default: answer with an error]", "NUMBER"),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Keep every judgement in this run directory.", rich_help_panel=RUN
-        ),
-    ] = None,
+    out: Annotated[Path | None, Flag("Keep every judgement in this run directory.", "DIR", RUN)] = None,
     max_waiting: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The largest number of unfinished rows; more get a 429.")
+        int, Flag("The largest number of unfinished rows; more get a 429.", "N", least=1)
     ] = 10_000,
-    max_body_bytes: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The largest body of a request.")
-    ] = 64_000_000,
+    max_body_bytes: Annotated[int, Flag("The largest body of a request.", "N", least=1)] = 64_000_000,
 ) -> None:
     """Judge rows that arrive over HTTP, for training loops and notebooks, until it is stopped."""
     from localjudge.system.requirements import require

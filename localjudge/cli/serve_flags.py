@@ -18,6 +18,7 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.errors import UsageError
+from localjudge.settings import Flag
 
 
 def serve_flags(
@@ -32,14 +33,10 @@ def serve_flags(
     thinking_budget: Annotated[int | None, SETTING] = None,
     runner: Annotated[
         str | None,
-        typer.Option(
-            metavar="V1|V2",
-            help="The server's model runner.  [default: V2 with a GPU on this machine, else V1]",
-        ),
+        Flag("The server's model runner.  [default: V2 with a GPU on this machine, else V1]", "V1|V2"),
     ] = None,
     table: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The file for the token table.  [default: a file in the cache]"),
+        Path | None, Flag("The file for the token table.  [default: a file in the cache]", "FILE")
     ] = None,
 ) -> None:
     """Print a vLLM command whose server enforces a rubric's answers, for `score --server-kind table`.
