@@ -55,8 +55,9 @@ def escalate(
     from localjudge.cli.progress import Progress
     from localjudge.rows.columns import record_of, responses_of
     from localjudge.runs.notices import refuse_dry_run
-    from localjudge.runs.pipeline import RowSource, score_run
+    from localjudge.runs.pipeline import score_run
     from localjudge.runs.reread_texts import rows_found
+    from localjudge.runs.row_source import RowSource
     from localjudge.runs.run_manifest import MANIFEST, read_manifest
 
     progress, manifest = Progress(), read_manifest(run)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from localjudge.judge import Judge
     from localjudge.rows.pairs import Pairing
     from localjudge.rubrics.rubric import Rubric
-    from localjudge.runs.pipeline import RowSource
+    from localjudge.runs.row_source import RowSource
 
 _PASSED = "Passed to vLLM under the same name."
 _EngineInt = Annotated[int | None, Flag(_PASSED, "N", ENGINE)]
@@ -167,7 +167,7 @@ class JudgeOptions(JudgeSettings):
         """
         from localjudge.rows.columns import parse_columns
         from localjudge.rows.inputs import FILENAME
-        from localjudge.runs.pipeline import RowSource
+        from localjudge.runs.row_source import RowSource
 
         used, size = rubric.fields, self.max_row_bytes
         columns = parse_columns(self.columns or (), used if pairing is None else pairing.used(used))
