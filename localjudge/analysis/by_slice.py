@@ -51,12 +51,12 @@ class Sliced:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the estimates of any slice are of."""
+        """The names of the estimates, which all slices have."""
         return tuple(dict.fromkeys(name for row in self.rows for name in row.estimates))
 
     @property
     def note(self) -> str:
-        """What is adjusted, in words."""
+        """A sentence that says for which tests the p-values are adjusted."""
         return f"Differences and agreement are adjusted for {counted(len(self.rows), 'slice')}."
 
 

@@ -214,7 +214,7 @@ class Selection:
     ties: int
 
     def in_words(self, rate: float) -> str:
-        """Return what is kept, and why."""
+        """Return sentences that say how many verdicts are kept, and at which threshold."""
         name, rows = self.verdicts.folder.name, len(self.verdicts.rows.judged)
         item = self.verdicts.manifest.rubric.mode.item
         on = f"{counted(self.labels, 'label')} of different instructions"

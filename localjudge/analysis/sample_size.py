@@ -224,7 +224,7 @@ def labels_needed(margin: float, variance: float) -> int:
 
 
 def _smallest(is_enough: Callable[[int], Any]) -> int:
-    """Return the smallest number from 5 on that is enough; all larger ones must be enough, too."""
+    """Return the smallest sufficient number from 5 on, by bisection: all numbers above it must suffice, too."""
     low, high = 4, 5
     while not is_enough(high):
         low, high = high, 2 * high

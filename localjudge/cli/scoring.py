@@ -145,7 +145,7 @@ def score(
 def _until_decided(
     column: str | None, shuffle: bool, config: JudgeConfig, options: JudgeOptions, out: Path, stop: StopSignal
 ) -> UntilDecided | None:
-    """Return what stops the run when the best system in this column is known."""
+    """Return a `Stopping` that stops the run when the best system in this column is known."""
     if column is None:
         return None
     from localjudge.analysis.ranking.incomplete_runs import UntilDecided

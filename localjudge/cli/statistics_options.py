@@ -83,7 +83,7 @@ class LabelOptions:
     def read_runs(
         self, runs: Sequence[Path], report: Report = no_progress, by_criterion: bool = False
     ) -> Scores | JudgedPairs:
-        """Return what the judge of runs said: of single responses, of each of their criteria, or of pairs."""
+        """Return the scores of responses, or of each criterion of them, or the preferences of pairs."""
         from localjudge.analysis.matching.scores import read_scores
         from localjudge.analysis.pairs import read_judged_pairs
 

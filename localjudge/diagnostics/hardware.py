@@ -49,7 +49,7 @@ def gpus(engine: str) -> Check:
 
 
 def judge_gpus(found: Gpus, engine: str) -> Check:
-    """Return what the GPUs mean for an engine.
+    """Return the checks of whether an engine can use these GPUs.
 
     CUDA needs a driver of the same major version or a later one. A driver with an older minor version lacks
     only the newer features. (https://docs.nvidia.com/deploy/cuda-compatibility)

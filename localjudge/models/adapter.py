@@ -64,7 +64,7 @@ class Adapter:
     size: int
 
     def describe(self) -> dict[str, Any]:
-        """Return what `run.json` says of it."""
+        """Return its record for `run.json`."""
         return {
             "name": self.name,
             "path": str(self.path),

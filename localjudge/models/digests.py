@@ -135,7 +135,7 @@ def _is_legal(name: str) -> bool:
 
 
 def _stamp(file: Path) -> tuple[str, int]:
-    """Return what identifies an unchanged file without reading it, and the time of its last change, in ns."""
+    """Return a text that changes when the file does, without reading it, and the time of its last change."""
     status = file.stat()
     times = status.st_mtime_ns, status.st_ctime_ns
     return f"{file.resolve()} {status.st_dev} {status.st_ino} {status.st_size} {times}", max(times)

@@ -276,7 +276,7 @@ def unknown_split(header: GgufHeader) -> str | None:
 
 
 def ignored_scaling(header: GgufHeader, configuration: Any) -> str | None:
-    """Return what the metadata says of scaled rotary embeddings, if the configuration does not have it."""
+    """Return the metadata's scaling of rotary embeddings, if the configuration lacks it."""
     named = header.metadata.get(f"{header.architecture}.rope.scaling.type", "none")
     rope = getattr(configuration.get_text_config(), "rope_parameters", None) or {}
     return str(named) if named != "none" and rope.get("rope_type", "default") == "default" else None

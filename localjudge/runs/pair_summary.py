@@ -133,7 +133,7 @@ class PairSummary:
         ]
 
     def line(self, name: str) -> str:
-        """Return what one aspect says of the pairs and of the order of the responses."""
+        """Return a line with the verdicts in this aspect and the effect of the responses' order on them."""
         effect = self.aspects[name]
         ties, undecided = self._winners[name, "tie"], self._winners[name, None]
         parts = [counted(ties, "tie")] * bool(ties or not undecided)

@@ -244,7 +244,7 @@ def _key(settings: bytes, digest: str) -> str | None:
 
 
 def _invalid(rubric: Rubric, judgement: Judgement) -> str | None:
-    """Return what the rubric does not allow in a judgement, in words; None if it is sound."""
+    """Return in words why the rubric does not allow this judgement; None if it does."""
     for aspect, shares in judgement.probabilities.items():
         values = len(rubric.aspects[aspect].values)
         if len(shares) != values or min(shares) < -_ROUNDING or abs(sum(shares) - 1) > _ROUNDING:

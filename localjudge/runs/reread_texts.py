@@ -159,7 +159,7 @@ def _readable(name: str, moved: bool, problems: list[str]) -> list[str]:
 def recorded_texts(
     folder: Path, manifest: RunManifest, digests: Iterable[str | None]
 ) -> Iterator[Callable[[Outcome], RowTexts | None]]:
-    """Return what finds the texts of an outcome; None for a row that could not be read.
+    """Return a function that finds the texts of an outcome; it returns None for a row that could not be read.
 
     Args:
         folder: the run directory, for messages.

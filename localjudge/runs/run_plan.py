@@ -226,7 +226,7 @@ def _digest(row: Row | Failure) -> bytes:
 
 
 def _identity(row: Row | Failure) -> list[str | bool | None]:
-    """Return what tells rows of one input apart, besides their content."""
+    """Return the fields that distinguish rows of one input with equal content."""
     of_pair = [] if row.opponent is None and not row.swapped else [row.opponent, row.swapped]
     of_list = [row.criterion.model_dump_json()] if row.criterion else []
     return [row.id, row.system, *of_pair, *of_list]

@@ -45,7 +45,7 @@ class SystemCounts:
 
 
 class SampleSpread:
-    """What limits a mean: the spread of expected scores between the samples of a row and between instructions.
+    """The spread of expected scores between the samples of a row, and between instructions.
 
     Args:
         samples: number of answers for each row.

@@ -1,4 +1,4 @@
-"""Steps of long work: what a deep layer says about its progress, without knowing who shows it.
+"""Steps of a long operation: a function reports its progress here, without knowing how it is shown.
 
 A function of one step takes a `Report`; a function of several takes a `Step` and opens each.
 """

@@ -215,7 +215,7 @@ def _labelled_rows(scores: Scores, labels: Labels) -> frozenset[str]:
 
 
 def read_intervals(file: Path, folders: Sequence[Path]) -> IntervalsOf:
-    """Return what gives the intervals of the outcomes of runs, from a calibration file.
+    """Return a function that gives the label intervals of an outcome, from the intervals in a calibration file.
 
     Raises:
         UsageError: the file has no intervals, or was fitted for another judge.

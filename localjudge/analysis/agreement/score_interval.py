@@ -164,7 +164,7 @@ IntervalsOf = Callable[[Outcome], dict[str, tuple[float, float]]]
 
 
 def intervals_of(columns: Iterable[ScoreColumn], intervals: Mapping[str, ScoreInterval]) -> IntervalsOf:
-    """Return what gives the intervals of outcomes with these columns."""
+    """Return a function that gives the label interval of each aspect of an outcome with these columns."""
     known = [column for column in columns if column.name in intervals]
 
     def of(outcome: Outcome) -> dict[str, tuple[float, float]]:

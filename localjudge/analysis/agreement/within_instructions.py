@@ -118,7 +118,7 @@ class LabelledResponses:
         )
 
     def equal(self, resamples: int, seed: int) -> WithinComparison:
-        """Return what scores that are all equal reach: the share of pairs with equal labels."""
+        """Return the accuracy of scores that are all equal: the share of pairs with equal labels."""
         found = self.compare(np.zeros(int(self.row.max()) + 1), resamples, seed)
         return WithinComparison(UNDEFINED, found.in_order, None)
 

@@ -62,7 +62,7 @@ class Identity:
 
 
 def identity_of(record: Mapping[str, Any], where: str, columns: Columns, used: Sequence[str]) -> Identity:
-    """Return what identifies the row of a record, as far as the record has it.
+    """Return the identity of the row in a record, from the columns that the record has.
 
     Args:
         record: the columns by name: those of a row, or of an exported outcome.

@@ -271,7 +271,7 @@ _MOST_CONTRADICTIONS = 5
 
 
 def comparison_lines(ranking: Ranking) -> Iterator[str]:
-    """Yield what the tests of the column that decides say, a line each; the last is on the two best."""
+    """Yield the results of the tests in the main column, a line each; the last is for the two best systems."""
     last = ranking.columns[-1]
     basis = "human" if ranking.basis == "human" else "judge's"
     yield from differences_in_words(

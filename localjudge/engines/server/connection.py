@@ -178,7 +178,7 @@ def _read_reply(address: ServerAddress, response: httpx2.Response, received: byt
 
 
 def _words_of(document: Any) -> str:
-    """Return what a server says in an error's JSON document, in one line; nothing if it says nothing."""
+    """Return the message in a server's JSON document of an error, in one line; empty if there is none."""
     found = document.get("error", document.get("detail")) if isinstance(document, dict) else None
     if isinstance(found, dict):
         found = found.get("message", found)

@@ -206,7 +206,7 @@ class TableServer(ServerEngine[Completion]):
     def _probabilities(
         self, tokens: list[int], listed: list[dict[str, float] | None]
     ) -> NDArray[np.float64] | None:
-        """Return what `ScoreBuffer.take` does, (width,); None if the token of a value is not listed.
+        """Return the values' probabilities as `ScoreBuffer.take` does, (width,); None if one is not listed.
 
         It is NaN where the answer lacks the value, or the server's numbers are not log-probabilities, and for
         an aspect whose values share first tokens.

@@ -15,7 +15,7 @@ _MOST_VERDICTS = 3
 
 
 def change_findings(changes: Changes, conditions: Sequence[Condition] = ()) -> Findings:
-    """Return what changed and what the gate says, and a table of the columns.
+    """Return sentences on the changes and on the gate, and a table of the columns.
 
     The details are the judge's texts on the rows that changed most.
     """

@@ -19,7 +19,7 @@ _INDEPENDENT_ERRORS = (
 
 
 def jury_findings(jury: Jury) -> Findings:
-    """Return what the jurors are worth and whether one is an outlier, and a table of the aspects.
+    """Return sentences on the jurors' agreement and on an outlier, and a table of the aspects.
 
     The details are each juror's bias or labels, and the rows with the largest differences.
     """
@@ -51,7 +51,7 @@ def jury_findings(jury: Jury) -> Findings:
 
 
 def _jury_lines(jury: Jury) -> Iterator[str]:
-    """Yield what the jurors are worth, how far they agree, and the outlier, a line each."""
+    """Yield a line each on how many independent jurors the jury is worth, their agreement, and the outlier."""
     for name, found in jury.errors.items():
         yield _worth(name, found, len(jury.jurors))
     ordinal = {name: aspect.alpha_ordinal for name, aspect in jury.aspects.items()}

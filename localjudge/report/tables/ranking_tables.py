@@ -35,7 +35,7 @@ _MOST_LINES = 5
 
 
 def ranking_findings(ranking: Ranking) -> Findings:
-    """Return what the tests say, and a table of the systems in the column that decides.
+    """Return the results of the tests in words, and a table of the systems in the main column.
 
     The details are the other columns, the means by the human score, on the same instructions and at equal
     length, and the differences of the systems.
@@ -117,7 +117,7 @@ def _differences(title: str, ranking: Ranking) -> Table:
 
 
 def preference_findings(ranking: PreferenceRanking) -> Findings:
-    """Return what the tests say of the aspect that decides, and a table of its strengths and win rates.
+    """Return the results of the tests in the main aspect in words, and a table of its strengths and win rates.
 
     The details are the win rates of each two systems, the effects of place and length, and all aspects. With up
     to twelve systems, the tables fit a width of 80 characters.
@@ -182,7 +182,7 @@ def _aspects(ranking: PreferenceRanking) -> Table:
 
 
 def _preference_lines(found: PreferenceOrder, by: str) -> Iterator[str]:
-    """Yield what the tests of the strengths and win rates say, a line each."""
+    """Yield the results of the tests of strengths and win rates, a line each."""
     yield from differences_in_words(f"in strength ({by})", found.groups, found.untested, found.detectable)
     against = [pair for pair in found.pairs if pair.contradicts and pair.significant]
     for pair in against[:_MOST_LINES]:
