@@ -171,9 +171,9 @@ def test_warnings_and_what_libraries_print_pass_the_filter_too() -> None:
     assert "\\u009b2J" in end.stderr
 
 
-def test_a_terminal_gets_the_colours_of_the_program_and_no_others(run: Path) -> None:
+def test_a_terminal_gets_the_colours_of_the_program_and_no_others(preloaded: Preloaded, run: Path) -> None:
     ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "localjudge", "rank", str(run), "--allow-dry-run"]
+    command = [*preloaded.localjudge, "rank", str(run), "--allow-dry-run"]
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm"}) as process:
         os.close(theirs)
         with open(ours, "rb", buffering=0) as terminal:
