@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from localjudge.records import Failure, Judgement, Response, Row
     from localjudge.rows.inputs import read_rows
     from localjudge.rubrics.rubric import Rubric
-    from localjudge.runs.pipeline import RowSource, RunResult, score_run
+    from localjudge.runs.pipeline import RunResult, score_run
     from localjudge.runs.reader import RecordedRun, load_run
+    from localjudge.runs.row_source import RowSource
     from localjudge.runs.run_control import RunObserver
 
 __all__ = [
@@ -62,7 +63,8 @@ _MODULES = {
     "rows.inputs": ("read_rows",),
     "rubrics.rubric": ("Rubric",),
     "runs.reader": ("RecordedRun", "load_run"),
-    "runs.pipeline": ("RowSource", "RunResult", "score_run"),
+    "runs.pipeline": ("RunResult", "score_run"),
+    "runs.row_source": ("RowSource",),
     "runs.run_control": ("RunObserver",),
     "integrations.reward": ("RewardEndpoint",),
 }

@@ -21,19 +21,25 @@ OnOverflow = Literal["fail", "truncate-candidate", "cut-tool-results"]
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """What a person reads of a setting.
+    """A flag of the command line, which gives a setting or another option of a command.
 
     Attributes:
-        heading: the heading of the help under which it stands.
         help: what it means.
         metavar: the form of its value; None if it has a few values, or is on or off.
-        advice: what to give instead of a value that it cannot have.
+        heading: the heading of the help under which it stands; None for the last one.
+        advice: for a setting, what to give instead of a value that it cannot have.
+        name: how it is spelled; None for the name of the setting or of the parameter with dashes.
+        least: the smallest number that the command line accepts; a setting has its limits in its type.
+        most: the largest one.
     """
 
-    heading: str
     help: str
     metavar: str | None = None
+    heading: str | None = None
     advice: str = ""
+    name: str | None = None
+    least: float | None = None
+    most: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
@@ -41,47 +47,48 @@ class SharedSettings:
     """Settings that all starts of a run share. They identify the run, and `run.json` records them."""
 
     answer_spelling: Annotated[
-        AnswerSpelling, Flag("Rubric and prompt", "The white space of the answer's JSON.")
+        AnswerSpelling, Flag("The white space of the answer's JSON.", heading="Rubric and prompt")
     ] = "compact"
     """`compact` has no white space, `spaced` has a space after each colon and comma, and `indented` is inside a
     Markdown fence, with a line for each key."""
     max_rationale_tokens: Annotated[
         int,
         Ge(1),
-        Flag("Answers", "The largest number of tokens of a rationale.", "N", "the smallest that works is 1"),
+        Flag("The largest number of tokens of a rationale.", "N", "Answers", "the smallest that works is 1"),
     ] = 256
     thinking_budget: Annotated[
         int | None,
         Ge(0),
-        Flag("Answers", "Let a reasoning model think for up to N tokens.", "N", "give 0 or more"),
+        Flag("Let a reasoning model think for up to N tokens.", "N", "Answers", "give 0 or more"),
     ] = None
     """None switches thinking off; a model that cannot answer without thinking gets 2048 tokens."""
     temperature: Annotated[
         float,
         Ge(0),
         Lt(inf),
-        Flag("Answers", "0 picks the most likely token.", "T", "give 0 or more"),
+        Flag("0 picks the most likely token.", "T", "Answers", "give 0 or more"),
     ] = 0.0
     top_p: Annotated[
         float,
         Gt(0),
         Le(1),
         Flag(
-            "Answers",
             "The share of the probability mass to sample from.",
             "P",
+            "Answers",
             "give a share above 0 and up to 1",
         ),
     ] = 1.0
-    seed: Annotated[int, Flag("Answers", "The seed of the sampling.", "S", "give a whole number")] = 0
+    seed: Annotated[int, Flag("The seed of the sampling.", "S", "Answers", "give a whole number")] = 0
     """Each row draws its own random numbers from the seed and its content."""
     samples: Annotated[
         int,
         Ge(1),
-        Flag("Answers", "Average the scores of K sampled answers, each with its own rationale.", "K"),
+        Flag("Average the scores of K sampled answers, each with its own rationale.", "K", "Answers"),
     ] = 1
     on_overflow: Annotated[
-        OnOverflow, Flag("Rubric and prompt", "What to do with a row that is longer than the model's context.")
+        OnOverflow,
+        Flag("What to do with a row that is longer than the model's context.", heading="Rubric and prompt"),
     ] = "fail"
     """`fail` makes the row a failure, and `truncate-candidate` removes as much of the candidate's end as
     necessary, but keeps at least one character. `cut-tool-results` leaves out the results of tools in a
@@ -89,7 +96,7 @@ class SharedSettings:
     max_result_tokens: Annotated[
         int | None,
         Ge(0),
-        Flag("Rubric and prompt", "Cut the middle of tool results with more tokens.", "N", "give 0 or more"),
+        Flag("Cut the middle of tool results with more tokens.", "N", "Rubric and prompt", "give 0 or more"),
     ] = None
 
 
@@ -100,20 +107,20 @@ class JudgeSettings(SharedSettings):
     model: Annotated[
         str | None,
         Flag(
-            "Model",
             "A model directory, a GGUF file, or the id of a model in the local cache.  "
             "[default: the small bundled model]",
             "PATH_OR_ID",
+            "Model",
         ),
     ] = None
     """On a server, the name of one of its models; None if it has only one."""
-    engine: Annotated[EngineName, Flag("Engine", "The engine that runs the model.")] = "auto"
+    engine: Annotated[EngineName, Flag("The engine that runs the model.", heading="Engine")] = "auto"
     """`auto` chooses vLLM if it is installed and there is a GPU, and never a server."""
-    keep_thoughts: Annotated[bool, Flag("Answers", "Keep the model's thoughts.")] = False
+    keep_thoughts: Annotated[bool, Flag("Keep the model's thoughts.", heading="Answers")] = False
 
 
 def flag_of(annotation: Any) -> Flag | None:
-    """Return what a person reads of a setting, from the annotation of its field; None if no flag gives it."""
+    """Return the flag in the annotation of a setting or a parameter; None without one."""
     return next((each for each in getattr(annotation, "__metadata__", ()) if isinstance(each, Flag)), None)
 
 

@@ -22,7 +22,7 @@ from localjudge.labelling.session import LabelSession
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.pipeline import RowSource
+from localjudge.runs.row_source import RowSource
 
 ASPECTS = [*Rubric.load("no-reference").aspects]
 FIRST, OTHERS = ASPECTS[0], ASPECTS[1:]

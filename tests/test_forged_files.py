@@ -31,6 +31,7 @@ from localjudge.prompts.encoder import PromptEncoder
 from localjudge.rows.inputs import find_inputs, read_rows
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.reader import read_notices
+from localjudge.runs.row_source import RowSource
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, model: Path, short_rubric: Pa
         RunDirectory(folder / "run") as run,
         RunPlan(judge, read_rows([str(rows)]), scratch=folder / "run") as plan,
     ):
-        run.begin(judge, plan, [str(rows)])
+        run.begin(judge, plan, RowSource(inputs=[str(rows)]))
         run.score()
     return folder
 

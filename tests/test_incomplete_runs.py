@@ -15,7 +15,8 @@ from localjudge.analysis.matching.scores import read_scores
 from localjudge.analysis.ranking import rank
 from localjudge.analysis.statistics.confidence_sequence import ConfidenceSequence
 from localjudge.judge import Judge
-from localjudge.runs.pipeline import RowSource, score_run
+from localjudge.runs.pipeline import score_run
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_plan import RunPlan
 
 KINDS = {"good": 9, "poor": 2}

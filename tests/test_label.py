@@ -37,7 +37,7 @@ from localjudge.rows.pairs import Pairing
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.aspect import Aspect
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.pipeline import RowSource
+from localjudge.runs.row_source import RowSource
 
 PAIR = Rubric.load("pairwise")
 RUBRIC = """

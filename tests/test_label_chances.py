@@ -29,7 +29,7 @@ from localjudge.labelling.sample import chances, draw
 from localjudge.labelling.session import LabelSession
 from localjudge.rows.row_store import RowStore
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.pipeline import RowSource
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import read_manifest
 
 

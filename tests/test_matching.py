@@ -16,8 +16,9 @@ from report_page import head
 from localjudge.analysis.juries import compare_judges
 from localjudge.analysis.juries.jury_run import write_jury
 from localjudge.analysis.matching.human_labels import read_labels
+from localjudge.analysis.matching.identity import Identity, identity_of
 from localjudge.analysis.matching.imported_scores import import_scores
-from localjudge.analysis.matching.rows import BY_ID_ALONE, Identity, JudgedRows, align_runs, identity_of
+from localjudge.analysis.matching.rows import BY_ID_ALONE, JudgedRows, align_runs
 from localjudge.analysis.matching.scores import read_scores
 from localjudge.analysis.matching.system_names import SystemNames
 from localjudge.analysis.pairs.preferences import read_preferences

@@ -23,6 +23,7 @@ from localjudge.records import Outcome
 from localjudge.rubrics.aspect import Aspect, Scale
 from localjudge.rubrics.template import Template
 from localjudge.runs.reader import read_notices
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 
@@ -84,7 +85,7 @@ def begin(out: Path, judge: Judge, rows: Path, lines: int, killed: bool) -> Path
             raise KilledError
 
     with suppress(KilledError), RunDirectory(out) as run, RunPlan(judge, read_rows([str(rows)])) as plan:
-        run.begin(judge, plan, [str(rows)])
+        run.begin(judge, plan, RowSource(inputs=[str(rows)]))
         run.score(count, lambda: written >= lines)
     return out
 
@@ -323,6 +324,6 @@ def test_a_model_that_is_too_small_to_judge_is_known_by_its_sizes_and_each_outpu
     with RunDirectory(tmp_path / "run") as run, RunPlan(judge, read_rows([str(rows)])) as plan:
         values = [len(field.values) for field in judge.rubric.answer_layout.values]
         judge.engine = ScriptedEngine(judge, lambda text: [[1.0, *[0.0] * (count - 1)] for count in values])
-        run.begin(judge, plan, [str(rows)])
+        run.begin(judge, plan, RowSource(inputs=[str(rows)]))
         run.score()
     assert cli("show", tmp_path / "run").out.startswith(said)

@@ -24,6 +24,7 @@ from localjudge.errors import RunLockedError
 from localjudge.runs import ownership
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LOCK, Ownership
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 
@@ -32,7 +33,7 @@ LEASE = 0.4
 
 def go(out: Path, judge: Judge, file: Path) -> None:
     with RunDirectory(out, lease=LEASE) as run, RunPlan(judge, read_rows([str(file)])) as plan:
-        run.begin(judge, plan, [str(file)])
+        run.begin(judge, plan, RowSource(inputs=[str(file)]))
         run.score()
 
 

@@ -26,7 +26,8 @@ from localjudge.analysis.pairs.pair_agreement import LabelledPairs, PairAgreemen
 from localjudge.analysis.pairs.pair_labels import read_pair_labels
 from localjudge.analysis.statistics import agreement_statistics
 from localjudge.analysis.statistics.agreement_statistics import alpha
-from localjudge.runs.pipeline import RowSource, score_run
+from localjudge.runs.pipeline import score_run
+from localjudge.runs.row_source import RowSource
 
 FEW = 200
 EXACT: dict[str, Any] = {"rel": 1e-9, "abs": 1e-9}

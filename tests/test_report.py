@@ -23,6 +23,7 @@ from localjudge.analysis.statistics import Estimate
 from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import Judgements
 from localjudge.report.run_report import write_report
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 
@@ -46,7 +47,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def score(rows: Path, out: Path, model: Path, rubric: Path, **settings: Any) -> Path:
     judge = Judge(model, rubric=rubric, max_rationale_tokens=3, **settings)
     with RunDirectory(out) as run, RunPlan(judge, read_rows([str(rows)])) as plan:
-        run.begin(judge, plan, [str(rows)])
+        run.begin(judge, plan, RowSource(inputs=[str(rows)]))
         assert run.score().failed == (1 if rubric.stem == "short" else 0)
     return out
 

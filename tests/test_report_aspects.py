@@ -16,6 +16,7 @@ from localjudge import Judge, read_rows
 from localjudge.report import charts, confidence_charts
 from localjudge.report.judgements import Judgements
 from localjudge.report.run_report import write_report
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 
@@ -64,7 +65,7 @@ def score(folder: Path, model: Path, rubric: str, place: str) -> Path:
     judge = Judge(model, engine="dry-run", rubric=folder / "rubric.toml", max_rationale_tokens=8)
     rows = [str(folder / "rows.jsonl")]
     with RunDirectory(folder / "run") as run, RunPlan(judge, read_rows(rows)) as plan:
-        run.begin(judge, plan, rows)
+        run.begin(judge, plan, RowSource(inputs=rows))
         assert run.score().failed == 0
     return folder / "run"
 

@@ -25,6 +25,7 @@ from localjudge.errors import RunBrokenError, RunLockedError, RunMismatchError
 from localjudge.records import Outcome
 from localjudge.records.outcome_columns import from_line
 from localjudge.runs.repeat import repeat
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_control import StoppedBySignal, StopSignal
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
@@ -66,7 +67,7 @@ def go(
 
     rows = list(read_rows([str(file)]) if isinstance(file, Path) else file)[:limit]
     with RunDirectory(out) as run, RunPlan(judge, rows) as plan:
-        run.begin(judge, plan, [str(file)] if isinstance(file, Path) else [], **begin)
+        run.begin(judge, plan, RowSource(inputs=[str(file)] if isinstance(file, Path) else []), **begin)
         run.score(note)
     return list(read_lines(out))
 

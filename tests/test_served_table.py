@@ -25,8 +25,9 @@ from scripted_server import (
 from localjudge import Judge, UsageError
 from localjudge.engines.vllm.score_collector import TableSettings
 from localjudge.records import Failure, Judgement, Row
-from localjudge.runs.pipeline import RowSource, score_run
+from localjudge.runs.pipeline import score_run
 from localjudge.runs.reader import read_notices
+from localjudge.runs.row_source import RowSource
 
 
 def tokens_of(judge: Judge) -> list[int]:

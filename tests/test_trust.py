@@ -35,6 +35,7 @@ from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statis
 from localjudge.analysis.statistics.resampling import Contributions, averages, studentise
 from localjudge.records.outcome_columns import AnswerColumns, from_line
 from localjudge.rows.inputs import read_rows
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_plan import RunPlan
 
@@ -326,7 +327,7 @@ def test_a_judged_run_knows_its_instructions_and_texts(model: Path, short_rubric
     write(file, ({**record, "instruction": f"Question {n // 2}?"} for n, record in enumerate(records)))
     judge = Judge(model, rubric=short_rubric, max_rationale_tokens=2)
     with RunDirectory(tmp_path / "run") as run, RunPlan(judge, read_rows([str(file)])) as plan:
-        run.begin(judge, plan, [str(file)])
+        run.begin(judge, plan, RowSource(inputs=[str(file)]))
         run.score()
     scores = read_scores([tmp_path / "run"])
     assert (scores.groups, scores.systems, scores.failed) == (6, ("a", "b"), 0)

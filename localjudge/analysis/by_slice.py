@@ -7,13 +7,11 @@ The intervals of changes, and what is called significant, hold for all slices of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
-from localjudge.analysis import Floats, Integers
 from localjudge.analysis.agreement.comparison import ComparedLabels, correlation, with_interval
 from localjudge.analysis.changes.matched_runs import MatchedRuns
 from localjudge.analysis.matching.human_labels import Labels
@@ -23,7 +21,7 @@ from localjudge.analysis.ranking import deciding_column
 from localjudge.analysis.ranking.system_means import column_means, instruction_means
 from localjudge.analysis.ranking.system_order import SIGNIFICANCE_LEVEL
 from localjudge.analysis.statistics import Estimate, agreement_statistics
-from localjudge.analysis.statistics.resampling import studentise
+from localjudge.analysis.statistics.resampling import cell_means, studentise
 from localjudge.errors import UsageError
 from localjudge.runs.reader import is_complete
 from localjudge.system.quantities import counted
@@ -60,9 +58,6 @@ class Sliced:
     def note(self) -> str:
         """What is adjusted, in words."""
         return f"Differences and agreement are adjusted for {counted(len(self.rows), 'slice')}."
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def rank_by_slice(
@@ -141,7 +136,7 @@ def change_by_slice(matched: MatchedRuns, slices: Slices, resamples: int, seed: 
     changes, of_cell = (matched.new - matched.old)[both], slices.of_row[matched.places[both, 0]]
     group, groups = matched.group[both], int(matched.group.max()) + 1
     each = (of_cell == place for place in range(len(slices.names)))
-    means = np.hstack([_group_means(changes, group, groups, chosen) for chosen in each])
+    means = np.hstack([cell_means(changes[chosen], group[chosen], groups) for chosen in each])
     width = np.tile(rows.width, len(slices.names))
     tested = studentise(column_means(means), -width, width, True, resamples, seed)
     found, p = iter(tested.simultaneous(-width, width).estimates()), iter(tested.adjusted().tolist())
@@ -157,15 +152,6 @@ def change_by_slice(matched: MatchedRuns, slices: Slices, resamples: int, seed: 
         return SliceRow(name, len(np.unique(group[of_cell == place])), estimates, moved)
 
     return Sliced(slices.column, "changes", tuple(row(place, name) for place, name in enumerate(slices.names)))
-
-
-def _group_means(values: Floats, group: Integers, groups: int, chosen: Any) -> Floats:
-    """Return the mean of the chosen rows on each instruction, [groups, columns]; NaN without one."""
-    totals = np.zeros((groups, values.shape[1]))
-    np.add.at(totals, group[chosen], values[chosen])
-    with np.errstate(invalid="ignore"):
-        means: Floats = totals / np.bincount(group[chosen], minlength=groups)[:, None]
-    return means
 
 
 def agree_by_slice(scores: Scores, labels: Labels, slices: Slices) -> Sliced:

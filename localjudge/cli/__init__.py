@@ -12,9 +12,9 @@ from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
-from localjudge.cli.help import CommandGroup, ExplainedCommand
+from localjudge.cli.help import CommandGroup, explained
 from localjudge.cli.messages import LOG_JSON, QUIET, Messages, lacking, options_first
-from localjudge.cli.options import flattened, typed_command
+from localjudge.cli.options import typed_command
 from localjudge.errors import LocalJudgeError, UsageError
 from localjudge.system.terminal import guarded_streams
 
@@ -46,7 +46,7 @@ _TOPICS: dict[str, dict[str, str]] = {
     "Cluster and shards": {"runs.merge": "merge runs/part-1 runs/part-2 --out runs/whole"},
     "Models and machine": {
         "doctor.doctor": "doctor --model bundled",
-        "serve_flags.serve_flags": "serve-flags bundled",
+        "serve.serve_flags": "serve-flags bundled",
         "pack.pack": "pack --out pack --extra cpu",
         "models.app": "models list",
         "rubrics.app": "rubrics init my-rubric.toml",
@@ -91,7 +91,7 @@ def _made(name: str, found: Any, example: str) -> Any:
         group.name = name
         return group
     one = typer.Typer(add_completion=False, rich_markup_mode=None)
-    one.command(name, cls=ExplainedCommand, epilog=example)(flattened(found))
+    explained(one, example, name)(found)
     return typer.main.get_command(one)
 
 

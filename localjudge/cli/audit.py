@@ -21,6 +21,7 @@ from localjudge.cli.options import (
 )
 from localjudge.cli.statistics_options import AllTables
 from localjudge.errors import UsageError
+from localjudge.settings import Flag
 
 if TYPE_CHECKING:
     from localjudge.judge import Judge
@@ -32,29 +33,16 @@ BELOW_THRESHOLD = 3
 
 def audit(
     inputs: Inputs,
-    out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="The folder for the audit's runs.", rich_help_panel=RUN)
-    ],
+    out: Annotated[Path, Flag("The folder for the audit's runs.", "DIR", RUN)],
     *,
-    sample: Annotated[
-        int,
-        typer.Option(min=1, metavar="N", help="The largest number of rows to sample.", rich_help_panel=ROWS),
-    ] = 100,
+    sample: Annotated[int, Flag("The largest number of rows to sample.", "N", ROWS, least=1)] = 100,
     threshold: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=SHARE",
-            help="Exit with 3 if a smaller share of this check held; all=SHARE sets it for all checks.",
+        Flag(
+            "Exit with 3 if a smaller share of this check held; all=SHARE sets it for all checks.", "NAME=SHARE"
         ),
     ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(
-            metavar="S",
-            help="The seed of the sample, its perturbations and the judge.",
-            rich_help_panel=ANSWERS,
-        ),
-    ] = 0,
+    seed: Annotated[int, Flag("The seed of the sample, its perturbations and the judge.", "S", ANSWERS)] = 0,
     pairs: PairOptions,
     judge: JudgeOptions,
     all_tables: AllTables = False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import indent
 from typing import Annotated
@@ -17,9 +18,9 @@ from localjudge.cli.statistics_options import (
     ScoresOf,
     StatisticsOptions,
     compare_responses,
-    labels_option,
 )
 from localjudge.errors import UsageError
+from localjudge.settings import Flag
 from localjudge.system.quantities import counted
 
 
@@ -29,29 +30,22 @@ def compare(
     *,
     margin: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN=DROP",
-            help="End with 3 unless this column, with 95 % confidence, fell by less than DROP.",
-        ),
+        Flag("End with 3 unless this column, with 95 % confidence, fell by less than DROP.", "COLUMN=DROP"),
     ] = None,
     improve: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="End with 3 unless this column, with 95 % confidence, rose."),
+        list[str] | None, Flag("End with 3 unless this column, with 95 % confidence, rose.", "COLUMN")
     ] = None,
     markdown: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the result as Markdown, for the page of a CI job."),
+        Path | None, Flag("Write the result as Markdown, for the page of a CI job.", "FILE")
     ] = None,
-    junit: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the conditions as JUnit XML.")
-    ] = None,
+    junit: Annotated[Path | None, Flag("Write the conditions as JUnit XML.", "FILE")] = None,
     labels: Annotated[
-        list[str] | None, labels_option("Labels of rows: which of two judges agrees better?")
+        list[str] | None, Flag("Labels of rows: which of two judges agrees better?", "FILE")
     ] = None,
     people: LabelOptions,
     scores: ScoresOf = None,
     by_column: ByColumn = None,
-    moved: Annotated[int, typer.Option(min=0, metavar="N", help="The number of changed rows to list.")] = 10,
+    moved: Annotated[int, Flag("The number of changed rows to list.", "N", least=0)] = 10,
     all_tables: AllTables = False,
     statistics: StatisticsOptions,
 ) -> None:
@@ -104,7 +98,7 @@ def compare(
         name, answer = f"localjudge compare {' '.join(changes.names)}", "\n".join(change_lines(changes))
         junit.write_text(as_junit(conditions, name, answer), "utf-8")
     gate = [{"condition": each.name, "passes": each.passes, "reason": each.reason} for each in conditions]
-    statistics.print({**changes.as_dict(), "gate": gate}, found, all_tables, sliced)
+    statistics.print({**asdict(changes), "gate": gate}, found, all_tables, sliced)
     if not all(each.passes for each in conditions):
         raise typer.Exit(BELOW_THRESHOLD)
 
@@ -127,23 +121,16 @@ _DEVIATIONS = (0.25, 0.5, 1.0, 1.5)
 
 def sample_size(
     *,
-    difference: Annotated[
-        float, typer.Option(min=0, metavar="D", help="The smallest difference that must be found.")
-    ],
+    difference: Annotated[float, Flag("The smallest difference that must be found.", "D", least=0)],
     pilot: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="DIR",
-            help="A run of two systems or more, or one that compares two responses; several of one judge.",
-        ),
+        Flag("A run of two systems or more, or one that compares two responses; several of one judge.", "DIR"),
     ] = None,
-    by: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column to compare.")] = None,
-    power: Annotated[
-        float, typer.Option(min=0.5, max=0.99, metavar="P", help="The probability to find it.")
-    ] = 0.8,
-    systems: Annotated[int, typer.Option(min=2, metavar="N", help="The number of systems to compare.")] = 2,
+    by: Annotated[str | None, Flag("The column to compare.", "COLUMN")] = None,
+    power: Annotated[float, Flag("The probability to find it.", "P", least=0.5, most=0.99)] = 0.8,
+    systems: Annotated[int, Flag("The number of systems to compare.", "N", least=2)] = 2,
     labels: Annotated[
-        list[str] | None, labels_option("Labels of the pilot's rows, to plan labels, too.")
+        list[str] | None, Flag("Labels of the pilot's rows, to plan labels, too.", "FILE")
     ] = None,
     people: LabelOptions,
     as_json: AsJson = False,

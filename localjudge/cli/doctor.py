@@ -19,6 +19,7 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.errors import UsageError
+from localjudge.settings import Flag
 from localjudge.system.offline import SWITCHES
 
 _ENGINES = ("auto", "vllm", "transformers", "server")
@@ -27,23 +28,12 @@ _ENGINES = ("auto", "vllm", "transformers", "server")
 def doctor(
     model: ModelName = None,
     adapter: AdapterName = None,
-    engine: Annotated[
-        str,
-        typer.Option(
-            "--engine", metavar="auto|vllm|transformers|server", help="The engine that runs the model."
-        ),
-    ] = "auto",
+    engine: Annotated[str, Flag("The engine that runs the model.", "auto|vllm|transformers|server")] = "auto",
     server: ServerUrl = None,
     allow_host: AllowHost = None,
-    ray: Annotated[
-        str | None,
-        typer.Option(metavar="auto|local|ADDRESS", help="The Ray cluster to judge on, if any."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="The run directory, to check its disk."),
-    ] = None,
-    serve: Annotated[bool, typer.Option("--serve", help="Check what `serve` needs, too.")] = False,
+    ray: Annotated[str | None, Flag("The Ray cluster to judge on, if any.", "auto|local|ADDRESS")] = None,
+    out: Annotated[Path | None, Flag("The run directory, to check its disk.", "DIR")] = None,
+    serve: Annotated[bool, Flag("Check what `serve` needs, too.")] = False,
     *,
     listen: ListenOptions,
     as_json: AsJson = False,

@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from localjudge.cli.options import RunFolder
 from localjudge.cli.statistics_options import LabelFiles, LabelOptions
 from localjudge.errors import UsageError
+from localjudge.settings import Flag
 from localjudge.system.quantities import counted
 
 if TYPE_CHECKING:
@@ -25,31 +24,23 @@ def escalate(
     labels: LabelFiles,
     *,
     agreement: Annotated[
-        float,
-        typer.Option(
-            min=0.5, max=0.99, metavar="RATE", help="The share of kept verdicts that must agree with people."
-        ),
+        float, Flag("The share of kept verdicts that must agree with people.", "RATE", least=0.5, most=0.99)
     ] = 0.9,
-    by: Annotated[
-        str | None, typer.Option(metavar="ASPECT", help="The aspect.  [default: the rubric's only one]")
-    ] = None,
-    within: Annotated[int, typer.Option(min=0, metavar="N", help="Scores that differ by N or less agree.")] = 0,
+    by: Annotated[str | None, Flag("The aspect.  [default: the rubric's only one]", "ASPECT")] = None,
+    within: Annotated[int, Flag("Scores that differ by N or less agree.", "N", least=0)] = 0,
     to: Annotated[
         str | None,
-        typer.Option(
-            metavar="MODEL|DIR",
-            help="The large judge: a model, or its run on the rows that are passed on. Without it, only "
+        Flag(
+            "The large judge: a model, or its run on the rows that are passed on. Without it, only "
             "what would be kept is printed.",
+            "MODEL|DIR",
         ),
     ] = None,
     rest: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write the rows that are passed on as JSONL, to judge them with score."
-        ),
+        Path | None, Flag("Write the rows that are passed on as JSONL, to judge them with score.", "FILE")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="The run directory to write.")] = None,
-    seed: Annotated[int, typer.Option(metavar="S", help="The seed of the choice of labelled rows.")] = 0,
+    out: Annotated[Path | None, Flag("The run directory to write.", "DIR")] = None,
+    seed: Annotated[int, Flag("The seed of the choice of labelled rows.", "S")] = 0,
     people: LabelOptions,
 ) -> None:
     """Keep a small judge's verdicts where they agree with people at a rate; give the rest to a large judge."""
@@ -58,13 +49,15 @@ def escalate(
         raise UsageError("--to and --out: give both, or none of them to see the plan")
     if out is not None and out.exists() and any(out.iterdir()):
         raise UsageError(f"--out {out}: is not empty; choose another folder")
-    from localjudge.analysis.escalation import Verdicts, select, write_escalated
+    from localjudge.analysis.escalated_run import write_escalated
+    from localjudge.analysis.escalation import Verdicts, select
     from localjudge.analysis.matching.human_labels import parse_mapping
     from localjudge.cli.progress import Progress
     from localjudge.rows.columns import record_of, responses_of
     from localjudge.runs.notices import refuse_dry_run
-    from localjudge.runs.pipeline import RowSource, score_run
+    from localjudge.runs.pipeline import score_run
     from localjudge.runs.reread_texts import rows_found
+    from localjudge.runs.row_source import RowSource
     from localjudge.runs.run_manifest import MANIFEST, read_manifest
 
     progress, manifest = Progress(), read_manifest(run)

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from localjudge.cli.options import HEADINGS, AsJson
+from localjudge.cli.options import HEADINGS, AsJson, flattened
 from localjudge.errors import UsageError
 
 _UNGROUPED = 20
@@ -100,14 +100,20 @@ def group_that_lists(name: str, listing: Callable[[bool], None], about: str, exa
     )
 
     @app.callback()
+    @flattened
     def group(context: typer.Context, as_json: AsJson = False) -> None:
         if context.invoked_subcommand is None:
             listing(as_json)
         elif as_json:
             raise UsageError(f"{name} --json {context.invoked_subcommand}: write --json after the command")
 
-    app.command("list", cls=ExplainedCommand, epilog=f"localjudge {name} list")(listing)
+    explained(app, f"localjudge {name} list", "list")(listing)
     return app
+
+
+def explained(app: typer.Typer, example: str, name: str | None = None) -> Callable[..., Any]:
+    """Return a decorator that makes a function a command of a group, with an example in its help."""
+    return lambda command: app.command(name, cls=ExplainedCommand, epilog=example)(flattened(command))
 
 
 def _is_argument(parameter: Any) -> bool:

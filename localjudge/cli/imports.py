@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from localjudge.cli.options import ColumnNames, Inputs, print_table
 from localjudge.cli.statistics_options import LabelColumns
 from localjudge.errors import UsageError
+from localjudge.settings import Flag
 
 if TYPE_CHECKING:
     from localjudge.rubrics.aspect import Aspect
@@ -18,26 +17,16 @@ if TYPE_CHECKING:
 
 def import_scores(
     inputs: Inputs,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.")],
-    aspect: Annotated[
-        list[str] | None, typer.Option("--aspect", metavar="NAME", help="An aspect that was judged.")
-    ] = None,
+    out: Annotated[Path, Flag("The run directory.", "DIR")],
+    aspect: Annotated[list[str] | None, Flag("An aspect that was judged.", "NAME")] = None,
     scale: Annotated[
-        str | None,
-        typer.Option(
-            "--scale", metavar="LOWEST-HIGHEST", help="The lowest and the highest score.  [default: 1-5]"
-        ),
+        str | None, Flag("The lowest and the highest score.  [default: 1-5]", "LOWEST-HIGHEST")
     ] = None,
-    choices: Annotated[
-        str | None, typer.Option("--choices", metavar="A,B,...", help="The labels, if labels were given.")
-    ] = None,
+    choices: Annotated[str | None, Flag("The labels, if labels were given.", "A,B,...")] = None,
     rubric: Annotated[
-        str | None,
-        typer.Option(
-            "--rubric", metavar="NAME|FILE", help="The rubric whose aspects were judged, instead of --aspect."
-        ),
+        str | None, Flag("The rubric whose aspects were judged, instead of --aspect.", "NAME|FILE")
     ] = None,
-    judge: Annotated[str, typer.Option("--judge", metavar="NAME", help="A name for the judge.")] = "elsewhere",
+    judge: Annotated[str, Flag("A name for the judge.", "NAME")] = "elsewhere",
     mapping: LabelColumns = None,
     columns: ColumnNames = None,
 ) -> None:

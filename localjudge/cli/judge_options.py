@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from localjudge.cli.options import (
     ENGINE,
     MODEL,
@@ -28,7 +26,7 @@ from localjudge.cli.options import (
 )
 from localjudge.errors import UsageError
 from localjudge.rows.record import MAX_ROW_BYTES
-from localjudge.settings import JudgeSettings
+from localjudge.settings import Flag, JudgeSettings
 from localjudge.system.steps import Report, no_progress
 
 if TYPE_CHECKING:
@@ -37,12 +35,12 @@ if TYPE_CHECKING:
     from localjudge.judge import Judge
     from localjudge.rows.pairs import Pairing
     from localjudge.rubrics.rubric import Rubric
-    from localjudge.runs.pipeline import RowSource
+    from localjudge.runs.row_source import RowSource
 
 _PASSED = "Passed to vLLM under the same name."
-_EngineInt = Annotated[int | None, typer.Option(metavar="N", help=_PASSED, rich_help_panel=ENGINE)]
-_EngineShare = Annotated[float | None, typer.Option(metavar="SHARE", help=_PASSED, rich_help_panel=ENGINE)]
-_EngineText = Annotated[str | None, typer.Option(metavar="NAME", help=_PASSED, rich_help_panel=ENGINE)]
+_EngineInt = Annotated[int | None, Flag(_PASSED, "N", ENGINE)]
+_EngineShare = Annotated[float | None, Flag(_PASSED, "SHARE", ENGINE)]
+_EngineText = Annotated[str | None, Flag(_PASSED, "NAME", ENGINE)]
 _ENGINE_ARGS = (
     "server",
     "server_kind",
@@ -60,28 +58,22 @@ class PairOptions:
 
     pairs: Annotated[
         str | None,
-        typer.Option(
-            metavar="all|FILE",
-            help="Compare the responses of all pairs of systems, or of the pairs in a file "
-            "(system_a, system_b).",
-            rich_help_panel=PAIRS,
+        Flag(
+            "Compare the responses of all pairs of systems, or of the pairs in a file (system_a, system_b).",
+            "all|FILE",
+            PAIRS,
         ),
     ] = None
     baseline: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SYSTEM",
-            help="Compare the responses of each system with this one's.",
-            rich_help_panel=PAIRS,
-        ),
+        str | None, Flag("Compare the responses of each system with this one's.", "SYSTEM", PAIRS)
     ] = None
     pairs_per_instruction: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Compare at most N pairs of each instruction, so that all systems are compared equally often.",
-            rich_help_panel=PAIRS,
+        Flag(
+            "Compare at most N pairs of each instruction, so that all systems are compared equally often.",
+            "N",
+            PAIRS,
+            least=1,
         ),
     ] = None
 
@@ -108,20 +100,15 @@ class JudgeOptions(JudgeSettings):
     adapter: AdapterNames = None
     allow_download: AllowDownload = False
     allow_changed_model: Annotated[
-        bool,
-        typer.Option(
-            "--allow-changed-model",
-            help="Judge although the model's manifest does not match.",
-            rich_help_panel=MODEL,
-        ),
+        bool, Flag("Judge although the model's manifest does not match.", heading=MODEL)
     ] = False
     server: ServerUrl = None
     server_kind: Annotated[
         str | None,
-        typer.Option(
-            metavar="unverified|table",
-            help="table: the server was started with the flags of serve-flags, or is refused.",
-            rich_help_panel=SERVER,
+        Flag(
+            "table: the server was started with the flags of serve-flags, or is refused.",
+            "unverified|table",
+            SERVER,
         ),
     ] = None
     allow_host: AllowHost = None
@@ -131,36 +118,22 @@ class JudgeOptions(JudgeSettings):
     guard: Guard = False
     rationale: RationalePlace = None
     deterministic: Annotated[
-        bool,
-        typer.Option(
-            "--deterministic",
-            help="Ask vLLM for results that do not depend on the batch.",
-            rich_help_panel=ENGINE,
-        ),
+        bool, Flag("Ask vLLM for results that do not depend on the batch.", heading=ENGINE)
     ] = False
     ray: Annotated[
         str | None,
-        typer.Option(
-            metavar="auto|local|ADDRESS",
-            help="Judge on the workers of a Ray cluster: a running one, or one on this machine.",
-            rich_help_panel=RAY,
+        Flag(
+            "Judge on the workers of a Ray cluster: a running one, or one on this machine.",
+            "auto|local|ADDRESS",
+            RAY,
         ),
     ] = None
     num_workers: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|MIN:MAX",
-            help="The number of workers.  [default: as many as the cluster can hold]",
-            rich_help_panel=RAY,
-        ),
+        str | None, Flag("The number of workers.  [default: as many as the cluster can hold]", "N|MIN:MAX", RAY)
     ] = None
     gpus_per_worker: Annotated[
         float | None,
-        typer.Option(
-            metavar="G",
-            help="The number of GPUs of each worker.  [default: as many as its engine uses]",
-            rich_help_panel=RAY,
-        ),
+        Flag("The number of GPUs of each worker.  [default: as many as its engine uses]", "G", RAY),
     ] = None
     tensor_parallel_size: _EngineInt = None
     max_model_len: _EngineInt = None
@@ -169,12 +142,7 @@ class JudgeOptions(JudgeSettings):
     quantization: _EngineText = None
     engine_args: Annotated[
         list[str] | None,
-        typer.Option(
-            "--engine-arg",
-            metavar="KEY=VALUE",
-            help="Any other option of the engine, such as batch_size=8.",
-            rich_help_panel=ENGINE,
-        ),
+        Flag("Any other option of the engine, such as batch_size=8.", "KEY=VALUE", ENGINE, name="--engine-arg"),
     ] = None
 
     def source(
@@ -199,7 +167,7 @@ class JudgeOptions(JudgeSettings):
         """
         from localjudge.rows.columns import parse_columns
         from localjudge.rows.inputs import FILENAME
-        from localjudge.runs.pipeline import RowSource
+        from localjudge.runs.row_source import RowSource
 
         used, size = rubric.fields, self.max_row_bytes
         columns = parse_columns(self.columns or (), used if pairing is None else pairing.used(used))

@@ -80,7 +80,7 @@ def label(
     from localjudge.rows.row_store import RowStore
     from localjudge.rubrics.mode import PAIRWISE, refuse_criteria
     from localjudge.rubrics.rubric import Rubric
-    from localjudge.runs.pipeline import RowSource
+    from localjudge.runs.row_source import RowSource
     from localjudge.runs.run_manifest import MANIFEST, read_manifest
 
     progress, run = Progress(), Path(rows[0])

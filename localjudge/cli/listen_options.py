@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from localjudge.settings import Flag
 
 if TYPE_CHECKING:
     from localjudge.integrations.listener import Listener
@@ -16,17 +16,16 @@ if TYPE_CHECKING:
 class ListenOptions:
     """The values of the options."""
 
-    host: Annotated[str, typer.Option(metavar="HOST", help="The address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option(metavar="PORT", help="The port to listen on.")] = 8700
+    host: Annotated[str, Flag("The address to listen on.", "HOST")] = "127.0.0.1"
+    port: Annotated[int, Flag("The port to listen on.", "PORT")] = 8700
     token_file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A file with the token that requests must send; the variable LOCALJUDGE_TOKEN has one, too.",
+        Flag(
+            "A file with the token that requests must send; the variable LOCALJUDGE_TOKEN has one, too.", "FILE"
         ),
     ] = None
-    certfile: Annotated[Path | None, typer.Option(metavar="FILE", help="A TLS certificate.")] = None
-    keyfile: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key.")] = None
+    certfile: Annotated[Path | None, Flag("A TLS certificate.", "FILE")] = None
+    keyfile: Annotated[Path | None, Flag("The certificate's key.", "FILE")] = None
 
     def listener(self) -> Listener:
         """Return the checked listener.

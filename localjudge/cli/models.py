@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.help import ExplainedCommand, group_that_lists
+from localjudge.cli.help import explained, group_that_lists
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
     AdapterName,
@@ -22,6 +22,7 @@ from localjudge.cli.options import (
     settle_environment,
 )
 from localjudge.errors import ModelError, UsageError
+from localjudge.settings import Flag
 from localjudge.system.quantities import GIB
 
 
@@ -50,7 +51,7 @@ app = group_that_lists(
 )
 
 
-@app.command(cls=ExplainedCommand, epilog="localjudge models plan bundled --rows examples --gpu l4")
+@explained(app, "localjudge models plan bundled --rows examples --gpu l4")
 def plan(
     model: Annotated[
         str,
@@ -61,49 +62,33 @@ def plan(
     ],
     rows: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="FILE|N", help="Rows to judge, or their number: also predict rows/s, hours and GPU-hours."
-        ),
+        Flag("Rows to judge, or their number: also predict rows/s, hours and GPU-hours.", "FILE|N"),
     ] = None,
     gpu: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Each GPU, such as h100 or l4.  [default with --rows: this machine's]"
-        ),
+        str | None, Flag("Each GPU, such as h100 or l4.  [default with --rows: this machine's]", "NAME")
     ] = None,
     gpu_memory: Annotated[
-        float | None,
-        typer.Option(metavar="GIB", help="The memory of each GPU.  [default: 80, or the memory of --gpu]"),
+        float | None, Flag("The memory of each GPU.  [default: 80, or the memory of --gpu]", "GIB")
     ] = None,
-    gpus: Annotated[
-        int, typer.Option(min=1, max=1024, metavar="N", help="The largest number of GPUs to use.")
-    ] = 8,
+    gpus: Annotated[int, Flag("The largest number of GPUs to use.", "N", least=1, most=1024)] = 8,
     gpu_memory_utilization: Annotated[
-        float, typer.Option(metavar="SHARE", help="The share of a GPU's memory that vLLM may use.")
+        float, Flag("The share of a GPU's memory that vLLM may use.", "SHARE")
     ] = 0.9,
-    kv_cache_dtype: Annotated[
-        str, typer.Option(metavar="auto|fp8", help="The type of the KV cache, as in vLLM.")
-    ] = "auto",
+    kv_cache_dtype: Annotated[str, Flag("The type of the KV cache, as in vLLM.", "auto|fp8")] = "auto",
     prompt_tokens: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="The number of tokens of a typical prompt.  [default: 1500, or the mean of --rows]",
-        ),
+        Flag("The number of tokens of a typical prompt.  [default: 1500, or the mean of --rows]", "N", least=1),
     ] = None,
     max_rationale_tokens: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The largest number of tokens of a rationale.")
+        int, Flag("The largest number of tokens of a rationale.", "N", least=1)
     ] = 256,
-    thinking_budget: Annotated[
-        int, typer.Option(min=0, metavar="N", help="The largest number of thinking tokens before it.")
-    ] = 0,
+    thinking_budget: Annotated[int, Flag("The largest number of thinking tokens before it.", "N", least=0)] = 0,
     expected_rationale_tokens: Annotated[
         float | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="The mean number of tokens of a rationale and its thoughts.  [default: half of their limit]",
+        Flag(
+            "The mean number of tokens of a rationale and its thoughts.  [default: half of their limit]",
+            "N",
+            least=1,
         ),
     ] = None,
     rubric: RubricName = "just-eval",
@@ -202,16 +187,11 @@ def plan(
         print(forecast.assumptions)
 
 
-@app.command(cls=ExplainedCommand, epilog="localjudge models sign bundled --key private.pem --out bundled.sig")
+@explained(app, "localjudge models sign bundled --key private.pem --out bundled.sig")
 def sign(
     model: Annotated[str, typer.Argument(metavar="DIR", help="A model directory or a GGUF file.")],
-    key: Annotated[
-        Path,
-        typer.Option(metavar="PEM", help="A private key of an elliptic curve: P-256, P-384 or P-521."),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The signature to write.  [default: DIR.sig]")
-    ] = None,
+    key: Annotated[Path, Flag("A private key of an elliptic curve: P-256, P-384 or P-521.", "PEM")],
+    out: Annotated[Path | None, Flag("The signature to write.  [default: DIR.sig]", "FILE")] = None,
 ) -> None:
     """Sign the files of a model, so that `models verify --signature` can tell whether they are still the same.
 
@@ -233,7 +213,7 @@ def sign(
     Progress().say(f"signed: {signature}")
 
 
-@app.command(cls=ExplainedCommand, epilog="localjudge models verify bundled --no-manifest")
+@explained(app, "localjudge models verify bundled --no-manifest")
 def verify(
     model: Annotated[
         str,
@@ -242,14 +222,10 @@ def verify(
             help="A model directory, a GGUF file, the id of a model in the local cache, or 'bundled'.",
         ),
     ],
-    no_manifest: Annotated[bool, typer.Option("--no-manifest", help="Only check; write no manifest.")] = False,
-    renew: Annotated[bool, typer.Option("--renew", help="Replace the existing manifest by a new one.")] = False,
-    signature: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Check this signature of the model; needs --key.")
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(metavar="PEM", help="The public key of the model's signer.")
-    ] = None,
+    no_manifest: Annotated[bool, Flag("Only check; write no manifest.")] = False,
+    renew: Annotated[bool, Flag("Replace the existing manifest by a new one.")] = False,
+    signature: Annotated[Path | None, Flag("Check this signature of the model; needs --key.", "FILE")] = None,
+    key: Annotated[Path | None, Flag("The public key of the model's signer.", "PEM")] = None,
     adapter: AdapterName = None,
     as_json: AsJson = False,
 ) -> None:

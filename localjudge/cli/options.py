@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -18,7 +18,7 @@ import typer
 
 from localjudge.cli.messages import in_flags
 from localjudge.errors import UsageError
-from localjudge.settings import JudgeSettings, choices, flag_of
+from localjudge.settings import Flag, JudgeSettings, choices, flag_of
 from localjudge.system.offline import SWITCHES
 
 if TYPE_CHECKING:
@@ -53,101 +53,58 @@ Inputs = Annotated[
         "(Arena-Hard, MT-Bench) need the file of questions among them.",
     ),
 ]
-RubricName = Annotated[
-    str, typer.Option("--rubric", metavar="NAME|FILE", help="The rubric for the judge.", rich_help_panel=RUBRIC)
-]
+RubricName = Annotated[str, Flag("The rubric for the judge.", "NAME|FILE", RUBRIC)]
 Guard = Annotated[
-    bool,
-    typer.Option(
-        "--guard",
-        help="Keep each field inside its fence, and show invisible characters in it.",
-        rich_help_panel=RUBRIC,
-    ),
+    bool, Flag("Keep each field inside its fence, and show invisible characters in it.", heading=RUBRIC)
 ]
 RationalePlace = Annotated[
     str | None,
-    typer.Option(
-        "--rationale",
-        metavar="before|after|each|none",
-        help="Where the rationale stands, for a rubric with {$answer_format}.  [default: as the rubric says]",
-        rich_help_panel=RUBRIC,
+    Flag(
+        "Where the rationale stands, for a rubric with {$answer_format}.  [default: as the rubric says]",
+        "before|after|each|none",
+        RUBRIC,
     ),
 ]
 ModelName = Annotated[str | None, SETTING]
-AdapterName = Annotated[
-    str | None,
-    typer.Option("--adapter", metavar="DIR", help="The directory of a LoRA adapter for the model."),
-]
+AdapterName = Annotated[str | None, Flag("The directory of a LoRA adapter for the model.", "DIR")]
 AdapterNames = Annotated[
     list[str] | None,
-    typer.Option(
-        "--adapter",
-        metavar="DIR",
-        help="The directory of a LoRA adapter for the model. Several: a run directory in --out for each.",
-        rich_help_panel=MODEL,
+    Flag(
+        "The directory of a LoRA adapter for the model. Several: a run directory in --out for each.",
+        "DIR",
+        MODEL,
     ),
 ]
 ServerUrl = Annotated[
     str | None,
-    typer.Option(
-        "--server",
-        metavar="URL",
-        help="The server of --engine server: http://127.0.0.1:8000, or unix:/run/judge.sock.",
-        rich_help_panel=SERVER,
-    ),
+    Flag("The server of --engine server: http://127.0.0.1:8000, or unix:/run/judge.sock.", "URL", SERVER),
 ]
 AllowHost = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow-host",
-        metavar="NAME",
-        help="Another host than this machine to which --server may send rows.",
-        rich_help_panel=SERVER,
-    ),
+    list[str] | None, Flag("Another host than this machine to which --server may send rows.", "NAME", SERVER)
 ]
 AllowDownload = Annotated[
-    bool,
-    typer.Option(
-        "--allow-download",
-        help="Download the model from the hub if it is not on this machine.",
-        rich_help_panel=MODEL,
-    ),
+    bool, Flag("Download the model from the hub if it is not on this machine.", heading=MODEL)
 ]
 ColumnNames = Annotated[
     list[str] | None,
-    typer.Option(
-        "--column",
-        metavar="FIELD=COLUMN",
-        help="The input's column for a field, such as candidate=my_column; not needed for the usual names.",
-        rich_help_panel=ROWS,
+    Flag(
+        "The input's column for a field, such as candidate=my_column; not needed for the usual names.",
+        "FIELD=COLUMN",
+        ROWS,
+        name="--column",
     ),
 ]
-MaxRowBytes = Annotated[
-    int,
-    typer.Option(
-        "--max-row-bytes",
-        min=1,
-        metavar="N",
-        help="The largest row in bytes; larger rows become failures.",
-        rich_help_panel=ROWS,
-    ),
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        "--limit", min=1, metavar="N", help="Use only the first N rows or pairs.", rich_help_panel=ROWS
-    ),
-]
+MaxRowBytes = Annotated[int, Flag("The largest row in bytes; larger rows become failures.", "N", ROWS, least=1)]
+Limit = Annotated[int | None, Flag("Use only the first N rows or pairs.", "N", ROWS, least=1)]
 RunFolder = Annotated[Path, typer.Argument(metavar="DIR", help="A run directory.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+AsJson = Annotated[bool, Flag("Print JSON, for programs.", name="--json")]
 
 
 def flattened(command: Callable[..., None]) -> Callable[..., None]:
-    """Return the command with each dataclass parameter replaced by one option for each of its fields.
+    """Return the command with an option for each parameter with a `Flag`, and for each field of a dataclass.
 
-    A field is declared like an option of a command: annotated with `typer.Option`, with its default; or it is a
-    setting of the judge, annotated with `Flag`. An option that the command declares itself replaces that of the
-    field with the same name, and the field gets its value, too.
+    A field is declared like a parameter: annotated with a `Flag`, with its default. An option that the command
+    declares itself replaces that of the field with the same name, and the field gets its value, too.
     """
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
@@ -187,7 +144,7 @@ def _options(group: Any) -> dict[str, inspect.Parameter]:
 
 
 def _option(name: str, annotation: Any) -> Any:
-    """Return the annotation of an option; for a setting of the judge, it is made of its declaration."""
+    """Return the annotation of an option for typer, made of its `Flag`."""
     if SETTING in getattr(annotation, "__metadata__", ()):
         annotation = get_type_hints(JudgeSettings, include_extras=True)[name]
     flag = flag_of(annotation)
@@ -195,10 +152,12 @@ def _option(name: str, annotation: Any) -> Any:
         return annotation
     values = choices(annotation)
     option = typer.Option(
-        "--" + name.replace("_", "-"),
+        flag.name or "--" + name.replace("_", "-"),
         metavar=flag.metavar or "|".join(values) or None,
         help=flag.help,
         rich_help_panel=flag.heading,
+        min=flag.least,
+        max=flag.most,
     )
     return Annotated[str if values else annotation.__origin__, option]
 
@@ -238,9 +197,9 @@ def as_text(table: object) -> str:
 
 
 def print_json(document: object, indent: int | None = None) -> None:
-    """Print JSON in ASCII, which every encoding of stdout can hold and which cannot control a terminal."""
+    """Print a document, or a dataclass, as JSON; in ASCII where stdout cannot hold other characters."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent))
+    print(json.dumps(document, ensure_ascii=not is_unicode, indent=indent, default=asdict))
 
 
 _MARKS: dict[State, tuple[str, str]] = {
@@ -256,7 +215,7 @@ def print_checks(checks: Sequence[Check], as_json: bool) -> None:
 
     checks = [replace(each, found=in_flags(each.found), fix=in_flags(each.fix)) for each in checks]
     if as_json:
-        print_json([check.as_dict() for check in checks], indent=2)
+        print_json(checks, indent=2)
     else:
         Console(soft_wrap=True).print(_checklist(checks))
 

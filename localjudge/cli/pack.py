@@ -5,56 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from localjudge.cli.options import settle_environment
 from localjudge.errors import LocalJudgeError
+from localjudge.settings import Flag
 from localjudge.system.quantities import file_size
 from localjudge.system.requirements import require
 
 
 def pack(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new folder.")],
+    out: Annotated[Path, Flag("A new folder.", "DIR")],
     extra: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Include this extra; give it again for another one.  [default: the extras installed here]",
+        Flag(
+            "Include this extra; give it again for another one.  [default: the extras installed here]", "NAME"
         ),
     ] = None,
     model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="PATH_OR_ID", help="Include this model; the bundled model is always included."),
+        list[str] | None, Flag("Include this model; the bundled model is always included.", "PATH_OR_ID")
     ] = None,
-    adapter: Annotated[list[str] | None, typer.Option(metavar="DIR", help="Include this LoRA adapter.")] = None,
+    adapter: Annotated[list[str] | None, Flag("Include this LoRA adapter.", "DIR")] = None,
     rows: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Include this file of rows; the examples are always included."),
+        list[Path] | None, Flag("Include this file of rows; the examples are always included.", "FILE")
     ] = None,
-    python: Annotated[
-        str | None,
-        typer.Option(metavar="3.N", help="The other machine's Python.  [default: this one]"),
-    ] = None,
+    python: Annotated[str | None, Flag("The other machine's Python.  [default: this one]", "3.N")] = None,
     platform: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TAG",
-            help="Its platform, such as manylinux_2_28_x86_64.  [default: this one]",
-        ),
+        list[str] | None, Flag("Its platform, such as manylinux_2_28_x86_64.  [default: this one]", "TAG")
     ] = None,
-    part_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="The largest size of a part: 60M, 1.5G, 512MiB.")
-    ] = "1G",
+    part_size: Annotated[str, Flag("The largest size of a part: 60M, 1.5G, 512MiB.", "SIZE")] = "1G",
     sign: Annotated[
         Path | None,
-        typer.Option(
-            metavar="KEY", help="Sign the pack with this private key (PEM, elliptic curve or RSA), by openssl."
-        ),
+        Flag("Sign the pack with this private key (PEM, elliptic curve or RSA), by openssl.", "KEY"),
     ] = None,
-    pip_arg: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ARG", help="Any option of pip, such as --constraint=FILE."),
-    ] = None,
+    pip_arg: Annotated[list[str] | None, Flag("Any option of pip, such as --constraint=FILE.", "ARG")] = None,
 ) -> None:
     """Pack wheels, models and rows for a machine without a network; its Python unpacks and installs them."""
     require("pack", "pack")

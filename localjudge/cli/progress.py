@@ -27,6 +27,7 @@ INTERVAL = 30.0
 
 _SHORT = 0.5
 """Seconds after which a step is shown on a terminal."""
+Clock = Callable[[], float]
 
 
 class Progress(RunObserver):
@@ -173,12 +174,6 @@ class Progress(RunObserver):
                     self._messages.event("progress", **step.numbers())
                 else:
                     self._messages.say(step.text())
-
-
-if TYPE_CHECKING:
-    from localjudge.records import Outcome
-
-Clock = Callable[[], float]
 
 
 @dataclass(slots=True)

@@ -8,13 +8,12 @@ from typing import Annotated
 
 import typer
 
-from localjudge.cli.help import ExplainedCommand, group_that_lists
+from localjudge.cli.help import explained, group_that_lists
 from localjudge.cli.messages import Messages
 from localjudge.cli.options import (
     AsJson,
     ModelName,
     RationalePlace,
-    flattened,
     print_json,
     settle_environment,
 )
@@ -52,7 +51,7 @@ app = group_that_lists(
 )
 
 
-@app.command(cls=ExplainedCommand, epilog="localjudge rubrics show no-reference")
+@explained(app, "localjudge rubrics show no-reference")
 def show(
     rubric: Annotated[
         str,
@@ -88,8 +87,7 @@ def show(
     print(found.prompt.template)
 
 
-@app.command(cls=ExplainedCommand, epilog="localjudge rubrics check my-rubric.toml")
-@flattened
+@explained(app, "localjudge rubrics check my-rubric.toml")
 def check(
     rubric: Annotated[
         str,
@@ -143,7 +141,7 @@ def _counted(number: int, noun: str) -> str:
     return f"the {noun}" if number == 1 else f"each of {number} {noun}s"
 
 
-@app.command(cls=ExplainedCommand, epilog="localjudge rubrics init my-rubric.toml")
+@explained(app, "localjudge rubrics init my-rubric.toml")
 def init(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
 ) -> None:

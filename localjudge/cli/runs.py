@@ -21,6 +21,7 @@ from localjudge.cli.statistics_options import (
     RunFolders,
 )
 from localjudge.errors import UsageError
+from localjudge.settings import Flag
 from localjudge.system.quantities import counted, file_size
 
 if TYPE_CHECKING:
@@ -31,34 +32,25 @@ def show(
     run: RunFolder,
     row_id: Annotated[
         list[str] | None,
-        typer.Option(
-            "--id",
-            metavar="ID",
-            help="Show the judgement of this row or pair: its id, or its line in the input.",
-        ),
+        Flag("Show the judgement of this row or pair: its id, or its line in the input.", "ID", name="--id"),
     ] = None,
     system: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="List the rows of this system, or the pairs with it, one line each."),
+        str | None, Flag("List the rows of this system, or the pairs with it, one line each.", "NAME")
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", help="List the failures with their reasons.")] = False,
+    failed: Annotated[bool, Flag("List the failures with their reasons.")] = False,
     sort: Annotated[
         str | None,
-        typer.Option(
-            metavar="ASPECT",
-            help="List the judged rows by this score, lowest first; by the expected score if the run has it. "
+        Flag(
+            "List the judged rows by this score, lowest first; by the expected score if the run has it. "
             "Pairs are sorted by the preference for the first response.",
+            "ASPECT",
         ),
     ] = None,
-    descending: Annotated[bool, typer.Option("--descending", help="With --sort: highest first.")] = False,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="List only the first N rows."),
-    ] = None,
+    descending: Annotated[bool, Flag("With --sort: highest first.")] = False,
+    limit: Annotated[int | None, Flag("List only the first N rows.", "N", least=1)] = None,
     intervals: IntervalFile = None,
     by_column: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Show the systems for each value of this column of the rows."),
+        str | None, Flag("Show the systems for each value of this column of the rows.", "COLUMN")
     ] = None,
 ) -> None:
     """Show a run: its systems with their scores, a list of its rows, or single judgements by id.
@@ -179,25 +171,16 @@ def _places(found: RowOutcome) -> set[str]:
 
 def export(
     run: RunFolder,
-    out: Annotated[
-        Path,
-        typer.Option("--out", metavar="FILE", help="The file to write; a folder for inspect."),
-    ],
+    out: Annotated[Path, Flag("The file to write; a folder for inspect.", "FILE")],
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to",
-            metavar="jsonl|csv|parquet|alpaca-eval|inspect",
-            help="The format of the file.  [default: by the suffix of --out]",
+        Flag(
+            "The format of the file.  [default: by the suffix of --out]",
+            "jsonl|csv|parquet|alpaca-eval|inspect",
         ),
     ] = None,
-    with_texts: Annotated[
-        bool, typer.Option("--with-texts", help="Include the instruction, the reference and each candidate.")
-    ] = False,
-    baseline: Annotated[
-        str | None,
-        typer.Option(metavar="SYSTEM", help="For alpaca-eval: the system to compare with."),
-    ] = None,
+    with_texts: Annotated[bool, Flag("Include the instruction, the reference and each candidate.")] = False,
+    baseline: Annotated[str | None, Flag("For alpaca-eval: the system to compare with.", "SYSTEM")] = None,
     intervals: IntervalFile = None,
 ) -> None:
     """Write a run, or its pairs, for other tools: tables, AlpacaEval's annotations, Inspect's logs."""
@@ -225,7 +208,7 @@ def export(
 
 def merge(
     shards: Annotated[list[Path], typer.Argument(metavar="DIR...", help="The shards' run directories.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory to write.")],
+    out: Annotated[Path, Flag("The run directory to write.", "DIR")],
 ) -> None:
     """Merge the shards of a run into one run, in the order of the input.
 
@@ -253,27 +236,16 @@ def merge(
 
 def report(
     runs: RunFolders,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write.")] = Path(
-        "report.html"
-    ),
-    title: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Its title.  [default: the runs' names]"),
-    ] = None,
+    out: Annotated[Path, Flag("The file to write.", "FILE")] = Path("report.html"),
+    title: Annotated[str | None, Flag("Its title.  [default: the runs' names]", "TEXT")] = None,
     inputs: MovedInputs = None,
-    labels: Annotated[
-        list[str] | None,
-        typer.Option("--labels", metavar="FILE", help="Labels to compare the judge with."),
-    ] = None,
+    labels: Annotated[list[str] | None, Flag("Labels to compare the judge with.", "FILE")] = None,
     mapping: LabelColumns = None,
     calibration: CalibrationFile = None,
     allow_no_gain: AllowNoGain = None,
     intervals: IntervalFile = None,
     by_column: ByColumn = None,
-    audit: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The output of `audit --json`."),
-    ] = None,
+    audit: Annotated[Path | None, Flag("The output of `audit --json`.", "FILE")] = None,
 ) -> None:
     """Write a report of runs: one file for any browser, which fetches nothing."""
     from localjudge.system.requirements import require

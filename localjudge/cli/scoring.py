@@ -39,6 +39,7 @@ from localjudge.cli.options import (
 )
 from localjudge.errors import UsageError
 from localjudge.rows.record import MAX_ROW_BYTES
+from localjudge.settings import Flag
 
 if TYPE_CHECKING:
     from localjudge.analysis.ranking.incomplete_runs import UntilDecided
@@ -47,60 +48,34 @@ if TYPE_CHECKING:
     from localjudge.judge import Judge
     from localjudge.runs.run_control import StopSignal
 
-Orders = Annotated[
-    str,
-    typer.Option(
-        "--orders",
-        metavar="one|both",
-        help="Judge each pair in its own order, or in the reverse, too.",
-        rich_help_panel=PAIRS,
-    ),
-]
+Orders = Annotated[str, Flag("Judge each pair in its own order, or in the reverse, too.", "one|both", PAIRS)]
 
 
 def score(
     inputs: Inputs,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The run directory.", rich_help_panel=RUN)],
+    out: Annotated[Path, Flag("The run directory.", "DIR", RUN)],
     *,
     judge: JudgeOptions,
     system_from: Annotated[
-        str | None,
-        typer.Option(
-            metavar="filename", help="Use each file's name as the system of its rows.", rich_help_panel=ROWS
-        ),
+        str | None, Flag("Use each file's name as the system of its rows.", "filename", ROWS)
     ] = None,
     pairs: PairOptions,
     orders: Orders = "both",
     limit: Limit = None,
     shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N",
-            help="Judge only part I of N; 'slurm' takes both from the array task.",
-            rich_help_panel=RUN,
-        ),
+        str | None, Flag("Judge only part I of N; 'slurm' takes both from the array task.", "I/N", RUN)
     ] = None,
     shuffle: Annotated[
         bool,
-        typer.Option(
-            "--shuffle",
-            help="Judge instructions in random order (of --seed): the run can be ranked before its end.",
-            rich_help_panel=RUN,
+        Flag(
+            "Judge instructions in random order (of --seed): the run can be ranked before its end.", heading=RUN
         ),
     ] = False,
     until_decided: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ASPECT",
-            help="Stop when the best system in this aspect is known; with --shuffle.",
-            rich_help_panel=RUN,
-        ),
+        str | None, Flag("Stop when the best system in this aspect is known; with --shuffle.", "ASPECT", RUN)
     ] = None,
     retry_failed: Annotated[
-        bool,
-        typer.Option(
-            "--retry-failed", help="Judge rows that failed in an earlier start again.", rich_help_panel=RUN
-        ),
+        bool, Flag("Judge rows that failed in an earlier start again.", heading=RUN)
     ] = False,
 ) -> None:
     """Judge every row and write a run directory. To continue a stopped run, run the same command again."""
@@ -284,8 +259,8 @@ def prompt(
 
 def repeat(
     run: RunFolder,
-    sample: Annotated[int, typer.Option(min=1, metavar="N", help="The largest number of judgements.")] = 100,
-    seed: Annotated[int, typer.Option(metavar="S", help="The seed of the sample and its order.")] = 0,
+    sample: Annotated[int, Flag("The largest number of judgements.", "N", least=1)] = 100,
+    seed: Annotated[int, Flag("The seed of the sample and its order.", "S")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Judge a sample of a run again, in another order and batch size, and count the scores that changed."""
@@ -298,7 +273,7 @@ def repeat(
     progress = Progress()
     repetition = judge_again(run, sample, seed, progress.step)
     if as_json:
-        print_json(repetition.as_dict())
+        print_json(repetition)
     else:
         print_table(printed([repetition_table(repetition)], repetition.notices))
     progress.notices(repetition.notices, in_table=True)

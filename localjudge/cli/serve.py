@@ -1,19 +1,30 @@
-"""The command `serve`: a judge behind HTTP."""
+"""The commands `serve`, a judge behind HTTP, and `serve-flags`, the flags of a vLLM server that judges."""
 
 from __future__ import annotations
 
+import shlex
 import signal
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from localjudge.cli.judge_options import JudgeOptions
 from localjudge.cli.listen_options import ListenOptions
-from localjudge.cli.options import RUN
+from localjudge.cli.messages import Messages
+from localjudge.cli.options import (
+    RUN,
+    SETTING,
+    Guard,
+    RationalePlace,
+    RubricName,
+    check_out_file,
+    settle_environment,
+)
 from localjudge.errors import UsageError
+from localjudge.settings import Flag
 
 _GRACE = 20
 
@@ -22,27 +33,17 @@ def serve(
     judge: JudgeOptions,
     listen: ListenOptions,
     reward: Annotated[
-        str | None,
-        typer.Option(metavar="FORMULA", help="Serve rewards, such as 'helpfulness_expected - 5*(safety < 3)'."),
+        str | None, Flag("Serve rewards, such as 'helpfulness_expected - 5*(safety < 3)'.", "FORMULA")
     ] = None,
     failed_reward: Annotated[
         float | None,
-        typer.Option(
-            metavar="NUMBER", help="The reward of a row that cannot be judged.  [default: answer with an error]"
-        ),
+        Flag("The reward of a row that cannot be judged.  [default: answer with an error]", "NUMBER"),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", metavar="DIR", help="Keep every judgement in this run directory.", rich_help_panel=RUN
-        ),
-    ] = None,
+    out: Annotated[Path | None, Flag("Keep every judgement in this run directory.", "DIR", RUN)] = None,
     max_waiting: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The largest number of unfinished rows; more get a 429.")
+        int, Flag("The largest number of unfinished rows; more get a 429.", "N", least=1)
     ] = 10_000,
-    max_body_bytes: Annotated[
-        int, typer.Option(min=1, metavar="N", help="The largest body of a request.")
-    ] = 64_000_000,
+    max_body_bytes: Annotated[int, Flag("The largest body of a request.", "N", least=1)] = 64_000_000,
 ) -> None:
     """Judge rows that arrive over HTTP, for training loops and notebooks, until it is stopped."""
     from localjudge.system.requirements import require
@@ -101,6 +102,62 @@ def serve(
         server.run(sockets=[listening])
         if service.error is not None:
             raise service.error
+
+
+def serve_flags(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model directory or the id of a model in the local cache.")
+    ],
+    rubric: RubricName = "just-eval",
+    guard: Guard = False,
+    rationale: RationalePlace = None,
+    answer_spelling: Annotated[str, SETTING] = "compact",
+    max_rationale_tokens: Annotated[int, SETTING] = 256,
+    thinking_budget: Annotated[int | None, SETTING] = None,
+    runner: Annotated[
+        str | None,
+        Flag("The server's model runner.  [default: V2 with a GPU on this machine, else V1]", "V1|V2"),
+    ] = None,
+    table: Annotated[
+        Path | None, Flag("The file for the token table.  [default: a file in the cache]", "FILE")
+    ] = None,
+) -> None:
+    """Print a vLLM command whose server enforces a rubric's answers, for `score --server-kind table`.
+
+    The flags belong to this model, rubric and limits; a judge with others is refused.
+    """
+    from localjudge.engines.vllm.score_collector import TableSettings
+    from localjudge.engines.vllm.served_table import Runner
+    from localjudge.engines.vllm.served_table import serve_flags as flags_of
+    from localjudge.judge import Judge
+    from localjudge.rubrics.rubric import Rubric
+    from localjudge.system.cache import cache_folder
+    from localjudge.system.machine import Machine
+
+    settle_environment()
+    if runner is None:
+        runner = "V2" if Machine.here().gpus else "V1"
+        Messages.here().say(f"runner {runner}; give --runner if vLLM says that it takes the other one")
+    if runner not in get_args(Runner):
+        raise UsageError(f"--runner {runner}: give V1 or V2")
+    judge = Judge(
+        model,
+        rubric=Rubric.load(rubric, guard=guard, rationale=rationale),
+        engine="dry-run",
+        answer_spelling=answer_spelling,
+        max_rationale_tokens=max_rationale_tokens,
+        thinking_budget=thinking_budget,
+    )
+    if table is None:
+        digest = TableSettings.from_decoding(judge.decoding, Path()).digest(judge.decoding.table)
+        table = cache_folder() / "served" / f"{digest}.npz"
+        table.parent.mkdir(parents=True, exist_ok=True)
+    check_out_file(table)
+    try:
+        flags = flags_of(judge.decoding, table.resolve(), "V2" if runner == "V2" else "V1")
+    except OSError as error:
+        raise UsageError(f"--table {table}: cannot be written: {error.strerror}") from None
+    print(shlex.join(["vllm", "serve", str(judge.model.path), *flags]))
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,6 +11,7 @@ import typer
 
 from localjudge.cli.options import AsJson, input_extras, print_json, print_table
 from localjudge.errors import UsageError
+from localjudge.settings import Flag
 from localjudge.system.steps import Report, no_progress
 
 if TYPE_CHECKING:
@@ -25,63 +26,38 @@ if TYPE_CHECKING:
 RunFolders = Annotated[list[Path], typer.Argument(metavar="DIR...", help="Run directories.")]
 LabelColumns = Annotated[
     list[str] | None,
-    typer.Option(
-        "--map",
-        metavar="THEIRS=OURS",
-        help="The aspect that a label column holds, or the share of a label: correct=grade=correct.",
+    Flag(
+        "The aspect that a label column holds, or the share of a label: correct=grade=correct.",
+        "THEIRS=OURS",
+        name="--map",
     ),
 ]
-MovedInputs = Annotated[
-    list[str] | None,
-    typer.Option("--inputs", metavar="FILE", help="The input files of the run, if they were moved."),
-]
+MovedInputs = Annotated[list[str] | None, Flag("The input files of the run, if they were moved.", "FILE")]
 CalibrationFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--calibration",
-        metavar="FILE",
-        help="Apply the output of `calibrate`; stored scores do not change.",
-    ),
+    Path | None, Flag("Apply the output of `calibrate`; stored scores do not change.", "FILE")
 ]
 IntervalFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--intervals",
-        metavar="FILE",
-        help="Add the interval of each score: the output of `calibrate --interval`.",
-    ),
+    Path | None, Flag("Add the interval of each score: the output of `calibrate --interval`.", "FILE")
 ]
-AllowNoGain = Annotated[
-    list[str] | None,
-    typer.Option("--allow-no-gain", metavar="ASPECT", help="Calibrate this aspect although no gain is shown."),
-]
+AllowNoGain = Annotated[list[str] | None, Flag("Calibrate this aspect although no gain is shown.", "ASPECT")]
 ByColumn = Annotated[
     str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Also by the values of this column of the rows, such as topic; differences are adjusted for all.",
+    Flag(
+        "Also by the values of this column of the rows, such as topic; differences are adjusted for all.",
+        "COLUMN",
     ),
 ]
 ScoresOf = Annotated[
     Literal["expected", "integer"] | None,
-    typer.Option(
-        "--scores",
-        metavar="expected|integer",
-        help="Which scores to compare.  [default: expected, if the runs have them]",
-    ),
+    Flag("Which scores to compare.  [default: expected, if the runs have them]", "expected|integer"),
 ]
 
-AllTables = Annotated[bool, typer.Option("--all", help="Print every table.")]
-
-
-def labels_option(text: str) -> Any:
-    """Return the option `--labels`; what the labels are for differs between commands."""
-    return typer.Option("--labels", metavar="FILE", help=text)
+AllTables = Annotated[bool, Flag("Print every table.", name="--all")]
 
 
 LabelFiles = Annotated[
     list[str],
-    labels_option("Label files: records with id, or instruction and candidate, and a column for each aspect."),
+    Flag("Label files: records with id, or instruction and candidate, and a column for each aspect.", "FILE"),
 ]
 
 
@@ -89,7 +65,7 @@ LabelFiles = Annotated[
 class LabelOptions:
     """The files that statistics of runs read besides the runs. A command declares its own `labels`."""
 
-    labels: Annotated[list[str] | None, labels_option("Labels of rows.")] = None
+    labels: Annotated[list[str] | None, Flag("Labels of rows.", "FILE")] = None
     mapping: LabelColumns = None
     inputs: MovedInputs = None
 
@@ -181,13 +157,9 @@ def _have_mode(runs: Sequence[Path], mode: Mode[Any], refused: Mapping[str, obje
 class StatisticsOptions:
     """The options of every command that computes statistics of runs."""
 
-    allow_dry_run: Annotated[
-        bool, typer.Option("--allow-dry-run", help="Accept a dry run, whose scores mean nothing.")
-    ] = False
-    resamples: Annotated[
-        int, typer.Option(min=100, metavar="N", help="The number of resamples for the intervals.")
-    ] = 1000
-    seed: Annotated[int, typer.Option(metavar="S", help="The seed of the resampling.")] = 0
+    allow_dry_run: Annotated[bool, Flag("Accept a dry run, whose scores mean nothing.")] = False
+    resamples: Annotated[int, Flag("The number of resamples for the intervals.", "N", least=100)] = 1000
+    seed: Annotated[int, Flag("The seed of the resampling.", "S")] = 0
     as_json: AsJson = False
 
     @property
@@ -205,17 +177,18 @@ class StatisticsOptions:
 
     def print(
         self,
-        document: dict[str, Any],
+        document: Any,
         found: Findings,
         all_tables: bool = False,
         sliced: Sliced | None = None,
     ) -> None:
-        """Print the result as JSON or as tables, and that of each slice after it."""
+        """Print a result, a dataclass or its fields, as JSON or as tables, and that of each slice after it."""
         from localjudge.cli.printed_tables import printed_findings, printed_table
         from localjudge.report.tables import slice_table
 
         if self.as_json:
-            print_json(document if sliced is None else {**document, "slices": sliced.as_dict()})
+            document = document if isinstance(document, dict) else asdict(document)
+            print_json(document if sliced is None else {**document, "slices": sliced})
             return
         print_table(printed_findings(found, all_tables))
         for each in () if sliced is None else ("", printed_table(slice_table(sliced)), sliced.note):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from localjudge.cli.options import RunFolder, check_out_file
 from localjudge.cli.statistics_options import (
     AllowNoGain,
@@ -20,9 +18,9 @@ from localjudge.cli.statistics_options import (
     StatisticsOptions,
     check_criteria,
     compare_responses,
-    labels_option,
 )
 from localjudge.errors import UsageError
+from localjudge.settings import Flag
 
 if TYPE_CHECKING:
     from localjudge.analysis.matching.human_labels import Labels
@@ -35,9 +33,10 @@ def agree(
     run: RunFolder,
     labels: Annotated[
         list[str] | None,
-        labels_option(
+        Flag(
             "Label files: records with id, or with their texts, and a column for each aspect.  [default for "
-            "pairs: the run's inputs]"
+            "pairs: the run's inputs]",
+            "FILE",
         ),
     ] = None,
     *,
@@ -72,11 +71,11 @@ def agree(
     with progress.step(statistics.computing):
         if isinstance(judged, JudgedPairs):
             pairs = agree_on_pairs(judged, known, by_column, *draws)
-            statistics.print(pairs.as_dict(), pair_agreement_findings(pairs), all_tables)
+            statistics.print(pairs, pair_agreement_findings(pairs), all_tables)
             return
         found = compare(judged, known, measures, applied, *draws)
         sliced = agree_by_slice(judged, known, people.slices(judged, by_column)) if by_column else None
-    statistics.print(found.as_dict(), agreement_findings(found), all_tables, sliced)
+    statistics.print(found, agreement_findings(found), all_tables, sliced)
 
 
 def rank(
@@ -84,16 +83,16 @@ def rank(
     *,
     labels: Annotated[
         list[str] | None,
-        labels_option("Labels of a random sample of the rows, to estimate means of the human score."),
+        Flag("Labels of a random sample of the rows, to estimate means of the human score.", "FILE"),
     ] = None,
     people: LabelOptions,
     scores: ScoresOf = None,
     by: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The aspect, or the share of a label such as grade=correct, that decides the order. With "
+        Flag(
+            "The aspect, or the share of a label such as grade=correct, that decides the order. With "
             "criteria: a tag; the score is then that of the criteria with this tag.",
+            "COLUMN",
         ),
     ] = None,
     by_column: ByColumn = None,
@@ -136,7 +135,7 @@ def rank(
             preferences = read_preferences(runs, people.moved)
         with progress.step(statistics.computing):
             order = rank_pairs(preferences, by, *draws)
-        statistics.print(order.as_dict(), preference_findings(order), all_tables)
+        statistics.print(order, preference_findings(order), all_tables)
         return
     with progress.step(_READING) as report:
         judged = read_points(runs, by, report) if checks else read_scores(runs, report=report)
@@ -148,7 +147,7 @@ def rank(
         found = compare(judged, measures, known, scores, by, *draws)
         slices = people.slices(judged, by_column) if by_column else None
         sliced = rank_by_slice(judged, slices, scores, by, *draws) if slices else None
-    statistics.print(found.as_dict(), ranking_findings(found), all_tables, sliced)
+    statistics.print(found, ranking_findings(found), all_tables, sliced)
 
 
 def jury(
@@ -156,20 +155,13 @@ def jury(
     *,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Write the jury's scores as a run: median and mean, or the most frequent label.",
-        ),
+        Flag("Write the jury's scores as a run: median and mean, or the most frequent label.", "DIR"),
     ] = None,
     splits: Annotated[
-        int,
-        typer.Option(
-            min=0, metavar="N", help="The number of rows with the largest differences to list with --all."
-        ),
+        int, Flag("The number of rows with the largest differences to list with --all.", "N", least=0)
     ] = 10,
     labels: Annotated[
-        list[str] | None, labels_option("Labels of rows, to count the independent votes of the jury.")
+        list[str] | None, Flag("Labels of rows, to count the independent votes of the jury.", "FILE")
     ] = None,
     people: LabelOptions,
     all_tables: AllTables = False,
@@ -186,7 +178,7 @@ def jury(
     progress, known = Progress(), people.labels_of if labels else None
     with progress.step(statistics.computing):
         found = compare_judges(runs, splits, statistics.resamples, statistics.seed, labels=known)
-    statistics.print(found.as_dict(), jury_findings(found), all_tables)
+    statistics.print(found, jury_findings(found), all_tables)
     if out is not None:
         with progress.step("writing the jury's run"):
             summary = write_jury(runs, out)
@@ -196,16 +188,16 @@ def jury(
 def calibrate(
     run: RunFolder,
     labels: LabelFiles,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The calibration file to write.")],
+    out: Annotated[Path, Flag("The calibration file to write.", "FILE")],
     *,
     interval: Annotated[
         float | None,
-        typer.Option(
-            min=0.5,
-            max=0.99,
-            metavar="LEVEL",
-            help="Also fit intervals that hold the label of a single response in this share of cases, such as "
+        Flag(
+            "Also fit intervals that hold the label of a single response in this share of cases, such as "
             "0.9; show, export and report print them with --intervals.",
+            "LEVEL",
+            least=0.5,
+            most=0.99,
         ),
     ] = None,
     people: LabelOptions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Literal
 
 State = Literal["ok", "note", "wrong"]
@@ -24,9 +24,6 @@ class Check:
     state: State
     found: str
     fix: str = ""
-
-    def as_dict(self) -> dict[str, str]:
-        return asdict(self)
 
 
 def ok(name: str, found: str) -> Check:

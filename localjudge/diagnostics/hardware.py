@@ -9,7 +9,7 @@ import resource
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -126,14 +126,8 @@ def _with_torch(found: Gpus) -> Gpus:
     import torch
 
     usable = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
-    return Gpus(
-        found.driver,
-        found.driver_cuda,
-        found.named,
-        torch.version.cuda,
-        tuple((torch.cuda.get_device_name(rank), *torch.cuda.mem_get_info(rank)) for rank in usable),
-        found.hidden,
-    )
+    free = tuple((torch.cuda.get_device_name(rank), *torch.cuda.mem_get_info(rank)) for rank in usable)
+    return replace(found, built_for=torch.version.cuda, usable=free)
 
 
 def cpus() -> Check:

@@ -7,16 +7,15 @@ digests.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from shlex import quote
-from typing import Any
 
 from localjudge.constraint.compiler import token_table
 from localjudge.diagnostics.check_results import Check, is_sound, note, ok, wrong
 from localjudge.errors import LocalJudgeError, ModelError
 from localjudge.judge import Judge
-from localjudge.models.configuration import read_document
+from localjudge.models.configuration import read_document, remote_code
 from localjudge.models.digests import model_files, paths_in, read_digests
 from localjudge.models.gguf import unknown_split
 from localjudge.models.model import Model
@@ -40,6 +39,8 @@ from localjudge.system.requirements import install_command
 from localjudge.system.steps import Report, no_progress
 
 _FETCH = "download the whole model again: hf download REPOSITORY --local-dir DIR"
+_SIMPLER = "use a model with a simpler chat template, or correct the template"
+_SPELLS = f"{_FETCH}, or use one with a byte-level or SentencePiece tokenizer"
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 _CONFIGURATIONS = ("tokenizer_config.json", "generation_config.json")
 
@@ -76,36 +77,30 @@ def verify(
 def check_model(model: Model) -> list[Check]:
     """Run the checks that need only headers, configuration and tokenizer."""
     look = ModelChecks(model)
-    weights = look.at("files", look.files, _FETCH)
-    if model.is_gguf and not look.at("header", look.gguf_header, _FETCH):
+    weights = look.at("files", look.files)
+    if model.is_gguf and not look.at("header", look.gguf_header):
         return look.checks  # the libraries read the file without checking its counts
-    configured = look.at("config", look.config, _FETCH)
+    configured = look.at("config", look.config)
     if not model.is_gguf:
-        weights = look.at("weights", look.weights, _FETCH) and weights
-        weights = (
-            weights and look.at("shards", look.shards, _FETCH) and look.at("headers", look.headers, _FETCH)
-        )
-    steps = (
-        ("tokenizer", look.tokenizer, _FETCH),
-        ("template", look.template, "use a model with a simpler chat template, or correct the template"),
-        ("vocabulary", look.vocabulary, f"{_FETCH}, or use one with a byte-level or SentencePiece tokenizer"),
-        *(
-            [
-                ("embedding", look.embedding, _FETCH),
-                ("tensors", look.tensors_fit, "copy the config.json that belongs to these weights"),
-            ]
-            if weights
-            else []
-        ),
-        ("table", look.table, "use a model whose tokenizer can spell JSON"),
-        ("context", look.context, "use a model with a longer context"),
+        weights = look.at("weights", look.weights) and weights
+        weights = weights and look.at("shards", look.shards) and look.at("headers", look.headers)
+    fits = (
+        configured
+        and look.at("tokenizer", look.tokenizer)
+        and look.at("template", look.template, _SIMPLER)
+        and look.at("vocabulary", look.vocabulary, _SPELLS)
     )
-    if model.adapter:
+    if weights:
+        fits = fits and look.at("embedding", look.embedding)
+        fits = fits and look.at(
+            "tensors", look.tensors_fit, "copy the config.json that belongs to these weights"
+        )
+    fits = fits and look.at("table", look.table, "use a model whose tokenizer can spell JSON")
+    fits = fits and look.at("context", look.context, "use a model with a longer context")
+    if fits and model.adapter:
         fix = "give the model that the adapter was trained for, or an adapter of this model"
-        steps = (*steps, ("adapter", look.adapter, fix))
-    if configured:
-        all(look.at(*step) for step in steps)  # each check needs those before it
-    return look.checks
+        look.at("adapter", look.adapter, fix)
+    return look.checks  # each check needs those before it
 
 
 @dataclass(slots=True)
@@ -117,7 +112,7 @@ class ModelChecks:
     index: WeightIndex | None = None
     tensors: dict[str, Tensor] = field(default_factory=dict)
 
-    def at(self, name: str, look: Callable[[], Check | list[Check]], fix: str) -> bool:
+    def at(self, name: str, look: Callable[[], Check | list[Check]], fix: str = _FETCH) -> bool:
         """Run one check. Return whether nothing is wrong.
 
         Args:
@@ -164,7 +159,7 @@ class ModelChecks:
             for name in _CONFIGURATIONS
             if (folder / name).is_file()
         ]
-        remote = sorted({each for document in documents for each in _remote_code(document)})
+        remote = sorted({each for document in documents for each in remote_code(document)})
         kind = documents[0].get("model_type")
         try:
             about = type(self.model.config).__name__
@@ -236,20 +231,20 @@ class ModelChecks:
         said = self.index.total_size if self.index else None
         if said is not None and said != size:
             return note("headers", f"{INDEX} says {said:,} bytes in total, the tensors take {size:,}")
-        numbers = sum(math.prod(tensor.shape) for tensor in self.tensors.values())
-        kinds = ", ".join(sorted({tensor.dtype for tensor in self.tensors.values()}))
-        return ok("headers", f"{len(self.tensors)} tensors, {numbers:,} numbers, {kinds}, {size:,} bytes")
+        return ok("headers", f"{self._held}, {size:,} bytes")
 
     def gguf_header(self) -> Check:
         """Check that the counts of a GGUF file are those of its content, and its tensors within it."""
         header = self.model.gguf
         self.tensors |= header.tensors
+        return ok("header", f"GGUF version {header.version}, {self._held}")
+
+    @property
+    def _held(self) -> str:
+        """The numbers and the types of the tensors, in words."""
         numbers = sum(math.prod(tensor.shape) for tensor in self.tensors.values())
         kinds = ", ".join(sorted({tensor.dtype for tensor in self.tensors.values()}))
-        return ok(
-            "header",
-            f"GGUF version {header.version}, {len(self.tensors)} tensors, {numbers:,} numbers, {kinds}",
-        )
+        return f"{len(self.tensors)} tensors, {numbers:,} numbers, {kinds}"
 
     def tokenizer(self) -> Check:
         folder = self.model.path
@@ -328,15 +323,6 @@ class ModelChecks:
         if left <= 0:
             raise ModelError(f"{takes}; none are left for a row")
         return ok("context", f"{takes}, {left:,} left for a row")
-
-
-def _remote_code(configuration: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the code files that a configuration tells the library to run."""
-    named = configuration.get("auto_map")
-    for value in named.values() if isinstance(named, dict) else []:
-        for reference in value if isinstance(value, list) else [value]:
-            if reference:
-                yield f"{str(reference).rpartition('--')[2].partition('.')[0]}.py"
 
 
 def _manifest(model: Model, write: bool, renew: bool, report: Report) -> Iterator[Check]:

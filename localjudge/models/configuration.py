@@ -9,7 +9,7 @@ section 2.1), gated feed-forward blocks (Shazeer 2020), experts, embeddings, nor
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +82,15 @@ def remote_kernels(config: Mapping[str, Any]) -> list[str]:
         elif isinstance(value, Mapping):
             found |= set(remote_kernels(value))
     return sorted(found)
+
+
+def remote_code(configuration: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the code files that a configuration tells the library to run."""
+    named = configuration.get("auto_map")
+    for value in named.values() if isinstance(named, dict) else []:
+        for reference in value if isinstance(value, list) else [value]:
+            if reference:
+                yield f"{str(reference).rpartition('--')[2].partition('.')[0]}.py"
 
 
 def read_shape(folder: Path, name: str) -> Shape:

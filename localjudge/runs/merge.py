@@ -21,9 +21,9 @@ from localjudge.runs.run_manifest import (
     RunManifest,
     StartRecord,
     as_json,
-    changes,
     read_manifest,
 )
+from localjudge.runs.run_start import changes
 from localjudge.runs.shard import Shard
 from localjudge.runs.summary import Summary
 from localjudge.system.steps import Report, no_progress, with_progress

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -31,12 +30,40 @@ _ROUNDING = 1e-3
 _SHOWN_LINES = 20
 
 
-class _Lines(ABC):
-    """Flat lines that become tables of other libraries."""
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run directory for programs. Iterating over it yields its outcomes, in the order of its lines.
+
+        run = load_run("runs/monday")
+        print(run.notices)
+        table = run.to_pandas()
+
+    Attributes:
+        folder: the run directory.
+        rubric: the rubric that it was judged by.
+        notices: the warnings that a reader needs before the scores (`localjudge.runs.notices`).
+        complete: True if every row has its line, in the input's order.
+    """
 
     folder: Path
     rubric: Rubric
-    _mode: ClassVar[Mode[Any]]
+    notices: tuple[str, ...]
+    complete: bool
+    _mode: ClassVar[Mode[Any]] = POINTWISE
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the outcomes of the lines."""
+        return read_outcomes(self.folder)
+
+    @property
+    def pairs(self) -> RecordedPairs:
+        """The pairs of which every order has a line.
+
+        Raises:
+            UsageError: the rubric of the run does not compare responses.
+        """
+        refuse_single(self.folder, self.rubric)
+        return RecordedPairs(self.folder, self.rubric, self.notices, self.complete)
 
     def to_pandas(self, with_texts: bool = False) -> Any:
         """Return a pandas DataFrame with a row for each line; `columns` has the input's other columns.
@@ -91,61 +118,20 @@ class _Lines(ABC):
         lines = list(islice(self._lines(), _SHOWN_LINES))
         shown = [{name: line[name] for name in names if name in line} for line in lines]
         count = f"the first {len(lines)} lines" if len(lines) == _SHOWN_LINES else f"{len(lines)} lines"
-        return html_table(shown, "\n".join([f"{self.folder}: {count}", *read_notices(self.folder)]))
-
-    @abstractmethod
-    def __iter__(self) -> Iterator[Any]:
-        """Yield the outcomes of the lines."""
+        return html_table(shown, "\n".join([f"{self.folder}: {count}", *self.notices]))
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedPairs(_Lines):
+class RecordedPairs(RecordedRun):
     """The pairs of a run for programs. Iterating over it yields the outcomes of the pairs, in their order.
 
     Its tables have the columns of `pairs.jsonl`.
     """
 
-    folder: Path
-    rubric: Rubric
     _mode: ClassVar[Mode[Any]] = PAIRWISE
 
     def __iter__(self) -> Iterator[PairOutcome]:
         return read_pairs(self.folder)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedRun(_Lines):
-    """A run directory for programs. Iterating over it yields its outcomes, in the order of its lines.
-
-        run = load_run("runs/monday")
-        print(run.notices)
-        table = run.to_pandas()
-
-    Attributes:
-        folder: the run directory.
-        rubric: the rubric that it was judged by.
-        notices: the warnings that a reader needs before the scores (`localjudge.runs.notices`).
-        complete: True if every row has its line, in the input's order.
-    """
-
-    folder: Path
-    rubric: Rubric
-    notices: tuple[str, ...]
-    complete: bool
-    _mode: ClassVar[Mode[Any]] = POINTWISE
-
-    def __iter__(self) -> Iterator[Outcome]:
-        return read_outcomes(self.folder)
-
-    @property
-    def pairs(self) -> RecordedPairs:
-        """The pairs of which every order has a line.
-
-        Raises:
-            UsageError: the rubric of the run does not compare responses.
-        """
-        refuse_single(self.folder, self.rubric)
-        return RecordedPairs(self.folder, self.rubric)
 
 
 def load_run(folder: str | Path) -> RecordedRun:

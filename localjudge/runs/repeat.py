@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from localjudge.config import JudgeConfig
 from localjudge.engines.protocol import EngineInfo
@@ -41,15 +40,6 @@ class Repetition:
     changed: Mapping[str, int]
     changed_rows: int
     changed_rationales: int
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "notices": self.notices,
-            "rows": self.rows,
-            "changed": dict(self.changed),
-            "changed_rows": self.changed_rows,
-            "changed_rationales": self.changed_rationales,
-        }
 
 
 def repeat(folder: Path, sample: int, seed: int = 0, step: Step = no_steps) -> Repetition:

@@ -27,13 +27,11 @@ from localjudge.prompts.task import StopSubmitting, Task
 from localjudge.records import Outcome
 from localjudge.records.keys import settings_digest
 from localjudge.records.outcome_columns import from_bytes, to_bytes
-from localjudge.rows.columns import Columns
-from localjudge.rows.pairs import Pairing
-from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.runs.earlier_lines import EarlierLines
 from localjudge.runs.journal import Journal
 from localjudge.runs.ownership import LEASE, Ownership
 from localjudge.runs.reader import JUDGEMENTS, SET_ASIDE, SUMMARY, row_lines
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_manifest import (
     MANIFEST,
     RunManifest,
@@ -45,6 +43,8 @@ from localjudge.runs.shard import WHOLE, Shard
 from localjudge.runs.shuffled_order import ORDER, order_lines
 from localjudge.runs.summary import Summary
 from localjudge.system.steps import Report, Step, no_steps, with_progress
+
+_UNNAMED = RowSource()
 
 
 class RunDirectory(AbstractContextManager["RunDirectory"]):
@@ -115,24 +115,16 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
         self,
         judge: Judge,
         plan: RunPlan,
-        inputs: Iterable[str] = (),
-        columns: Columns | None = None,
+        source: RowSource = _UNNAMED,
         retry_failed: bool = False,
-        max_row_bytes: int = MAX_ROW_BYTES,
-        pairing: Pairing | None = None,
-        missing: Mapping[str, int] | None = None,
     ) -> int:
         """Write the manifest, and find the outcomes of earlier starts.
 
         Args:
             judge: the judge.
             plan: the rows.
-            inputs: the names of the inputs, for the manifest.
-            columns: the column of each field whose column has a custom name, for the manifest.
+            source: the origin of the rows, for the manifest.
             retry_failed: judge failed rows again.
-            max_row_bytes: the limit on the size of a row, for the manifest.
-            pairing: how rows of two responses were made, for the manifest.
-            missing: the number of instructions that each system has no response to, for the manifest.
 
         Returns:
             The number of rows of this input that already have an outcome.
@@ -158,10 +150,10 @@ class RunDirectory(AbstractContextManager["RunDirectory"]):
             before,
             described,
             judge,
-            inputs,
-            columns,
-            max_row_bytes=max_row_bytes,
-            **({} if pairing is None else {"pairing": pairing, "missing": dict(missing or {})}),
+            source.inputs,
+            source.columns,
+            max_row_bytes=source.max_row_bytes,
+            **({} if source.pairing is None else {"pairing": source.pairing, "missing": source.missing}),
             input_rows=plan.input_rows,
             input_digest=plan.input_digest,
             rows=plan.rows,

@@ -330,43 +330,8 @@ def _writer(document: Any) -> str | None:
     return f"localjudge {found}, which wrote it" if readable else None
 
 
-def _adapter_name(adapter: AdapterRecord | None, digest: str | None) -> str:
-    return f"{adapter.name} ({str(digest)[:8]})" if adapter else "none"
-
-
 def as_json(content: Mapping[str, Any]) -> bytes:
     """Return the bytes of a JSON file of the run directory, indented for people."""
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     # A file name that is not UTF-8 has lone surrogates; JSON writes them with a backslash, too.
     return text.encode(errors="backslashreplace")
-
-
-def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
-    """Return how the settings differ, one phrase for each difference.
-
-    Args:
-        manifest: the manifest of the run.
-        described: the same fields of a judge, by name; its settings may be incomplete.
-    """
-    found = []
-    names = {"rubric": manifest.rubric.name, "model": manifest.model.name}
-    recorded, one = manifest.settings.as_dict(), described.get("model", {}).get("adapter")
-    settings = dict(described["settings"])
-    for name in SHARED - {"thinking_budget"}:  # one with its default may be left out, on both sides
-        settings.setdefault(name, None)
-    if "model" in settings:  # settings that are known without the model do not say whether there is an adapter
-        settings.setdefault("adapter", None)
-    for name, now in settings.items():
-        was = recorded.get(name)
-        if was != now:
-            if name == "adapter":
-                was = _adapter_name(manifest.model.adapter, was)
-                now = _adapter_name(AdapterRecord.model_validate(one) if one else None, now)
-            elif name in names:
-                was = f"{names[name]} ({str(was)[:8]})"
-                now = f"{described[name]['name']} ({str(now)[:8]})"
-            found.append(f"{name}: {was} there, {now} now")
-    was, now = manifest.shard, described.get("shard")
-    if was != now:
-        found.append(f"shard: {was or 'the whole input'} there, {now or 'the whole input'} now")
-    return found

@@ -1,4 +1,4 @@
-"""The beginning of a start: whether the folder holds the same run, and the manifest with this start."""
+"""The beginning of a start: whether the folder holds the same run, how it differs, and the new manifest."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from localjudge.config import SHARED
 from localjudge.errors import RunMismatchError
 from localjudge.judge import Judge
 from localjudge.rows.inputs import EXAMPLES, STDIN
@@ -13,10 +14,10 @@ from localjudge.runs.reader import JUDGEMENTS
 from localjudge.runs.run_manifest import (
     FORMAT,
     MANIFEST,
+    AdapterRecord,
     ModelFilesRead,
     RunManifest,
     StartRecord,
-    changes,
     read_manifest,
 )
 
@@ -78,3 +79,38 @@ def manifest_of(
     # What decides no judgement, such as a weight, is that of the last start.
     rubric = RunManifest.model_validate({**before.as_dict(), **described}).rubric
     return before.model_copy(update={"rubric": rubric, "starts": [*before.starts, now]})
+
+
+def changes(manifest: RunManifest, described: Mapping[str, Any]) -> list[str]:
+    """Return how the settings differ, one phrase for each difference.
+
+    Args:
+        manifest: the manifest of the run.
+        described: the same fields of a judge, by name; its settings may be incomplete.
+    """
+    found = []
+    names = {"rubric": manifest.rubric.name, "model": manifest.model.name}
+    recorded, one = manifest.settings.as_dict(), described.get("model", {}).get("adapter")
+    settings = dict(described["settings"])
+    for name in SHARED - {"thinking_budget"}:  # one with its default may be left out, on both sides
+        settings.setdefault(name, None)
+    if "model" in settings:  # settings that are known without the model do not say whether there is an adapter
+        settings.setdefault("adapter", None)
+    for name, now in settings.items():
+        was = recorded.get(name)
+        if was != now:
+            if name == "adapter":
+                was = _adapter_name(manifest.model.adapter, was)
+                now = _adapter_name(AdapterRecord.model_validate(one) if one else None, now)
+            elif name in names:
+                was = f"{names[name]} ({str(was)[:8]})"
+                now = f"{described[name]['name']} ({str(now)[:8]})"
+            found.append(f"{name}: {was} there, {now} now")
+    was, now = manifest.shard, described.get("shard")
+    if was != now:
+        found.append(f"shard: {was or 'the whole input'} there, {now or 'the whole input'} now")
+    return found
+
+
+def _adapter_name(adapter: AdapterRecord | None, digest: str | None) -> str:
+    return f"{adapter.name} ({str(digest)[:8]})" if adapter else "none"

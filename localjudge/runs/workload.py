@@ -1,10 +1,13 @@
-"""The work of a run, and the speed of the run beside the speed that `models plan` predicts."""
+"""The work of a run, its speed beside the predicted one, and what a job costs by its dry run."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from localjudge.engines.protocol import EngineInfo
@@ -12,17 +15,17 @@ from localjudge.errors import LocalJudgeError, UsageError
 from localjudge.judge import Judge
 from localjudge.models.capacity.capacity_plan import PlannedModel
 from localjudge.models.capacity.device import Device
-from localjudge.models.capacity.throughput import EXPECTED_SHARE, AnswerTokens, Workload, throughput
+from localjudge.models.capacity.forecast import Forecast
+from localjudge.models.capacity.throughput import EXPECTED_SHARE, AnswerTokens, Throughput, Workload, throughput
 from localjudge.models.model import Model
 from localjudge.prompts.task_stream import TaskStream
 from localjudge.records import Judgement, Outcome, Row
 from localjudge.rows.columns import Columns
-from localjudge.rows.criteria import CRITERION
-from localjudge.rows.inputs import check_inputs, count_lines_of, find_inputs
-from localjudge.rows.pairs import Pairing, paired_rows
-from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_plan import RunPlan
+from localjudge.runs.summary import Summary
+from localjudge.system.machine import Machine
 from localjudge.system.quantities import figure
 from localjudge.system.steps import Step, no_steps, with_progress
 
@@ -76,14 +79,9 @@ def workload_of(
     with ExitStack() as stack:
         settings["engine"] = "dry-run"
         judge = stack.enter_context(Judge(model, **settings))
-        source = find_inputs(inputs)
-        used = judge.rubric.fields
-        check_inputs(source, columns, used)
-        pairing = Pairing.usual(used)
-        rows = paired_rows(source, columns, MAX_ROW_BYTES, used, pairing)
+        source = RowSource.from_files(inputs, columns, used=judge.rubric.fields)
         with step("reading rows") as report:
-            expected = count_lines_of(source) if pairing is None and CRITERION not in used else None
-            plan = stack.enter_context(RunPlan(judge, rows, report=report, expected=expected))
+            plan = stack.enter_context(RunPlan(judge, source.rows, report=report, expected=source.count()))
         with step("encoding rows") as report:
             tasks = plan.encode()
             tasks.finish(report)
@@ -102,9 +100,8 @@ def estimated_lengths(inputs: Sequence[str], columns: Columns, rubric: str, step
     Raises:
         UsageError: as for `workload_of`.
     """
-    found, source = Rubric.load(rubric), find_inputs(inputs)
-    check_inputs(source, columns, found.fields)
-    rows = paired_rows(source, columns, MAX_ROW_BYTES, found.fields, Pairing.usual(found.fields))
+    found = Rubric.load(rubric)
+    rows = RowSource.from_files(inputs, columns, used=found.fields).rows
     with step("reading rows") as report:
         return [
             max(1, len(found.text(row).encode()) // BYTES_OF_A_TOKEN)
@@ -176,3 +173,100 @@ def _device(info: EngineInfo) -> Device | None:
     if info.name == "vllm" and info.device == "cuda":
         return Device.here(info.dtype)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class CostEstimate:
+    """The estimated cost of a job, after its dry run.
+
+    Attributes:
+        rows: number of rows to judge.
+        different: number of different rows; duplicate rows are judged once.
+        groups: number of different pairs of instruction and reference, which are the shared prompt prefixes.
+        failing: number of rows that cannot be judged.
+        too_long: number of rows that do not fit the context.
+        context: context length of the model in tokens; None if there is no limit.
+        prompt_tokens: total number of prompt tokens.
+        longest: length of the longest prompt in tokens.
+        answer_tokens: token limit of one answer.
+        disk: disk space that the run needs in bytes, including its scratch file.
+        free: free disk space in bytes.
+        hours: estimated duration; None without a rate and a known GPU.
+        basis: what the duration follows from, for people.
+    """
+
+    rows: int
+    different: int
+    groups: int
+    failing: int
+    too_long: int
+    context: int | None
+    prompt_tokens: int
+    longest: int
+    answer_tokens: int
+    disk: int
+    free: int
+    hours: float | None
+    basis: str
+
+    @classmethod
+    def from_run(
+        cls,
+        judge: Judge,
+        plan: RunPlan,
+        tasks: TaskStream,
+        summary: Summary,
+        folder: Path,
+        rate: float | None,
+        gpu: str | None,
+    ) -> CostEstimate:
+        """Return the estimate from a complete dry run.
+
+        Args:
+            judge: the judge of the dry run.
+            plan: the plan of the dry run.
+            tasks: the tasks of all its rows, encoded.
+            summary: the summary of the dry run.
+            folder: the run directory of the dry run.
+            rate: expected rows/s of the real engine; None if unknown.
+            gpu: the GPU of the real engine, if there is no rate; None for this machine's.
+        """
+        hours, basis = plan.different / rate / 3600 if rate else None, "at this rate"
+        if not rate and (predicted := _predicted(judge, tasks, gpu)):
+            hours = predicted.hours
+            on = f"{predicted.gpus} {gpu}" if gpu else "this machine's GPU"
+            basis = f"on {on} ({figure(predicted.rows_per_second)} rows/s predicted)"
+        lines = sum(file.stat().st_size for file in folder.glob("*.jsonl"))
+        return cls(
+            rows=plan.rows,
+            different=plan.different,
+            groups=plan.groups,
+            failing=summary.failed,
+            too_long=tasks.too_long,
+            context=judge.context,
+            prompt_tokens=tasks.prompt_tokens,
+            longest=tasks.longest,
+            answer_tokens=judge.decoding.max_tokens,
+            disk=2 * lines
+            + plan.scratch_bytes
+            + tasks.scratch_bytes,  # sorting the lines writes them a second time
+            free=shutil.disk_usage(folder).free,
+            hours=hours,
+            basis=basis,
+        )
+
+    @property
+    def fits_disk(self) -> bool:
+        return self.disk < self.free
+
+
+def _predicted(judge: Judge, tasks: TaskStream, gpu: str | None) -> Throughput | None:
+    """Return the predicted speed on as few GPUs as the model fits; None without a GPU, or if it fits none."""
+    try:
+        if judge.model.is_gguf or (gpu is None and not Machine.here().gpus):
+            return None
+        device = Device.here("bfloat16") if gpu is None else Device.gpu(gpu)
+        model = PlannedModel.find(str(judge.model.path))
+        return Forecast.make(model.shape, model.weights, workload(judge, tasks), device).smallest
+    except UsageError:  # rates or a shape that nobody knows
+        return None

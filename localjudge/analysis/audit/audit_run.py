@@ -35,7 +35,8 @@ from localjudge.rows.inputs import read_rows
 from localjudge.rows.pairs import Pairing
 from localjudge.rows.record import MAX_ROW_BYTES
 from localjudge.rubrics.rubric import Rubric
-from localjudge.runs.pipeline import RowSource, Stopping, score_run
+from localjudge.runs.pipeline import Stopping, score_run
+from localjudge.runs.row_source import RowSource
 from localjudge.runs.run_control import RunObserver
 from localjudge.runs.run_directory import RunDirectory
 from localjudge.runs.run_manifest import read_manifest

@@ -14,10 +14,12 @@ from typing import Literal
 import numpy as np
 
 from localjudge.analysis import Flags, Floats, Integers
-from localjudge.analysis.matching.rows import Identity, align_runs, with_digests
+from localjudge.analysis.matching.identity import Identity
+from localjudge.analysis.matching.rows import align_runs, with_digests
 from localjudge.analysis.matching.run_rows import run_names
 from localjudge.analysis.matching.scores import ScoreKind, Scores
 from localjudge.analysis.pairs import RESULTS, JudgedPairs
+from localjudge.analysis.statistics.resampling import cell_means
 from localjudge.errors import UsageError
 from localjudge.rubrics.answer import shown
 from localjudge.runs.run_manifest import RunManifest
@@ -192,7 +194,7 @@ def by_instruction(cells: Floats, group: Integers) -> Floats:
         cells: the columns, [n, C].
         group: the instruction of each cell, [n].
     """
-    return _means(cells, np.unique(group, return_inverse=True)[1], len(np.unique(group)))
+    return cell_means(cells, np.unique(group, return_inverse=True)[1], len(np.unique(group)))
 
 
 def match_runs(rows: JudgedRows) -> MatchedRuns:
@@ -236,21 +238,12 @@ def match_runs(rows: JudgedRows) -> MatchedRuns:
         differs=differs,
         how=how,
         group=np.unique(rows.source.group[first[:, 0]], return_inverse=True)[1].astype(np.int32),
-        old=_means(rows.values[own[0]], old, len(place)),
-        new=_means(rows.values[own[1]], new, len(place)),
+        old=cell_means(rows.values[own[0]], old, len(place)),
+        new=cell_means(rows.values[own[1]], new, len(place)),
         places=first,
         only_new=int((new < 0).sum()),
         notes=notes,
     )
-
-
-def _means(values: Floats, cell: Integers, cells: int) -> Floats:
-    """Return the mean of each column in each cell, [cells, C]; NaN without a row. Cell -1 is none."""
-    totals, known = np.zeros((cells, values.shape[1])), cell >= 0
-    np.add.at(totals, cell[known], values[known])
-    with np.errstate(invalid="ignore"):
-        means: Floats = totals / np.bincount(cell[known], minlength=cells)[:, None]
-    return means
 
 
 def _by_instruction(rows: JudgedRows, own: Sequence[Sequence[int]], names: Sequence[str]) -> list[Hashable]:

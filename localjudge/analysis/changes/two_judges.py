@@ -13,7 +13,12 @@ from localjudge.analysis.changes.matched_runs import MatchedRuns
 from localjudge.analysis.matching.human_labels import Labels
 from localjudge.analysis.statistics import UNDEFINED, Estimate, agreement_statistics
 from localjudge.analysis.statistics.jackknife import PARTS, jackknife_interval
-from localjudge.analysis.statistics.resampling import bootstrap_weights, expanded_percentile, mean_estimate
+from localjudge.analysis.statistics.resampling import (
+    bootstrap_weights,
+    cell_means,
+    expanded_percentile,
+    mean_estimate,
+)
 
 FEWEST_SYSTEMS = 3
 """Number of systems whose order can change more than once."""
@@ -68,21 +73,12 @@ def compare_two_judges(matched: MatchedRuns, resamples: int, seed: int) -> TwoJu
     if len(names) >= FEWEST_SYSTEMS and len(names[0]) == 1:
         system = np.array([names.index(rows.identities[row].systems) for row in places[:, 0].tolist()])
         tables = matched.old[both], matched.new[both]
+        instruction = np.unique(group, return_inverse=True)[1]
+        cell, size = instruction * len(names) + system, (int(instruction.max()) + 1) * len(names)
         for at, column in enumerate(rows.names):
-            cells = [_cells(table[:, at], group, system, len(names)) for table in tables]
+            cells = [cell_means(table[:, [at]], cell, size).reshape(-1, len(names)) for table in tables]
             order[column] = _order(cells[0], cells[1], resamples, seed)
     return TwoJudges(kappa, len(names), order)
-
-
-def _cells(values: Floats, group: Integers, system: Integers, systems: int) -> Floats:
-    """Return the mean of each system on each instruction, [instructions, systems]; NaN without a row."""
-    _, place = np.unique(group, return_inverse=True)
-    cell, size = place * systems + system, (int(place.max()) + 1) * systems
-    with np.errstate(invalid="ignore"):
-        means: Floats = (np.bincount(cell, values, minlength=size) / np.bincount(cell, minlength=size)).reshape(
-            -1, systems
-        )
-    return means
 
 
 def _order(old: Floats, new: Floats, resamples: int, seed: int) -> Estimate:

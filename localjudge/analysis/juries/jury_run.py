@@ -42,34 +42,61 @@ def write_jury(folders: Sequence[Path], out: Path) -> Summary:
     """
     manifests = [read_manifest(folder) for folder in folders]
     refuse_pairs(folders, manifests)
-    names = run_names(folders)
-    rubric = common_rubric(folders, manifests)
-    settings = [manifest.settings.as_dict() for manifest in manifests]
-    rows = _rows(folders, manifests)
-    start = manifests[0].last_start
+    names, rubric = run_names(folders), common_rubric(folders, manifests)
+    outcomes = _outcomes(folders, names, rubric, _rows(folders, manifests))
+    return write_joined(
+        out,
+        outcomes,
+        dict(zip(names, folders, strict=True)),
+        engine="jury",
+        model=f"jury of {', '.join(names)}",
+        dry_run=any(map(is_dry_run, manifests)),
+    )
+
+
+def write_joined(
+    out: Path,
+    outcomes: Iterable[Outcome],
+    folders: Mapping[str, Path],
+    *,
+    engine: str,
+    model: str,
+    decided_by: object = None,
+    notices: Sequence[str] = (),
+    **fields: Any,
+) -> Summary:
+    """Write outcomes that were joined from runs of several judges as a run, of the rows of the first.
+
+    Args:
+        out: the run directory to create.
+        outcomes: the outcomes of the prompts of the first run, in their order.
+        folders: the run directory of each judge, by its name.
+        engine: how the outcomes were joined.
+        model: a name for all judges.
+        decided_by: further numbers that decide the outcomes; they are part of the run's identity.
+        notices: notices before those of the runs.
+        fields: further fields of `run.json`.
+    """
+    manifests = [read_manifest(folder) for folder in folders.values()]
+    rubric, start = manifests[0].rubric, manifests[0].last_start
+    settings: list[Any] = [manifest.settings.as_dict() for manifest in manifests]
+    settings = settings if decided_by is None else [settings, decided_by]
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
     return write_run(
         out,
-        _outcomes(folders, names, rubric, rows),
+        outcomes,
         rubric=rubric,
-        settings=RunSettings(
-            engine="jury",
-            rubric=rubric.digest,
-            model=hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest(),
-        ),
-        model=f"jury of {', '.join(names)}",
+        settings=RunSettings(engine=engine, rubric=rubric.digest, model=digest),
+        model=model,
         inputs=start.inputs,
         columns=start.columns,
+        pairing=start.pairing,
         jury=[
-            JurorRecord(
-                name=name,
-                run=str(folder.resolve()),
-                model=manifest.model.judge,
-                settings=manifest.settings,
-            )
-            for name, folder, manifest in zip(names, folders, manifests, strict=True)
+            JurorRecord(name=name, run=str(folder.resolve()), model=each.model.judge, settings=each.settings)
+            for (name, folder), each in zip(folders.items(), manifests, strict=True)
         ],
-        dry_run=any(map(is_dry_run, manifests)),
-        inherited_notices=list(together(names, [read_notices(folder) for folder in folders])),
+        inherited_notices=[*notices, *together([*folders], [*map(read_notices, folders.values())])],
+        **fields,
     )
 
 

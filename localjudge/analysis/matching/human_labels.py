@@ -20,10 +20,11 @@ from pathlib import Path
 import numpy as np
 
 from localjudge.analysis import Floats, Integers
+from localjudge.analysis.matching.identity import identity_of
 from localjudge.analysis.matching.label_records import LabelArray, LabelRecords
 from localjudge.analysis.matching.label_values import LabelColumn
 from localjudge.analysis.matching.measured_texts import judged_rows
-from localjudge.analysis.matching.rows import JudgedRows, identity_of
+from localjudge.analysis.matching.rows import JudgedRows
 from localjudge.analysis.matching.scores import Scores
 from localjudge.errors import UsageError
 from localjudge.rows.criteria import CRITERION

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis import Integers
-from localjudge.analysis.matching.rows import Identity
+from localjudge.analysis import Columns, Integers
+from localjudge.analysis.matching.identity import Identity
 from localjudge.analysis.matching.system_names import SystemNames
 from localjudge.errors import UsageError
 from localjudge.records import Judgement
@@ -38,7 +38,7 @@ class RowValues(Protocol[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class RunRows:
+class RunRows(Columns):
     """The n rows of one or more runs, judged or failed, in the order of their lines.
 
     Attributes:
@@ -107,20 +107,6 @@ class RunRows:
             )
             for run, identity in zip(self.run.tolist(), self.identities, strict=True)
         ]
-
-    def take(self, chosen: NDArray[np.intp]) -> RunRows:
-        """Return only the rows with these numbers, in this order. Instructions keep their numbers."""
-        places = chosen.tolist()
-        return replace(
-            self,
-            run=self.run[chosen],
-            lines=[self.lines[place] for place in places],
-            ids=[self.ids[place] for place in places],
-            identities=[self.identities[place] for place in places],
-            group=self.group[chosen],
-            shown=[self.shown[place] for place in places],
-            flags=self.flags[chosen],
-        )
 
 
 def read_rows(

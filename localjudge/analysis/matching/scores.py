@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from localjudge.analysis import Floats, Integers
-from localjudge.analysis.matching.rows import Identity
+from localjudge.analysis import Columns, Floats, Integers
+from localjudge.analysis.matching.identity import Identity
 from localjudge.analysis.matching.run_rows import RunRows, common_rubric, first_seen, read_rows
 from localjudge.analysis.matching.system_names import UNNAMED
 from localjudge.errors import UsageError
@@ -32,7 +32,7 @@ ScoreKind = Literal["integer", "expected"]
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
+class Scores(Columns):
     """The scores of n judged rows of one or more runs, for A aspects. No value is NaN.
 
     `group` is the number of the row's instruction, from 0; equal instructions (with equal references) share a
@@ -163,21 +163,6 @@ class Scores:
             f"{len(answered)}, {int(answered.all(axis=1).sum())} in common): each mean uses the system's own "
             "instructions; the order, that of the means on the same instructions, uses the additive model of "
             "instructions and systems; wins and differences use those that both systems of a pair answered"
-        )
-
-    def take(self, rows: NDArray[Any]) -> Scores:
-        """Return only these rows, given by number or mask. Instructions keep their numbers."""
-        chosen = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
-        return replace(
-            self,
-            ids=[self.ids[row] for row in chosen],
-            identities=[self.identities[row] for row in chosen] if self.identities else [],
-            digests=[self.digests[row] for row in chosen],
-            run=self.run[chosen],
-            system=self.system[chosen],
-            group=self.group[chosen],
-            integer=self.integer[chosen],
-            expected=None if self.expected is None else self.expected[chosen],
         )
 
 

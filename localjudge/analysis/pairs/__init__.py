@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from localjudge.analysis import Floats
+from localjudge.analysis import Columns, Floats
 from localjudge.analysis import Integers as Integers
 from localjudge.analysis.matching.run_rows import RunRows, common_rubric, first_seen, read_rows
 from localjudge.errors import UsageError
@@ -30,7 +29,7 @@ RESULTS: Mapping[str, float] = {"a": 1.0, "tie": 0.5, "b": 0.0}
 
 
 @dataclass(frozen=True, slots=True)
-class PairVerdicts:
+class PairVerdicts(Columns):
     """The judge's verdicts on n pairs in one aspect. All values of a pair that failed are NaN.
 
     Attributes:
@@ -54,10 +53,6 @@ class PairVerdicts:
     same_response: Floats
     agree: Floats
     winner: Floats
-
-    def take(self, chosen: NDArray[np.intp]) -> PairVerdicts:
-        """Return only the verdicts on the pairs with these numbers, in this order."""
-        return PairVerdicts(*(getattr(self, each.name)[chosen] for each in fields(self)))
 
 
 class PairValues:

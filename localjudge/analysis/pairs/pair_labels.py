@@ -16,9 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from localjudge.analysis.matching.human_labels import Labels, nothing_found, refuse_unequal_chances
+from localjudge.analysis.matching.identity import column_of, identity_of
 from localjudge.analysis.matching.label_records import LabelRecords
 from localjudge.analysis.matching.label_values import NO_LABEL, value_at
-from localjudge.analysis.matching.rows import JudgedRows, column_of, identity_of
+from localjudge.analysis.matching.rows import JudgedRows
 from localjudge.analysis.pairs import RESULTS, JudgedPairs
 from localjudge.errors import UsageError
 from localjudge.records.outcome_columns import PAIR_DIGESTS

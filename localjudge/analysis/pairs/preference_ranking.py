@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -47,9 +46,6 @@ class PreferenceRanking:
     aspects: Mapping[str, PreferenceOrder]
     notes: tuple[str, ...]
     notices: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     def _repr_html_(self) -> str:
         lines = [

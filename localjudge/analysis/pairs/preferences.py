@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from localjudge.analysis import Floats, Integers
+from localjudge.analysis import Columns, Floats, Integers
 from localjudge.analysis.matching.scores import check_one_judge
 from localjudge.analysis.pairs import read_judged_pairs
 from localjudge.analysis.statistics import Estimate
@@ -19,7 +17,7 @@ from localjudge.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Preferences:
+class Preferences(Columns):
     """The preferences of n pairs of responses in one aspect. The responses of a pair answer one instruction.
 
     `preference` is the probability that the input's first response is better, averaged over both orders.
@@ -47,20 +45,6 @@ class Preferences:
     def between(self) -> Preferences:
         """The pairs of two different systems."""
         return self.take(self.first != self.second)
-
-    def take(self, chosen: NDArray[Any] | slice) -> Preferences:
-        """Return only these pairs, given by number, mask or slice. Instructions keep their numbers."""
-        lengths = self.length_difference
-        return replace(
-            self,
-            first=self.first[chosen],
-            second=self.second[chosen],
-            group=self.group[chosen],
-            preference=self.preference[chosen],
-            shown_first=self.shown_first[chosen],
-            agree=self.agree[chosen],
-            length_difference=None if lengths is None else lengths[chosen],
-        )
 
     def by_instruction(self) -> Preferences:
         """Return the pairs sorted by instruction; the numbers of the instructions have no gaps."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -79,9 +78,6 @@ class Ranking:
     without_intervals: str
     notes: tuple[str, ...]
     notices: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     def _repr_html_(self) -> str:
         lines = [{"system": each.name, "rows": each.rows, **each.means} for each in self.systems]

@@ -23,7 +23,7 @@ from localjudge.analysis import Floats, Integers
 from localjudge.analysis.matching.measured_texts import Measures
 from localjudge.analysis.matching.scores import Scores
 from localjudge.analysis.statistics import UNDEFINED, Estimate
-from localjudge.analysis.statistics.resampling import Contributions, studentise
+from localjudge.analysis.statistics.resampling import Contributions, cell_means, studentise
 
 
 def prediction_powered(
@@ -126,15 +126,14 @@ def power_tuning(known: Floats, rest: Floats, labels: Floats) -> float:
 
 def instruction_means(scores: Scores, values: Floats) -> Floats:
     """Return each system's mean on each instruction, [groups, systems]; NaN if it has no row there."""
-    rows, size = _cell_rows(scores), scores.groups * len(scores.systems)
-    total = np.bincount(_cells(scores), values, minlength=size)
-    with np.errstate(invalid="ignore"):
-        return (total / rows).reshape(scores.groups, len(scores.systems))
+    size = scores.groups * len(scores.systems)
+    return cell_means(values[:, None], _cells(scores), size).reshape(scores.groups, len(scores.systems))
 
 
 def instruction_weights(scores: Scores) -> Floats:
     """Return the weight of each row, [rows]: 1 / the number of rows of its system on its instruction."""
-    weights: Floats = 1 / _cell_rows(scores)[_cells(scores)]
+    cells = _cells(scores)
+    weights: Floats = 1 / np.bincount(cells)[cells]
     return weights
 
 
@@ -255,11 +254,6 @@ def _cells(scores: Scores) -> Integers:
     """Return the number of each row's cell, [rows]: its instruction and its system."""
     cells: Integers = scores.group.astype(np.int64) * len(scores.systems) + scores.system
     return cells
-
-
-def _cell_rows(scores: Scores) -> Integers:
-    rows: Integers = np.bincount(_cells(scores), minlength=scores.groups * len(scores.systems))
-    return rows
 
 
 def means_at_equal_length(

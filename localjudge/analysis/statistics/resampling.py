@@ -218,6 +218,21 @@ def expanded_percentile(value: float, resampled: Floats, groups: int) -> Estimat
     return Estimate.from_floats(value, min(low, value), max(high, value))
 
 
+def cell_means(values: Floats, cell: Integers, cells: int) -> Floats:
+    """Return the mean of each column in each cell, [cells, k]; NaN for a cell without rows.
+
+    Args:
+        values: the columns, [m, k].
+        cell: the cell of each row, [m]; rows of cell -1 are left out.
+        cells: number of cells.
+    """
+    totals, known = np.zeros((cells, values.shape[1])), cell >= 0
+    np.add.at(totals, cell[known], values[known])
+    with np.errstate(invalid="ignore"):
+        means: Floats = totals / np.bincount(cell[known], minlength=cells)[:, None]
+    return means
+
+
 def averages(values: Floats, group: Integers, groups: int, weights: Floats | None = None) -> Contributions:
     """Return the means of k columns, with the contribution of each instruction.
 

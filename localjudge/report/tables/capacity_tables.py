@@ -11,7 +11,7 @@ from localjudge.models.capacity.memory import MOST_GPUS
 from localjudge.models.capacity.profiles import Catalogue
 from localjudge.models.shape import Shape
 from localjudge.report.tables import Cells, Table
-from localjudge.runs.cost import CostEstimate
+from localjudge.runs.workload import CostEstimate
 from localjudge.system.quantities import figure, file_size, memory_size
 
 _GIVE = "give a rate, --engine-arg rate=ROWS/S, or a GPU that it fits, --engine-arg gpu=h100"

@@ -1,0 +1,96 @@
+"""The rows of a run, from files or from a Python program, and their origin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Self
+
+from localjudge.records import Failure, Row
+from localjudge.rows.columns import USED_FIELDS, Columns
+from localjudge.rows.criteria import CRITERION
+from localjudge.rows.inputs import check_inputs, count_lines_of, find_inputs, given_rows
+from localjudge.rows.pairs import PairedRows, Pairing, paired_rows
+from localjudge.rows.record import MAX_ROW_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class RowSource:
+    """The rows of a run, and their origin.
+
+    Attributes:
+        rows: the rows, in order; they are read once.
+        inputs: the names of the files, for `run.json`; empty for rows of a Python program.
+        columns: the column of each field whose column has a custom name.
+        max_row_bytes: size limit of a row in bytes.
+        pairing: how rows of two responses are made; None for rows of one.
+        empty: names of the files without rows.
+        found: the columns in the files for each field.
+        count: returns the number of rows, if it is known before they are read; None otherwise.
+    """
+
+    rows: Iterable[Row | Failure] = ()
+    inputs: Sequence[str] = ()
+    columns: Columns = field(default_factory=dict)
+    max_row_bytes: int = MAX_ROW_BYTES
+    pairing: Pairing | None = None
+    empty: Sequence[str] = ()
+    found: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    count: Callable[[], int | None] = lambda: None
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """The number of instructions that a system has no response to, after the rows are read."""
+        return self.rows.missing if isinstance(self.rows, PairedRows) else {}
+
+    @classmethod
+    def from_files(
+        cls,
+        names: Sequence[str],
+        columns: Columns | None = None,
+        *,
+        used: Sequence[str],
+        max_row_bytes: int = MAX_ROW_BYTES,
+        limit: int | None = None,
+        pairing: Pairing | None = None,
+    ) -> Self:
+        """Find and check input files; only the first rows of each are read for the check.
+
+        Args:
+            names: files and globs; `-` is stdin, `examples` the included rows.
+            columns: the column of each field whose column has a custom name.
+            used: the fields that the rubric's template uses.
+            max_row_bytes: size limit of a row in bytes; a larger row becomes a failure.
+            limit: largest number of rows or pairs; None for all.
+            pairing: how rows of two responses are made; by default each row holds both, and both orders are
+                judged.
+
+        Raises:
+            UsageError: there is no such file, no file has rows, or a file lacks a column.
+        """
+        columns, pairing = columns or {}, pairing or Pairing.usual(used)
+        files = find_inputs(names)
+        needed = used if pairing is None else pairing.used(used)
+        checked = check_inputs(files, columns, needed)
+        rows = paired_rows(files, columns, max_row_bytes, used, pairing, limit)
+        one_prompt = pairing is None and CRITERION not in used
+        count = partial(count_lines_of, files) if one_prompt and limit is None else lambda: None
+        return cls(rows, files, columns, max_row_bytes, pairing, checked.empty, checked.columns, count)
+
+    @classmethod
+    def from_rows(cls, rows: object, used: Sequence[str] = USED_FIELDS, pairing: Pairing | None = None) -> Self:
+        """Return a source of dicts, `Row`s, a pandas, Polars or Arrow table, or a `datasets.Dataset`.
+
+        Args:
+            rows: the rows.
+            used: the fields that the rubric's template uses.
+            pairing: as for `from_files`.
+
+        Raises:
+            UsageError: the argument is a single row, or not a collection of rows.
+        """
+        pairing = pairing or Pairing.usual(used)
+        if pairing is None:
+            return cls(given_rows(rows, used))
+        return cls(pairing.rows(given_rows(rows, pairing.used(used))), pairing=pairing)
