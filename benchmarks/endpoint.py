@@ -13,7 +13,9 @@ import json
 import threading
 import time
 import urllib.request
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -25,6 +27,7 @@ from throughput import judged_rows
 from localjudge import Judge
 from localjudge.integrations.http_app import AccessRules, JudgeApp
 from localjudge.integrations.judge_service import JudgeService
+from localjudge.integrations.reward_formula import RewardFormula
 
 
 def main() -> None:
@@ -69,30 +72,39 @@ def main() -> None:
 
 def served(judge: Judge, records: list[dict[str, Any]], clients: int, per_request: int) -> dict[Any, Any]:
     """Return the key of each row, judged for several clients over HTTP."""
+    with address(judge) as url:
+
+        def client(place: int) -> list[dict[str, Any]]:
+            own = records[place::clients]
+            parts = [own[begin : begin + per_request] for begin in range(0, len(own), per_request)]
+            return [line for part in parts for line in posted(f"{url}/v1/judge", part)["outcomes"]]
+
+        with ThreadPoolExecutor(clients) as pool:
+            lines = [line for found in pool.map(client, range(clients)) for line in found]
+    return {line["id"]: line["key"] for line in lines}
+
+
+@contextmanager
+def address(judge: Judge, reward: str | None = None) -> Iterator[str]:
+    """Yield the address at which a judge is served, with a reward formula if rewards are asked."""
+    formula = RewardFormula.parse(reward, judge.rubric) if reward else None
     with JudgeService(judge) as service:
-        app = JudgeApp(judge, service, AccessRules()).asgi()
+        app = JudgeApp(judge, service, AccessRules(), formula).asgi()
         server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning"))
         thread = threading.Thread(target=server.run)
         thread.start()
         while not server.started:
             time.sleep(0.001)
-        port = server.servers[0].sockets[0].getsockname()[1]
-
-        def client(place: int) -> list[dict[str, Any]]:
-            own, found = records[place::clients], []
-            for begin in range(0, len(own), per_request):
-                body = json.dumps(own[begin : begin + per_request]).encode()
-                url = f"http://127.0.0.1:{port}/v1/judge"
-                request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-                with urllib.request.urlopen(request, timeout=600) as answer:
-                    found += json.load(answer)["outcomes"]
-            return found
-
-        with ThreadPoolExecutor(clients) as pool:
-            lines = [line for found in pool.map(client, range(clients)) for line in found]
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
         server.should_exit = True
         thread.join()
-    return {line["id"]: line["key"] for line in lines}
+
+
+def posted(url: str, records: list[dict[str, Any]]) -> Any:
+    """Return the answer to a request with these rows."""
+    request = urllib.request.Request(url, json.dumps(records).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=3600) as answer:
+        return json.load(answer)
 
 
 if __name__ == "__main__":

@@ -164,7 +164,7 @@ def difference(judge: Any, request: dict[str, Any]) -> float:
 
     tokens = torch.tensor([[*request["prompt"], *request["before"]]])
     with torch.inference_mode():
-        logits = judge.engine._model(tokens, use_cache=False, logits_to_keep=1).logits[0, -1].float()
+        logits = judge.engine._model(input_ids=tokens, use_cache=False, logits_to_keep=1).logits[0, -1].float()
     one, other = request["tokens"]
     return abs(float(logits[one] - logits[other]))
 

@@ -1,4 +1,7 @@
-"""Fixtures of all tests: a separate cache, a small model with random weights, `localjudge` in this process."""
+"""Fixtures of all tests: a separate cache, a small model with random weights, `localjudge` in this process.
+
+PyTorch and transformers take seconds to import; the process that only hands tests to workers does without them.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from hypothesis import settings
 from preloaded import Preloaded
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-from transformers.utils.logging import disable_progress_bar
 
 from localjudge import Rubric
 from localjudge.cli import main
@@ -42,9 +41,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Return a worker for each core, at most four; no worker for files that are named: it starts slowly."""
+    cores = len(os.sched_getaffinity(0))
+    folders = all(Path(argument.partition("::")[0]).is_dir() for argument in config.args)
+    return min(cores, 4) if cores > 1 and folders else 0
+
+
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Give the tests their own cache, switch off the network, and use one thread."""
+    import torch
+    from transformers.utils.logging import disable_progress_bar
+
     torch.set_num_threads(1)
     disable_progress_bar()  # the program also sets this, but before transformers is loaded
     with pytest.MonkeyPatch.context() as patch:
@@ -103,6 +112,10 @@ def read_lines(folder: Path) -> Iterator[dict[str, Any]]:
 
 def random_model(folder: Path, seed: int = 0, context: int = 4096) -> Path:
     """Return a Llama with random weights, a byte-level tokenizer and a chat template."""
+    import torch
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()

@@ -11,20 +11,21 @@ The command is a small client. It hands its standard streams to the server, whic
 and ends as the fork ends. SIGUSR1 is passed on as SIGKILL, since nothing can follow a SIGKILL of the client
 itself: then the server kills the fork a moment later.
 
-The libraries have read the environment of the server, not of the client. So tests of imports, of variables that
-libraries read at import, and of the streams before the first line of a program start a real interpreter.
+The interpreter and the libraries have read the environment of the server, not of the client (except
+PYTHONIOENCODING). So tests of imports, of variables that libraries read at import, and of the streams before
+the first line of a program start a real interpreter, or a server with that environment.
 """
 
 from __future__ import annotations
 
-import json
+import marshal
 import os
 import signal
 import socket
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import NoReturn
+from typing import IO, NoReturn
 
 # A start imports this file: what only the server needs is imported there.
 MAIN = os.path.join(os.path.dirname(os.path.dirname(__file__)), "localjudge", "__main__.py")
@@ -45,12 +46,14 @@ PASSED_ON = {KILL: signal.SIGKILL} | {each: each for each in (signal.SIGINT, sig
 class Preloaded:
     """The process that forks, for as long as the context lasts; it ends if this process does."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, environment: Mapping[str, str], stderr: IO[bytes] | None = None) -> None:
         import subprocess
 
         pipe = subprocess.PIPE
         command = [sys.executable, __file__]
-        self._server = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=dict(environment))
+        self._server = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=stderr, text=True, env=dict(environment)
+        )
         assert self._server.stdout
         self._address = self._server.stdout.readline().strip()
         assert self._address, "the libraries cannot be imported"
@@ -62,12 +65,17 @@ class Preloaded:
         self._server.communicate()
 
     @property
+    def client(self) -> list[str]:
+        """Return the command that runs the script that follows it, with the script's arguments."""
+        return [sys.executable, "-I", "-S", __file__, self._address]
+
+    @property
     def localjudge(self) -> list[str]:
         return self.script(MAIN)
 
     def script(self, file: object) -> list[str]:
         """Return the command that runs a script; the script's arguments may follow."""
-        return [sys.executable, "-I", "-S", __file__, self._address, str(file)]
+        return [*self.client, str(file)]
 
 
 def preload() -> None:
@@ -84,7 +92,7 @@ def preload() -> None:
     os.environ.clear()
     os.environ |= given
     others = (task for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid()))
-    threads = {(task / "comm").read_text().strip() for task in others}
+    threads = {(task / "comm").read_text("utf-8").strip() for task in others}
     assert threads <= THREADS, f"started at import: {threads - THREADS}"
 
 
@@ -139,19 +147,23 @@ def become(request: bytes, streams: list[int]) -> NoReturn:
     The rest, where an interpreter frees each object, would copy all memory of the server, and takes a second.
     """
     import atexit
+    import locale
     import runpy
     import threading
     import traceback
 
-    sys.argv, folder, environment = json.loads(request)
+    arguments, folder, environment = marshal.loads(request)
+    sys.argv = [os.fsdecode(each) for each in arguments]
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
     os.chdir(folder)
-    os.environ.clear()
-    os.environ |= environment
-    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    os.environb.clear()
+    os.environb |= environment
+    encoding = os.environ.get("PYTHONIOENCODING") or locale.getencoding()
+    sys.stdin = open(0, encoding=encoding, closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding=encoding, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", 1, encoding=encoding, errors="backslashreplace", closefd=False)  # noqa: SIM115
     code: object = 0
     try:
         runpy.run_path(sys.argv[0], run_name="__main__")
@@ -171,8 +183,9 @@ def start(address: str, *arguments: str) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)
         server.connect(b"\0" + address.encode())
-        request = json.dumps([arguments, os.getcwd(), dict(os.environ)]).encode()
-        socket.send_fds(server, [request], [0, 1, 2])
+        # As bytes: the server may decode them otherwise.
+        request = [os.fsencode(each) for each in arguments], os.getcwdb(), dict(os.environb)
+        socket.send_fds(server, [marshal.dumps(request)], [0, 1, 2])
         for number in PASSED_ON:
             signal.signal(number, lambda number, _: server.send(b"%d" % PASSED_ON[number]) and None)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)

@@ -6,7 +6,7 @@ import csv
 import json
 import random
 import subprocess
-import sys
+import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import Cli, read_lines
+from preloaded import KILL, Preloaded
 from report_page import head, held_rows, open_in_browser
 from scripted import scripted_checks
 
@@ -307,13 +308,13 @@ def test_the_file_of_rows_has_each_criterion_and_the_share_that_was_judged(
 
 @pytest.mark.slow
 def test_a_run_of_criteria_that_was_killed_continues_to_the_same_bytes(
-    run: Callable[..., Path], model: Path, tmp_path: Path
+    run: Callable[..., Path], preloaded: Preloaded, model: Path, tmp_path: Path
 ) -> None:
     whole, out = run("whole"), tmp_path / "broken"
     for prompts in (5, 8):
         with subprocess.Popen(
             [
-                sys.executable, HELD_PROGRAM, str(prompts), "score", tmp_path / "rows.jsonl", "--out", out,
+                *preloaded.script(HELD_PROGRAM), str(prompts), "score", tmp_path / "rows.jsonl", "--out", out,
                 "--model", model, *SETTINGS,
             ],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -321,7 +322,8 @@ def test_a_run_of_criteria_that_was_killed_continues_to_the_same_bytes(
             before = len(list(read_lines(out))) if (out / "run.json").exists() else 0
             while not (out / "judgements.jsonl").exists() or len(list(read_lines(out))) <= before:
                 assert process.poll() is None, process.stderr and process.stderr.read().decode()
-            process.kill()
+                time.sleep(0.02)
+            process.send_signal(KILL)
     assert 0 < len(list(read_lines(out))) < len(list(read_lines(whole)))
     assert not (out / "checklists.jsonl").exists()
     run("broken")

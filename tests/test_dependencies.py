@@ -23,8 +23,8 @@ MODULES = {
     "scikit-learn": "sklearn",
     "vl-convert-python": "vl_convert",
 }
-# Programs that are run and not imported: the type checker and the linter.
-TOOLS = {"mypy", "ruff"}
+# Not imported by name: the type checker, the linter, and the workers of pytest.
+TOOLS = {"mypy", "pytest-xdist", "ruff"}
 # Imported by transformers if a tokenizer consists only of a tokenizer.model, or if a model is a GGUF file.
 FOR_TRANSFORMERS = {"accelerate", "gguf", "protobuf", "sentencepiece"}
 # Imported by model-signing, which does not require it.

@@ -12,11 +12,12 @@ import pytest
 import torch
 from conftest import random_model
 from test_transformers import THINKING_CHAT, save_random_model
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from localjudge import Judge, Rubric
 from localjudge.engines.protocol import Completion
 from localjudge.engines.transformers import cached_rows
+from localjudge.engines.transformers.grouped_attention import use_grouped_attention
 from localjudge.models.model import Model
 from localjudge.prompts.task import Prompt
 
@@ -284,3 +285,20 @@ def test_a_row_whose_rotation_depends_on_its_batch_is_not_beside_a_longer_one(tm
     beside, alone = completions(judge, [short, long])[0], completions(judge, [short])[0]
     assert beside.tokens == alone.tokens
     assert beside.probabilities == pytest.approx(alone.probabilities, abs=1e-4)
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+def test_attention_without_hidden_products_is_that_of_transformers(heads: int) -> None:
+    config = LlamaConfig(
+        vocab_size=50, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=heads,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(config).eval()
+    tokens, mask = torch.randint(50, (2, 600)), torch.ones(2, 600, dtype=torch.long)
+    mask[0, :70] = 0
+    with torch.inference_mode():
+        before = model(tokens, attention_mask=mask).logits[:, 70:]
+        use_grouped_attention(model)
+        after = model(tokens, attention_mask=mask).logits[:, 70:]
+    torch.testing.assert_close(after, before, rtol=0, atol=1e-5)

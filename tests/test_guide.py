@@ -59,7 +59,9 @@ def script_of(text: str, folder: Path) -> str:
         elif language == "bash":
             script.append(code)
         elif language == "python":
-            script.append(f"{shlex.quote(sys.executable)} - <<'END'\n{code}END\n")
+            file = folder / f"block-{len(script)}.py"
+            file.write_text(code)
+            script.append(f"python3 {file.name}\n")
         if name and "#SBATCH --array=1-4" in code:
             script.append(f"for task in 1 2 3 4; do SLURM_ARRAY_TASK_ID=$task bash {name}; done\n")
         elif name and "#SBATCH" in code:
@@ -84,12 +86,13 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         "PYTHONPATH": str(ROOT),
     }
     with Preloaded(environment) as preloaded:
+        script = f'case $1 in *.py) exec {shlex.join(preloaded.client)} "$@" ;; esac'
         for name, command in (
-            ("localjudge", shlex.join(preloaded.localjudge)),
-            ("python3", sys.executable),
-            ("srun", ""),
+            ("localjudge", f"exec {shlex.join(preloaded.localjudge)}"),
+            ("python3", f"{script}\nexec {sys.executable}"),
+            ("srun", "exec"),
         ):
-            (programs / name).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+            (programs / name).write_text(f'#!/bin/sh\n{command} "$@"\n')
             (programs / name).chmod(0o755)
         yield environment
 

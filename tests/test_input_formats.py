@@ -122,27 +122,24 @@ def test_a_run_of_any_format_continues_in_shards_and_its_texts_are_found_again(
     lines = tmp_path / "rows.jsonl"
     lines.write_bytes(json_lines(records))
     flags = ["--model", model, "--rubric", short_rubric, "--engine", "dry-run"]
-    for source in (file, lines):
-        out = tmp_path / f"of-{source.name}"
-        assert cli("score", source, "--limit", 5, "--out", out, *flags).code == 0
-        end = cli("score", source, "--out", out, *flags)
-        assert (end.code, "continuing: 5 rows are done already, 7 are to do" in end.err) == (0, True), end.err
-        shards = [tmp_path / f"{out.name}-{index}" for index in (1, 2)]
-        for index, shard in enumerate(shards, 1):
-            assert cli("score", source, "--out", shard, "--shard", f"{index}/2", *flags).code == 0
-        merged = tmp_path / f"merged-{source.name}"
-        assert cli("merge", *shards, "--out", merged).code == 0
-        assert (merged / "judgements.jsonl").read_bytes() == (out / "judgements.jsonl").read_bytes()
-        texts = tmp_path / f"{out.name}.jsonl"
-        assert cli("export", merged, "--to", "jsonl", "--out", texts, "--with-texts").code == 0
-        exported = [json.loads(line) for line in texts.read_text("utf-8").splitlines()]
-        assert [line["candidate"] for line in exported] == [ROW["candidate"]] * 12
-    runs = [list(read_lines(tmp_path / f"of-{source.name}")) for source in (file, lines)]
-    same = [[{**line, "source": None} for line in run] for run in runs]
-    assert same[0] == same[1]
+    out, of_lines, merged = (tmp_path / name for name in ("out", "of-lines", "merged"))
+    assert cli("score", file, "--limit", 5, "--out", out, *flags).code == 0
+    end = cli("score", file, "--out", out, *flags)
+    assert (end.code, "continuing: 5 rows are done already, 7 are to do" in end.err) == (0, True), end.err
+    shards = [tmp_path / f"shard-{index}" for index in (1, 2)]
+    for index, shard in enumerate(shards, 1):
+        assert cli("score", file, "--out", shard, "--shard", f"{index}/2", *flags).code == 0
+    assert cli("merge", *shards, "--out", merged).code == 0
+    assert (merged / "judgements.jsonl").read_bytes() == (out / "judgements.jsonl").read_bytes()
+    texts = tmp_path / "texts.jsonl"
+    assert cli("export", merged, "--to", "jsonl", "--out", texts, "--with-texts").code == 0
+    exported = [json.loads(line) for line in texts.read_text("utf-8").splitlines()]
+    assert [line["candidate"] for line in exported] == [ROW["candidate"]] * 12
+    assert cli("score", lines, "--out", of_lines, *flags).code == 0
+    one, other = ([{**line, "source": None} for line in read_lines(run)] for run in (out, of_lines))
+    assert one == other
     digests = {
-        json.loads((tmp_path / f"of-{source.name}" / "run.json").read_text())["starts"][-1]["input_digest"]
-        for source in (file, lines)
+        json.loads((run / "run.json").read_text())["starts"][-1]["input_digest"] for run in (out, of_lines)
     }
     assert len(digests) == 1, "the digest is of the rows, not of the file"
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import write_rows
+from preloaded import Preloaded
 from small_packs import key_pair
 
 from localjudge.system.offline import SWITCHES
@@ -61,14 +62,19 @@ def test_a_whole_run_goes_nowhere(tmp_path: Path, model: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_is_signed_and_verified_without_a_connection(tmp_path: Path, model: Path) -> None:
+def test_a_model_is_signed_and_verified_without_a_connection(
+    tmp_path: Path, model: Path, preloaded: Preloaded
+) -> None:
+    (tmp_path / "watched.py").write_text(WATCHED)
     private, public = key_pair(tmp_path, "signer")
     signature = tmp_path / "model.sig"
-    end = localjudge("models", "sign", model, "--key", private, "--out", signature)
-    assert end.returncode == 0, end.stderr
     flags = ("--no-manifest", "--signature", signature, "--key", public)
-    end = localjudge("models", "verify", model, *flags)
-    assert (end.returncode, "signature" in end.stdout) == (0, True), end.stderr
+    for command in (("sign", model, "--key", private, "--out", signature), ("verify", model, *flags)):
+        end = subprocess.run(
+            [*preloaded.script(tmp_path / "watched.py"), "models", *command], capture_output=True, text=True
+        )
+        assert end.returncode == 0, end.stderr
+    assert "signature" in end.stdout
 
 
 @pytest.mark.slow
@@ -100,15 +106,22 @@ def test_the_users_own_switches_stay_as_they_are(tmp_path: Path) -> None:
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run Python code in an environment without the switches of the network."""
-    kept = {name: value for name, value in os.environ.items() if name not in SWITCHES}
     return subprocess.run(
-        [sys.executable, "-c", code], env=kept | environment, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code],
+        env=without_switches() | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
+
+
+def without_switches() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in SWITCHES}
 
 
 @pytest.mark.slow
 def test_the_library_sets_the_switches_of_the_network_where_a_judge_is_made_and_nothing_else(
-    model: Path,
+    tmp_path: Path, model: Path, preloaded: Preloaded
 ) -> None:
     import_alone = "import os; before = dict(os.environ); import localjudge, torch, transformers\n"
     code = f"""
@@ -122,7 +135,11 @@ print(sorted(name for name in os.environ if os.environ[name] != theirs.get(name)
 """
     end = python(import_alone + code)
     assert end.stdout == f"{sorted(SWITCHES)}\n", end.stderr
-    kept = python(import_alone + code, DO_NOT_TRACK="0")
+    (tmp_path / "script.py").write_text(import_alone + code)
+    kept = subprocess.run(
+        preloaded.script(tmp_path / "script.py"), env=without_switches() | {"DO_NOT_TRACK": "0"},
+        capture_output=True, text=True,
+    )  # fmt: skip
     assert kept.stdout == f"{sorted(SWITCHES.keys() - {'DO_NOT_TRACK'})}\n", kept.stderr
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_rows
+from conftest import Cli, write_rows
+from preloaded import Preloaded
 
 WITHOUT_LINUX = """
 import builtins, io, os
@@ -85,10 +86,12 @@ def program(*args: object, **how: Any) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_without_the_files_of_the_linux_kernel_as_on_macos_the_bundled_judge_judges(tmp_path: Path) -> None:
+def test_without_the_files_of_the_linux_kernel_as_on_macos_the_bundled_judge_judges(
+    cli: Cli, tmp_path: Path
+) -> None:
     end = program("score", "examples", "--limit", 3, "--out", "run", lacking=WITHOUT_LINUX, folder=tmp_path)
     assert end.returncode == 0, end.stderr
-    assert program("score", "examples", "--limit", 3, "--out", "here", folder=tmp_path).returncode == 0
+    assert cli("score", "examples", "--limit", 3, "--out", tmp_path / "here").code == 0
     here, there = ((tmp_path / run / "judgements.jsonl").read_bytes() for run in ("here", "run"))
     assert here == there
     end = program("doctor", "--model", "bundled", lacking=WITHOUT_LINUX, folder=tmp_path)
@@ -115,6 +118,11 @@ def test_a_system_that_cannot_rename_open_files_is_named_before_anything_is_judg
     assert not (tmp_path / "run").exists()
 
 
+def warned(stderr: str) -> list[str]:
+    """Return the lines in which Python says that the package opened a file without an encoding."""
+    return [line for line in stderr.splitlines() if "EncodingWarning" in line and "/localjudge/" in line]
+
+
 @pytest.mark.slow
 def test_no_file_depends_on_the_encoding_of_the_system_and_a_console_shows_what_it_can(
     tmp_path: Path, short_rubric: Path
@@ -127,18 +135,24 @@ def test_no_file_depends_on_the_encoding_of_the_system_and_a_console_shows_what_
         "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "cp1252",
         "PYTHONWARNDEFAULTENCODING": "1", "PYTHONWARNINGS": "always::EncodingWarning",
     }  # fmt: skip
-    for command in (
+    commands: list[tuple[str | Path, ...]] = [
         ("score", rows, "--out", "läufe/ganz", *flags),
         ("show", "läufe/ganz"), ("show", "läufe/ganz", "--id", "r1"),
         ("prompt", rows, "--rubric", rubric), ("rubrics", "check", rubric), ("models", "list"), ("--help",),
         ("export", "läufe/ganz", "--to", "csv", "--with-texts", "--out", "tabelle-ß.csv"),
         ("report", "läufe/ganz", "--out", "bericht.html"), ("doctor", "--model", "bundled"),
         ("models", "plan", "bundled", "--rows", rows, "--rubric", rubric),
-    ):  # fmt: skip
-        end = program(*command, folder=tmp_path, **system)
-        assert (end.returncode, "Traceback" in end.stderr) == (0, False), (command, end.stderr)
-        warned = [line for line in end.stderr.splitlines() if "EncodingWarning" in line]
-        assert [line for line in warned if "/localjudge/" in line] == [], command
+    ]  # fmt: skip
+    imports = tmp_path / "imports"
+    with imports.open("wb") as stderr, Preloaded(os.environ | system, stderr) as preloaded:
+        for command in commands:
+            end = subprocess.run(
+                [*preloaded.localjudge, *command], cwd=tmp_path, env=os.environ | system, capture_output=True
+            )
+            said = end.stderr.decode("cp1252", "replace")
+            assert (end.returncode, "Traceback" in said) == (0, False), (command, said)
+            assert not warned(said), command
+    assert not warned(imports.read_text("cp1252", "replace")), "as a module was imported"
     judged = (tmp_path / "läufe" / "ganz" / "judgements.jsonl").read_text(encoding="utf-8")
     assert [json.loads(line)["columns"] for line in judged.splitlines()] == [{"Straße": "Łódź"}] * 4
     assert "東京" in (tmp_path / "tabelle-ß.csv").read_text(encoding="utf-8")

@@ -9,7 +9,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -114,14 +116,11 @@ def test_an_owner_that_wakes_after_a_takeover_changes_nothing(
     assert contents(out)["judgements.jsonl"] == contents(whole)["judgements.jsonl"], "no line was lost"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("age", [0, 60])
-@pytest.mark.parametrize("cut", ["empty", "40 bytes", "60 bytes", "zeroed"])
-def test_a_lock_that_names_no_owner_is_taken_over_after_a_lease_by_one_of_two_starts(
-    tmp_path: Path, cut: str, age: int
-) -> None:
-    lock, said = tmp_path / LOCK, list[str]()
-    with Ownership(tmp_path, said.append, 1.5):
+def takeover(folder: Path, cut: str, age: int) -> tuple[int, int, list[str]]:
+    """Start two owners of a damaged lock; return the number of owners and of refusals, and all messages."""
+    folder.mkdir()
+    lock, said = folder / LOCK, list[str]()
+    with Ownership(folder, said.append, 1.5):
         whole = lock.read_bytes()
     sizes = {"empty": 0, "40 bytes": 40, "60 bytes": 60}
     lock.write_bytes(bytes(len(whole)) if cut == "zeroed" else whole[: sizes[cut]])
@@ -131,7 +130,7 @@ def test_a_lock_that_names_no_owner_is_taken_over_after_a_lease_by_one_of_two_st
 
     def start() -> None:
         try:
-            with Ownership(tmp_path, said.append, 1.5) as owner:
+            with Ownership(folder, said.append, 1.5) as owner:
                 time.sleep(3)
                 owner.check()
                 owners.append(1)
@@ -143,8 +142,17 @@ def test_a_lock_that_names_no_owner_is_taken_over_after_a_lease_by_one_of_two_st
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(owners), len(refused)) == (1, 1), (refused, said)
-    assert sum("names no owner, and no process writes it" in line for line in said) == 1, said
+    return len(owners), len(refused), said
+
+
+@pytest.mark.slow
+def test_a_lock_that_names_no_owner_is_taken_over_after_a_lease_by_one_of_two_starts(tmp_path: Path) -> None:
+    cases = list(product(("empty", "40 bytes", "60 bytes", "zeroed"), (0, 60)))
+    with ThreadPoolExecutor(len(cases)) as pool:  # each waits for seconds, so they wait together
+        found = pool.map(lambda case: takeover(tmp_path / f"{case[0]} {case[1]}", *case), cases)
+    for case, (owners, refused, said) in zip(cases, found, strict=True):
+        assert (owners, refused) == (1, 1), (case, said)
+        assert sum("names no owner, and no process writes it" in line for line in said) == 1, (case, said)
 
 
 def test_an_owner_in_this_pid_namespace_is_named_at_once_by_its_host(

@@ -455,7 +455,8 @@ def test_an_install_that_fails_says_what_pip_said_and_leaves_no_environment(
     done = unpacker(pack / "unpack.py", "--to", "out")
     assert done.returncode == 2
     lines = done.stderr.splitlines()
-    assert "unpack.py: pip: ERROR: No matching distribution found for scales" in lines
+    failed = "unpack.py: pip: ERROR: No matching distribution found for scales"
+    assert any(line.startswith(failed) for line in lines), "a new pip adds who needs it"
     assert lines[-1] == f"unpack.py: pip failed; the pack was made for Python {HERE} on any"
     assert (tmp_path / "out" / "wheels").is_dir()
     assert not (tmp_path / "out" / "venv").exists()

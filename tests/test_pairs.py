@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
@@ -469,6 +470,7 @@ def test_a_run_killed_between_the_orders_of_pairs_and_started_again_equals_an_un
             before = len(list(read_lines(out))) if (out / "run.json").exists() else 0
             while not (out / "judgements.jsonl").exists() or len(list(read_lines(out))) <= before:
                 assert process.poll() is None, process.stderr and process.stderr.read().decode()
+                time.sleep(0.02)
             process.send_signal(KILL)
     survived = len(list(read_lines(out)))
     assert 0 < survived < 36

@@ -10,12 +10,12 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from image_build import instructions
+from preloaded import Preloaded
 
 from localjudge.airgap.pack_files import RECIPES
 
@@ -64,7 +64,7 @@ def test_a_linter_accepts_the_containerfile() -> None:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> dict[str, str]:
+def cluster(tmp_path: Path, preloaded: Preloaded) -> dict[str, str]:
     """Return the environment of a job, with stand-ins for Slurm and Apptainer that run this checkout.
 
     The stand-in for Apptainer replaces the paths of its mounts by those of this machine.
@@ -86,8 +86,9 @@ for argument; do
     done
     arguments+=("$argument")
 done
-exec "$PYTHON" -m localjudge "${arguments[@]}"
+exec localjudge "${arguments[@]}"
 """,
+        "localjudge": f'#!/bin/sh\nexec {shlex.join(preloaded.localjudge)} "$@"\n',
     }
     (tmp_path / "bin").mkdir()
     for name, text in programs.items():
@@ -102,8 +103,8 @@ exec "$PYTHON" -m localjudge "${arguments[@]}"
     ):
         (tmp_path / "rows" / f"{system}.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
     return os.environ | {
-        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHON": sys.executable, "IMAGE": "localjudge.sif",
-        "MODEL": str(model), "ROWS": str(tmp_path / "rows"), "OUT": str(tmp_path / "runs"), "SHARDS": "2",
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "IMAGE": "localjudge.sif", "MODEL": str(model),
+        "ROWS": str(tmp_path / "rows"), "OUT": str(tmp_path / "runs"), "SHARDS": "2",
     }  # fmt: skip
 
 
@@ -145,9 +146,6 @@ def test_each_pod_of_the_job_judges_its_shard_and_continues_it(cluster: dict[str
     [pod] = spec["template"]["spec"]["containers"]
     assert pod["env"] == [{"name": "SHARDS", "value": str(spec["completions"])}]
     (tmp_path / "model").symlink_to(cluster["MODEL"])
-    program = tmp_path / "bin" / "localjudge"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m localjudge "$@"\n')
-    program.chmod(0o755)
     command = [*pod["command"], *(each.replace("/data", str(tmp_path)) for each in pod["args"])]
 
     def run_pod(index: int) -> int:

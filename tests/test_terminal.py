@@ -60,12 +60,11 @@ Program = Callable[..., subprocess.CompletedProcess[bytes]]
 
 @pytest.fixture(scope="module")
 def program(preloaded: Preloaded) -> Program:
-    """Run `localjudge` in a process of its own; with an environment of its own, in a new interpreter."""
+    """Run `localjudge` in a process of its own."""
 
     def run(*args: object, check: bool = False, **options: Any) -> subprocess.CompletedProcess[bytes]:
-        start = [sys.executable, "-m", "localjudge"] if "env" in options else preloaded.localjudge
         settings: dict[str, Any] = {"capture_output": True} | options
-        return subprocess.run([*start, *map(str, args)], check=check, **settings)
+        return subprocess.run([*preloaded.localjudge, *map(str, args)], check=check, **settings)
 
     return run
 
@@ -172,9 +171,9 @@ def test_warnings_and_what_libraries_print_pass_the_filter_too() -> None:
     assert "\\u009b2J" in end.stderr
 
 
-def test_a_terminal_gets_the_colours_of_the_program_and_no_others(run: Path) -> None:
+def test_a_terminal_gets_the_colours_of_the_program_and_no_others(preloaded: Preloaded, run: Path) -> None:
     ours, theirs = os.openpty()
-    command = [sys.executable, "-m", "localjudge", "rank", str(run), "--allow-dry-run"]
+    command = [*preloaded.localjudge, "rank", str(run), "--allow-dry-run"]
     with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm"}) as process:
         os.close(theirs)
         with open(ours, "rb", buffering=0) as terminal:
@@ -250,8 +249,9 @@ def test_every_encoding_holds_what_is_printed(
     assert told["id"] == "é→中", "JSON keeps every character"
 
 
-def test_bars_and_signs_have_ascii_in_their_place(program: Program, run: Path) -> None:
-    shown = program("show", run, env=os.environ | {"PYTHONIOENCODING": "ascii"}, check=True).stdout.decode()
+def test_bars_and_signs_have_ascii_in_their_place(run: Path) -> None:
+    show, environment = [sys.executable, "-m", "localjudge", "show", run], {"PYTHONIOENCODING": "ascii"}
+    shown = subprocess.run(show, env=os.environ | environment, capture_output=True, check=True).stdout.decode()
     chart = shown[shown.index("1 to 5") :]
     assert re.search(r"b +\| +[1-8-]{5} \|", chart)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,12 @@ NO_SYSTEM = {
 }
 
 
+@lru_cache(1)
+def tokenizer_in_style(name: str, style: str) -> Any:
+    """Return a tokenizer with a chat template; a real one loads slowly, and its cases follow each other."""
+    return tokenizer_with(name, CHAT_TEMPLATES[style])
+
+
 def messages(turns: list[Turn], text: str) -> list[dict[str, str]]:
     return [*({"role": turn.role, "content": turn.text} for turn in turns), {"role": "user", "content": text}]
 
@@ -45,7 +52,7 @@ def messages(turns: list[Turn], text: str) -> list[dict[str, str]]:
 def test_turns_of_ordinary_text_become_what_the_whole_tokenizer_makes_of_them(
     name: str, style: str, case: str
 ) -> None:
-    tokenizer = tokenizer_with(name, CHAT_TEMPLATES[style])
+    tokenizer = tokenizer_in_style(name, style)
     whole = tokenizer.apply_chat_template(
         messages(CASES[case], "The text."), tokenize=False, add_generation_prompt=True, enable_thinking=False
     )

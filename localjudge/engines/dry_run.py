@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,8 @@ class DryRunEngine:
             headline="engine dry-run · no model runs; the scores mean nothing",
         )
         self._represented = {"rate": options.rate, "gpu": options.gpu}
-        self._answers = [_answer(model, decoding, seed) for seed in range(_POOL)]
+        words = _words(model.vocabulary.pieces, len(decoding.table.next_state[0]))
+        self._answer = cache(partial(_answer, decoding, words))
         values = decoding.table.score_token >= 0
         weights = np.random.default_rng(0).exponential(size=(_POOL, *values.shape)) * values
         self._probabilities = weights / weights.sum(axis=2, keepdims=True)
@@ -65,13 +67,12 @@ class DryRunEngine:
     def _complete(self, prompt: Prompt) -> Completion:
         digest = hashlib.sha256(array("i", prompt.tokens).tobytes()).digest()[:8]
         chosen = int.from_bytes(digest) % _POOL
-        return Completion(prompt.tag, tuple(self._answers[chosen]), self._probabilities[chosen])
+        return Completion(prompt.tag, tuple(self._answer(chosen)), self._probabilities[chosen])
 
 
-def _answer(model: Model, decoding: Decoding, seed: int) -> list[int]:
+def _answer(decoding: Decoding, words: NDArray[np.bool_], seed: int) -> list[int]:
     """Return a path through the table: words for the texts, and the shortest path with random values."""
     random, table = np.random.default_rng(seed), decoding.table
-    words = _words(model.vocabulary.pieces, len(table.next_state[0]))
     answer: list[int] = []
     allowances, state, began = decoding.allowances, table.entry, 0
     left = int(allowances[state])

@@ -6,6 +6,7 @@ The command names the packages, never localjudge: an index has another project's
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -68,9 +69,7 @@ def required(extras: Collection[str] = (), package: str = SELF) -> Iterator[Requ
     Raises:
         PackageNotFoundError: the package has no metadata here.
     """
-    from packaging.requirements import Requirement
-
-    for requirement in map(Requirement, metadata.requires(package) or ()):
+    for requirement in map(_parsed, metadata.requires(package) or ()):
         marker = requirement.marker
         by = [extra for extra in ("", *extras) if marker is None or marker.evaluate({"extra": extra})]
         if not by or by[0] not in extras:
@@ -79,6 +78,13 @@ def required(extras: Collection[str] = (), package: str = SELF) -> Iterator[Requ
             yield requirement
         if requirement.extras and installed(requirement.name):
             yield from required(requirement.extras, requirement.name)
+
+
+@cache
+def _parsed(requirement: str) -> Requirement:
+    from packaging.requirements import Requirement
+
+    return Requirement(requirement)
 
 
 def installed(name: str) -> str | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from localjudge import Judge
 
@@ -21,6 +22,13 @@ if find_spec("ray"):
     }
 
 OBJECT_STORE = 100 * 2**20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let one worker of pytest have a cluster at a time: `auto` would find that of another."""
+    with FileLock(tmp_path_factory.getbasetemp().parent / "ray.lock"):
+        yield
 
 
 @pytest.fixture(scope="module")
