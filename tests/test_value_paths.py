@@ -114,7 +114,8 @@ def assert_of_whole_values(judge: Judge, prompts: list[Prompt], unexplored: floa
 
         @torch.inference_mode()
         def logits(before: Sequence[int], prompt: list[int] = prompt.tokens) -> torch.Tensor:
-            said: torch.Tensor = network(torch.tensor([[*prompt, *before]]), use_cache=False).logits[0, -1]
+            tokens = torch.tensor([[*prompt, *before]])
+            said: torch.Tensor = network(tokens, use_cache=False, logits_to_keep=1).logits[0, 0]
             return said
 
         completion = found[prompt.tag]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from itertools import accumulate
 from math import prod
 from typing import Any
@@ -35,8 +36,12 @@ def values_one_by_one(
         logits: what the model says after these tokens of an answer, (V,).
     """
 
+    @cache  # values begin alike
+    def probabilities(before: tuple[int, ...]) -> torch.Tensor:
+        return torch.softmax(logits(before).double(), dim=0)
+
     def share(before: Sequence[int], tokens: Sequence[int]) -> float:
-        return float(torch.softmax(logits(before).double(), dim=0)[list(tokens)].sum())
+        return float(probabilities(tuple(before))[list(tokens)].sum())
 
     found, path = np.zeros(table.value_token.shape[:2]), table.states(answer)
     for aspect, state in enumerate(table.score_state):
