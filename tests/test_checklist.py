@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from conftest import Cli, read_lines
 from preloaded import KILL, Preloaded
-from report_page import head, held_rows, open_in_browser
+from report_page import OpenPage, head, held_rows
 from scripted import scripted_checks
 
 from localjudge import Judge, RowSource, Rubric, RubricError, UsageError, score_run
@@ -500,7 +500,7 @@ def test_what_takes_one_judgement_of_a_row_refuses_criteria_in_one_line(two_syst
         assert "checks one response by criteria of the row" in ended.err, command
 
 
-def test_a_report_lists_the_criteria_with_their_marks_and_the_score(
+def test_a_report_lists_a_row_with_its_criteria_and_a_table_of_the_tags(
     two_systems: Path, cli: Cli, tmp_path: Path
 ) -> None:
     page = tmp_path / "page.html"
@@ -514,9 +514,41 @@ def test_a_report_lists_the_criteria_with_their_marks_and_the_score(
     assert [column["name"] for column in table["columns"]][:2] == ["system", "score"]
     assert [row[0] for row in table["rows"]] == ["a", "b"]
     assert head(page)["means"] == "Means"
-    rows = held_rows(page)
-    assert len(rows) == 48
-    assert rows[0][-1] == {"text": "names red", "points": 2, "name": None, "tags": ["axis:colour"]}
-    shown, asked = open_in_browser(page, tmp_path)
-    assert not asked
-    assert "✗ 2 names red (axis:colour)" in shown
+    assert head(page)["about"].startswith("16 rows of 2 systems on 8 instructions")
+    *_, criteria, points = held_rows(page)[3]
+    assert [(each["points"], each["text"], each["probability"]) for each in criteria] == [
+        (2, "names red", 0.9), (3, "names one", 0.2), (-1, "names a fault", 0.9),
+    ]  # fmt: skip
+    assert ["score", "0.20   expected 0.30"] in points
+    assert any(tag == "axis:fault" and "no criterion has positive points" in said for tag, said in points)
+
+    (tags,) = head(page)["slices"]["tables"]
+    ranked = json.loads(cli("rank", two_systems, "--json").out)["slices"]
+    for tag, row in zip(ranked["rows"], tags["rows"], strict=True):
+        by_tag = json.loads(cli("rank", two_systems, "--by", tag["name"], "--json").out)
+        means = {each["name"]: each["means"][tag["name"]]["value"] for each in by_tag["systems"]}
+        assert {name: each["value"] for name, each in tag["estimates"].items()} == pytest.approx(means)
+        assert row[:2] == [tag["name"], 8]
+        assert [each["value"] for each in row[2:4]] == pytest.approx([means["a"], means["b"]], abs=1e-4)
+    assert [row["name"] for row in ranked["rows"]] == ["axis:colour", "axis:number"], "a fault earns nothing"
+    assert ranked["rows"][1]["significant"] == ["a > b"]
+
+
+def test_a_page_shows_finds_and_sorts_rows_by_their_criteria(
+    two_systems: Path, cli: Cli, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    assert cli("report", two_systems, "--out", page).code == 0
+    with OpenPage(page, tmp_path) as opened:
+        assert opened.texts("#status") == ["16 of 16 rows"]
+        assert opened.texts(".line .marks")[2:4] == ["✓✓✗1.00", "✓✗✓0.20"]
+        opened.press("j", "j", "j")
+        opened.wait("document.querySelector('.criteria')?.textContent.includes('axis:fault')")
+        opened.wait("document.querySelector('#detail .points dd').textContent.startsWith('0.20')")
+        assert opened.texts(".criteria .mark") == ["✓", "✗", "✓"]
+        opened.select("by-score", "no")
+        opened.wait("document.querySelector('#status').textContent === '16 of 16 rows'")
+        opened.select("by-order", "Score")
+        assert opened.texts(".line .marks .mean")[:2] == ["1.00", "1.00"]
+        opened.select("by-series", "b")
+        opened.wait("document.querySelector('#status').textContent === '8 of 16 rows'")

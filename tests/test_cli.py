@@ -593,7 +593,9 @@ def test_what_rows_say_cannot_steer_the_terminal(
         cli("prompt", hostile, *flags[2:4]),
     ]
     for end in ends:
-        shown = end.err if end is ends[-1] else end.out + end.err
+        shown = end.out + end.err
+        if end is ends[-1]:  # a pipe gets every byte of a prompt, but ids are escaped
+            shown = "\n".join(line for line in end.out.splitlines() if line.startswith("--- ")) + end.err
         assert not {"\x1b", OVERRIDE, "\x07"} & set(shown)
         assert "\\u001b" in shown
     assert "Good\\u001b[31m \\u202e\\u0007" in ends[1].out
@@ -604,7 +606,7 @@ def test_prompt_goes_on_past_a_bad_row_and_ends_with_3(cli: Cli, rows: Path, sho
     rows.write_bytes(b"{\n" + rows.read_bytes())
     end = cli("prompt", rows, "--rubric", short_rubric)
     assert end.code == 3
-    assert end.out.splitlines()[0] == "Q: Question 0? R: Yes. A: word  Tact, wit: 1-3"
+    assert end.out.splitlines()[1] == "Q: Question 0? R: Yes. A: word  Tact, wit: 1-3"
     assert end.err.startswith(f"{rows}:1: not JSON")
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Cli, random_model, read_lines
-from conversation_rows import WHOLE, row_of
+from conversation_rows import WHOLE, long_trajectories, row_of, trajectory
+from preloaded import KILL, Preloaded
 from scripted_server import chat, serving
 from small_tokenizers import CHAT_TEMPLATES, TOKENIZER_NAMES, tokenizer_with
 
 from localjudge import Failure, Judge, Judgement, Rubric, SettingError
+from localjudge.cli.options import FAILED_ROWS
 from localjudge.prompts.encoder import PromptEncoder
 from localjudge.prompts.task_builder import TaskBuilder
 
+HELD_PROGRAM = Path(__file__).with_name("held_program.py")
 RUBRIC = """
 name = "trip"
 aspects = ["goal"]
@@ -29,15 +34,6 @@ Rate the goal from 1 to 5.
 ANSWER = RUBRIC.replace("{$conversation}", "{$conversation}\n\n{$candidate}")
 HEADINGS = ["Assistant, call 1:", "Tool, result of call 1:"]
 MARK = re.compile(r"\[(\d+) tokens of this result are not shown\]")
-
-
-def trajectory(*results: str, last: str = "Done.") -> list[dict[str, Any]]:
-    """Return messages of an assistant that calls a tool for each of these results."""
-    messages: list[dict[str, Any]] = [{"role": "user", "content": "Look at all."}]
-    for result in results:
-        call = {"function": {"name": "look", "arguments": {}}}
-        messages += [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": result}]
-    return [*messages, {"role": "assistant", "content": last}]
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +178,97 @@ def test_a_run_says_what_its_judge_did_not_see(cli: Cli, tmp_path: Path, rubric:
     settings = json.loads((tmp_path / "limit" / "run.json").read_text())["settings"]
     assert settings["max_result_tokens"] == 5
     assert notice in json.loads((tmp_path / "limit" / "summary.json").read_text())["notices"]
+
+
+@pytest.fixture
+def run_with_cuts(cli: Cli, tmp_path: Path, rubric: Path) -> Callable[..., list[Any]]:
+    """Return a function that returns the command of a run whose rows lose results by both rules."""
+    model = random_model(tmp_path / "model", context=1500)
+    rows = long_trajectories()
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(each) + "\n" for each in rows))
+    return lambda out, *arguments: [
+        "score", tmp_path / "rows.jsonl", "--out", tmp_path / out, "--model", model, "--rubric", rubric,
+        "--max-rationale-tokens", 3, "--engine-arg", "batch_size=1", "--on-overflow", "cut-tool-results",
+        "--max-result-tokens", 80, *arguments,
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_run_with_cuts_that_was_killed_continues_to_the_same_bytes(
+    run_with_cuts: Callable[..., list[Any]], cli: Cli, tmp_path: Path, preloaded: Preloaded
+) -> None:
+    assert cli(*run_with_cuts("whole")).code == FAILED_ROWS
+    whole, out = tmp_path / "whole", tmp_path / "broken"
+    lines = list(read_lines(whole))
+    cuts = [line["candidate_cut"] for line in lines if line["status"] == "judged"]
+    assert 0 < cuts.count(0) < len(cuts) == 11, "some rows are cut, some are whole, and one does not fit"
+    for prompts in (3, 4):
+        command = map(str, [*preloaded.script(HELD_PROGRAM), prompts, *run_with_cuts("broken")])
+        with subprocess.Popen([*command], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            before = len(list(read_lines(out))) if (out / "run.json").exists() else 0
+            while not (out / "judgements.jsonl").exists() or len(list(read_lines(out))) <= before:
+                assert process.poll() is None, process.stderr and process.stderr.read()
+            process.send_signal(KILL)
+    assert 0 < len(list(read_lines(out))) < len(lines)
+    assert cli(*run_with_cuts("broken")).code == FAILED_ROWS
+    assert (out / "judgements.jsonl").read_bytes() == (whole / "judgements.jsonl").read_bytes()
+    notices = [json.loads((each / "summary.json").read_text())["notices"] for each in (whole, out)]
+    assert notices[0] == notices[1] != []
+
+
+@pytest.mark.slow
+def test_merged_shards_with_cuts_equal_the_whole_run(
+    run_with_cuts: Callable[..., list[Any]], cli: Cli, tmp_path: Path
+) -> None:
+    assert cli(*run_with_cuts("whole")).code == FAILED_ROWS
+    shards = [tmp_path / f"shard-{index}" for index in (1, 2, 3)]
+    for index, shard in enumerate(shards, 1):
+        cli(*run_with_cuts(shard.name, "--shard", f"{index}/3"))
+    assert cli("merge", *shards, "--out", tmp_path / "merged").code == FAILED_ROWS
+    whole, merged = (tmp_path / each / "judgements.jsonl" for each in ("whole", "merged"))
+    assert merged.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"--on-overflow": "cut-tool-results", "--max-result-tokens": 80},
+        {"--max-result-tokens": 0, "--on-overflow": "truncate-candidate"},
+        {"--on-overflow": "truncate-candidate"},
+    ],
+    ids=str,
+)
+def test_the_prompt_command_shows_what_the_judge_sees_of_a_long_row(
+    run_with_cuts: Callable[..., list[Any]], cli: Cli, rubric: Path, how: dict[str, Any]
+) -> None:
+    _, rows, _, _, _, model, *_ = run_with_cuts("none")
+    flags = ["--model", model, "--rubric", rubric, "--max-rationale-tokens", 3]
+    flags += [part for setting in how.items() for part in setting]
+    end = cli("prompt", rows, *flags, "--json", "--tokens")
+    settings = {flag[2:].replace("-", "_"): value for flag, value in how.items()}
+    builder = Judge(model, rubric=rubric, max_rationale_tokens=3, **settings).task_builder
+    tasks = [
+        builder.task(row_of(json.loads(line)["messages"], *WHOLE)) for line in rows.read_text().splitlines()
+    ]
+    printed = [json.loads(line) for line in end.out.splitlines()]
+    assert [each["tokens"] for each in printed] == [task.tokens for task in tasks if task.error is None]
+    assert any(task.candidate_cut for task in tasks)
+    failed = [task for task in tasks if task.error is not None]
+    assert end.code == (FAILED_ROWS if failed else 0)
+    assert end.err.count("do not fit the context of 1500") == len(failed)
+
+
+def test_a_file_of_prompts_has_a_line_with_the_id_before_each(cli: Cli, tmp_path: Path, rubric: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text(
+        "".join(json.dumps({"id": f"r{n}", "messages": trajectory(last=f"Seen {n}.")}) + "\n" for n in (1, 2))
+    )
+    both, one = cli("prompt", rows, "--rubric", rubric), cli("prompt", rows, "--rubric", rubric, "--limit", 1)
+    assert f"--- r1 ({rows}:1)\nRate the goal" in both.out
+    assert f"> Seen 1.\n--- r2 ({rows}:2)\n" in both.out
+    assert both.err == ""
+    assert "---" not in one.out
+    assert one.err == f"--- r1 ({rows}:1)\n"
 
 
 def test_rules_for_results_are_refused_where_they_can_do_nothing(short_rubric: Path, rubric: Path) -> None:

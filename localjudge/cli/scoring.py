@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -199,6 +199,9 @@ def prompt(
     model: ModelName = None,
     allow_download: AllowDownload = False,
     answer_spelling: Annotated[str, SETTING] = "compact",
+    on_overflow: Annotated[str, SETTING] = "fail",
+    max_result_tokens: Annotated[int | None, SETTING] = None,
+    max_rationale_tokens: Annotated[int, SETTING] = 256,
     tokens: Annotated[bool, typer.Option("--tokens", help="Print the token ids for the engine, too.")] = False,
     as_json: Annotated[
         bool,
@@ -207,41 +210,66 @@ def prompt(
         ),
     ] = False,
 ) -> None:
-    """Print the exact prompts for the judge."""
+    """Print the exact prompts for the judge.
+
+    With --max-result-tokens or --on-overflow, rows are cut as score cuts them. A line with the id stands before
+    each of several prompts; one prompt alone is printed byte for byte, and --json has the exact text of each.
+    """
     from localjudge.config import JudgeConfig
     from localjudge.records import Failure
     from localjudge.rows.columns import parse_columns
     from localjudge.rows.criteria import by_criterion
     from localjudge.rows.inputs import check_inputs, find_inputs, read_rows
     from localjudge.rubrics.rubric import Rubric
-    from localjudge.system.terminal import unfiltered
+    from localjudge.system.terminal import printable, unfiltered
 
     judged_by = Rubric.load(rubric, guard=guard, rationale=rationale)
-    config = JudgeConfig.from_settings(model=model, rubric=judged_by, answer_spelling=answer_spelling)
+    config = JudgeConfig.from_settings(
+        model=model,
+        rubric=judged_by,
+        answer_spelling=answer_spelling,
+        on_overflow=on_overflow,
+        max_result_tokens=max_result_tokens,
+        max_rationale_tokens=max_rationale_tokens,
+    )
     named = parse_columns(columns or (), judged_by.fields)
     files = find_inputs(inputs)
     check_inputs(files, named, judged_by.fields)
     settle_environment(allow_download=allow_download)
-    encode = None
-    if tokens:
+    cuts, judge = on_overflow != "fail" or max_result_tokens is not None, None
+    if tokens or cuts:
         from localjudge.judge import Judge
 
         judge = Judge(config, allow_download=allow_download)
-        encode = judge.prompts.encode
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     messages = Messages.here()
     before = [{"role": turn.role, "content": turn.text} for turn in judged_by.turns(config.answer_layout)]
+    rows = by_criterion(islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit))
+    first = [*islice(rows, 2)]
+
+    def heading(said: str) -> None:
+        if len(first) + len(before) > 1:
+            print(printable(f"--- {said}"), file=texts)
+        else:
+            messages.say(f"--- {said}")
+
     for turn in [] if as_json else before:
-        messages.say(f"--- {turn['role']}, before each row")
+        heading(f"{turn['role']}, before each row")
         print(turn["content"], file=texts)
     failed = False
-    for row in by_criterion(islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit)):
+    for row in chain(first, rows):
         try:
             if isinstance(row, Failure):
                 raise ValueError(row.error.removeprefix(f"{row.source}: "))
-            text = judged_by.text(row)
-            ids = encode(text) if encode else None
+            shown = row
+            if judge and cuts:
+                task = judge.task_builder.task(row)
+                if task.error is not None:
+                    raise ValueError(task.error.removeprefix(f"{row.source}: "))
+                shown = task.shown or row
+            text = judged_by.text(shown)
+            ids = judge.prompts.encode(text) if judge and tokens else None
         except ValueError as error:
             failed = True
             messages.error(f"{row.source}: {error}")
@@ -249,7 +277,7 @@ def prompt(
         if as_json:
             print_json({"id": row.id, **({"turns": before} if before else {}), "text": text, "tokens": ids})
         else:
-            messages.say(f"--- {row.id} ({row.source})")
+            heading(f"{row.id} ({row.source})")
             print(text, file=texts)
             if ids is not None:
                 print(f"{len(ids)} tokens: {' '.join(map(str, ids))}")

@@ -16,11 +16,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text as Styled
 
-from localjudge.analysis.statistics import UNDEFINED_SIGN, two_decimals
 from localjudge.records import Failure, Judgement, Outcome
+from localjudge.report.shown_values import points_text
 from localjudge.rubrics.answer import shown
 from localjudge.rubrics.aspect import Aspect
-from localjudge.rubrics.checklist_outcome import ChecklistOutcome, CriterionResult, Points
+from localjudge.rubrics.checklist_outcome import ChecklistOutcome, CriterionResult
 from localjudge.rubrics.pair_outcome import PairOutcome, Preference
 from localjudge.system.quantities import bars
 from localjudge.system.terminal import printable
@@ -121,17 +121,6 @@ def _criterion(result: CriterionResult) -> Iterator[str]:
     mass = "".join(f"   mass {mass:.2f}" for mass in judged.mass.values())
     yield "".join([below, *map(shown, judged.scores.values()), share, mass])
     yield from (wrapped(printable(text)) for text in judged.texts.values())
-
-
-def points_text(points: Points) -> str:
-    """Return a score in words, or why there is none."""
-    if points.low is None:
-        return f"{UNDEFINED_SIGN} (no criterion has positive points)"
-    if points.score is None:
-        judged = f"{points.judged} of {points.criteria} criteria were judged"
-        return f"{UNDEFINED_SIGN} ({judged}: it could be {points.low:.2f} to {points.high:.2f})"
-    expected = "" if points.expected is None else f"   expected {two_decimals(points.expected)}"
-    return f"{two_decimals(points.score)}{expected}"
 
 
 def _head(outcome: Outcome, text: RowTexts | None) -> Iterator[str]:

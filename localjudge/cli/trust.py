@@ -110,7 +110,7 @@ def rank(
         runs, labels=labels, mapping=people.mapping, calibration=calibration, by_column=by_column
     )
     from localjudge.analysis.by_slice import rank_by_slice
-    from localjudge.analysis.matching.checklist_points import read_points
+    from localjudge.analysis.matching.checklist_points import read_points, read_points_by_tag
     from localjudge.analysis.matching.measured_texts import measure
     from localjudge.analysis.matching.scores import read_scores
     from localjudge.analysis.pairs.preference_ranking import rank_pairs
@@ -139,14 +139,15 @@ def rank(
         return
     with progress.step(_READING) as report:
         judged = read_points(runs, by, report) if checks else read_scores(runs, report=report)
+        tags = read_points_by_tag(runs) if checks and by is None else None
         by = None if checks else by  # the tag is the only column
         known = people.labels_of(judged, equal_chances=False) if labels else None
         measures = measure(judged, people.moved)
         judged = _calibrated(judged, calibration, allow_no_gain, known) or judged
     with progress.step(statistics.computing):
         found = compare(judged, measures, known, scores, by, *draws)
-        slices = people.slices(judged, by_column) if by_column else None
-        sliced = rank_by_slice(judged, slices, scores, by, *draws) if slices else None
+        parts = (judged, people.slices(judged, by_column)) if by_column else tags
+        sliced = rank_by_slice(*parts, scores, by, *draws) if parts else None
     statistics.print(found, ranking_findings(found), all_tables, sliced)
 
 

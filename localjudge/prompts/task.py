@@ -35,8 +35,9 @@ class Task:
     server has the tokenizer.
 
     `overflows` is True if the whole row does not fit the model's context. `candidate_cut` is the number of
-    characters of the candidate, and of tool results, that were left out. `places` are the places in a plan of
-    all rows that share the task; a task outside of a plan has none.
+    characters of the candidate, and of tool results, that were left out, and `shown` the row without them; None
+    if it is whole. `places` are the places in a plan of all rows that share the task; a task outside of a plan
+    has none.
     """
 
     row: Row | Failure
@@ -45,6 +46,7 @@ class Task:
     error: str | None = None
     overflows: bool = False
     text: str = ""
+    shown: Row | None = None
     places: Sequence[int] = ()
 
 

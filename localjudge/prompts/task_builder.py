@@ -76,32 +76,33 @@ class TaskBuilder:
 
     def _encoded(self, rows: list[Row | Failure]) -> Iterator[Task]:
         texts: dict[int, str] = {}
-        cuts: dict[int, int] = {}
+        cuts: dict[int, tuple[Row, int]] = {}
         found: dict[int, list[int] | RowError | str] = {}
         for place, row in enumerate(rows):
             if isinstance(row, Row):
                 if refusal := self.rubric.refusal(row):
                     found[place] = refusal
                 else:
-                    shown, cuts[place] = self._with_short_results(row)
-                    texts[place] = self.rubric.text(shown)
+                    cuts[place] = self._with_short_results(row)
+                    texts[place] = self.rubric.text(cuts[place][0])
         prompts: Iterable[list[int] | RowError | str] = texts.values()
         if self.encoder is not None:
             prompts = self.encoder.encode_all(list(texts.values()))
         found |= zip(texts, prompts, strict=True)
         for place, row in enumerate(rows):
-            yield (
-                Task(row) if isinstance(row, Failure) else self._task_of(row, found[place], cuts.get(place, 0))
-            )
+            if isinstance(row, Failure):
+                yield Task(row)
+            else:
+                yield self._task_of(row, found[place], *cuts.get(place, (row, 0)))
 
-    def _task_of(self, row: Row, tokens: list[int] | RowError | str, cut: int) -> Task:
+    def _task_of(self, row: Row, tokens: list[int] | RowError | str, shown: Row, cut: int) -> Task:
         if isinstance(tokens, RowError):
             return _failed(row, tokens)
         if isinstance(tokens, str):
             return Task(row, [], text=tokens)
         excess = self.excess(len(tokens))
         if excess <= 0:
-            return Task(row, tokens, candidate_cut=cut)
+            return Task(row, tokens, candidate_cut=cut, shown=shown if cut else None)
         does_not_fit = (
             f"a prompt of {len(tokens)} tokens and an answer of up to {self.answer_tokens} do not fit the "
             f"context of {self.context}"
@@ -111,14 +112,13 @@ class TaskBuilder:
         assert self.encoder is not None  # it counted the tokens
         if self.on_overflow == "cut-tool-results":
             return self._without_oldest_results(row, self.encoder, does_not_fit)
-        shown, cut = self._with_short_results(row)
         shortened = self._longest_that_fits(shown, self.encoder, excess)
         if shortened is None:
             reason = f"{does_not_fit}, even with one character of its candidate"
             return _failed(row, RowError(reason), overflows=True)
         tokens, kept = shortened
         cut += sum(max(0, len(text) - kept) for text in shown.texts)
-        return Task(row, tokens, candidate_cut=cut, overflows=True)
+        return Task(row, tokens, candidate_cut=cut, overflows=True, shown=shown.cut(kept))
 
     def _with_short_results(
         self, row: Row, oldest: int = 0, without_middle: WithoutMiddle | None = None
@@ -154,7 +154,7 @@ class TaskBuilder:
             (tokens,) = encoder.encode_all([self.rubric.text(shown)])
             if isinstance(tokens, RowError) or self.excess(len(tokens)) > 0:
                 return None
-            return Task(row, tokens, candidate_cut=cut, overflows=True)
+            return Task(row, tokens, candidate_cut=cut, overflows=True, shown=shown)
 
         most = self.rubric.text(row).count("\n\n")  # an empty line comes before each result
         fewest = bisect_left(range(most), True, lo=1, key=lambda oldest: task(oldest) is not None)

@@ -107,7 +107,7 @@ def distribution(judgements: Judgements, name: str) -> Spec:
     )
     values = []
     for index, label in enumerate(judgements.series):
-        scores = columns.scores[place, (columns.series == index) & (columns.scores[place] != NO_VALUE)]
+        scores = columns.scores[place, (columns.scored_series == index) & (columns.scores[place] != NO_VALUE)]
         for score, count in zip(*np.unique(scores, return_counts=True), strict=True):
             values.append(
                 {
@@ -140,8 +140,9 @@ def distribution(judgements: Judgements, name: str) -> Spec:
 
 
 def length_against_score(judgements: Judgements) -> Spec:
-    """Return the chart of the overall score, or of the first ordered aspect, against the candidate's length."""
-    columns, first = judgements.columns, deciding(judgements.rubric.score_columns)[0]
+    """Return the chart of the score that decides, such as the overall one, against the candidate's length."""
+    columns, first = judgements.columns, deciding(judgements.rubric.row_columns)[0]
+    lowest = min(first.lowest, np.nanmin(columns.overall))  # that of a row with criteria can be below the scale
     form = {"format": "%"} if mean_is_share(first) else {}
     spec = length_chart(
         np.maximum(columns.length, 1).astype(np.float64),
@@ -154,7 +155,7 @@ def length_against_score(judgements: Judgements) -> Spec:
         x={"title": "characters of the candidate", "axis": {"format": "~s"}},
         y={
             "title": decides(judgements.rubric),
-            "scale": {"domain": (first.lowest, first.highest), "nice": False},
+            "scale": {"domain": (lowest, first.highest), "nice": False},
             "axis": form,
         },
         encoding={

@@ -1,13 +1,15 @@
-// How a page of judgements shows one, filters them and sorts them.
+// How a page of judgements, or of rows with criteria, shows one, filters them and sorts them.
 
-const FIELDS = ["candidate", "rationale", "error", "thoughts", "probabilities", "source", "cut", "columns", "rationales", "intervals", "criterion"];
+const FIELDS = ["candidate", "rationale", "error", "thoughts", "probabilities", "source", "cut", "columns", "rationales", "intervals", "criteria", "points"];
 const MOST_OFFERED = 21;      // scores of a scale that the filter offers
-const { confidence, length } = arrays;
+const { confidence, length, criteria } = arrays;
+// What the judge gave a row for an aspect: one value, or one for each criterion.
+const given = (column, aspect, row) => (criteria ? [...column.subarray(criteria[row], criteria[row + 1])] : [ofAspect(column, aspect, row)]);
 const whole = ordered.length === 1 || head.decides === "overall";   // the mean of all ordered aspects exists
 
 const leastConfidence = new Float32Array(N).fill(NaN), spread = new Float32Array(N).fill(NaN);
 for (let row = 0; row < N; row++) {
-  const known = aspects.map((_, aspect) => ofAspect(confidence, aspect, row)).filter((share) => !Number.isNaN(share));
+  const known = aspects.flatMap((_, aspect) => given(confidence, aspect, row)).filter((share) => !Number.isNaN(share));
   if (known.length) leastConfidence[row] = Math.min(...known);
 }
 for (let row = 0; row < N;) {
@@ -21,8 +23,8 @@ for (let row = 0; row < N;) {
 
 const ORDERS = [
   ["Instruction", null, false],
-  ...(head.decides === "overall" ? [["Overall score", overall, true]] : []),
-  ...aspects.map(({ name, kind, lowest }, aspect) => [name, (row) => {
+  ...(head.decides === "overall" || criteria ? [[criteria ? "Score" : "Overall score", overall, true]] : []),
+  ...(criteria ? [] : aspects).map(({ name, kind, lowest }, aspect) => [name, (row) => {
     const mean = ofAspect(expected, aspect, row), score = ofAspect(scores, aspect, row);
     return score < 0 ? NaN : Number.isNaN(mean) ? lowest + score : mean;
   }, kind !== "labels"]),
@@ -39,14 +41,15 @@ const STATES = [
   ["chosen for print", (row) => state.chosen.has(row)],
 ];
 $("by-series").append(option("", "all"), ...head.series.map(({ label }, index) => option(index, label)));
-$("by-aspect").append(option("", "any"), ...aspects.map(({ name }, aspect) => option(aspect, name)));
+$("by-aspect").append(...(criteria ? [] : [option("", "any")]), ...aspects.map(({ name }, aspect) => option(aspect, name)));
+$("by-aspect").parentNode.style.display = criteria ? "none" : "";
 function offerScores(chosen) {
   const aspect = $("by-aspect").value, select = $("by-score"), options = [option("", "any")];
   const before = select.selectedOptions[0]?.textContent;
   select.disabled = aspect === "";
   if (aspect !== "") {
     const { kind, values } = aspects[aspect], every = [...values.keys()];
-    const found = new Set(scores.subarray(aspect * N, (aspect + 1) * N)), step = Math.ceil(values.length / MOST_OFFERED);
+    const found = new Set(criteria ? scores : scores.subarray(aspect * N, (aspect + 1) * N)), step = Math.ceil(values.length / MOST_OFFERED);
     const inside = kind === "scale" || kind === "ordered" ? every.slice(1, -1).filter((score) => score % step === 0) : [];
     const [lower, higher] = kind === "scale" ? ["less", "more"] : ["worse", "better"];
     options.push(...every.filter((score) => step === 1 || found.has(score)).map((score) => option(score, values[score])));
@@ -63,19 +66,28 @@ function scoreTest() {
   const bound = Number(asked.replace(/[<>]/, ""));
   const compare = asked[0] === "<" ? (score) => score <= bound : asked[0] === ">" ? (score) => score >= bound
     : (score) => score === bound;
-  return (row) => ofAspect(scores, +aspect, row) >= 0 && compare(ofAspect(scores, +aspect, row));
+  return (row) => given(scores, +aspect, row).some((score) => score >= 0 && compare(score));
 }
 function systemTest() {
   const asked = $("by-series").value;
   return (row) => asked === "" || series[row] === +asked;
 }
-const searched = (each) => [head.series[series[each.row]].label, each.candidate, each.rationale, each.criterion?.text,
-  ...Object.values(each.rationales ?? {})];
+const searched = (each) => [head.series[series[each.row]].label, each.candidate, each.rationale,
+  ...Object.values(each.rationales ?? {}), ...(each.criteria ?? []).flatMap(({ name, text, tags, texts }) => [name, text, ...tags, ...texts])];
 
 // ---- a line of the list ---------------------------------------------------------------------------------
 
 const who = (row) => [dot(series[row]), head.series[series[row]].label];
+const MOST_MARKS = 16;        // criteria that the list shows as marks; of more, it says how many are met
+function markOf(score) {
+  return score < 0 ? "?" : score === aspects[0].values.length - 1 ? "✓" : score ? "~" : "✗";
+}
 function marksOf(row) {
+  if (criteria) {
+    const marks = given(scores, 0, row).map(markOf), met = marks.filter((mark) => mark === "✓").length;
+    return [make("span", { title: `${met} of ${marks.length} criteria are met` },
+      marks.length > MOST_MARKS ? `${met} of ${marks.length}` : marks.join("")), make("span", { class: "mean", title: "score" }, fixed(overall[row]))];
+  }
   const chips = aspects.map(({ name, values }, aspect) => {
     const score = ofAspect(scores, aspect, row);
     return chip(aspect, score, `${name}: ${values[score]}`);
@@ -116,18 +128,29 @@ function scoreTable(each, limit) {
   });
   return make("table", { class: "scores" }, make("thead", {}, headings), body);
 }
-function asked({ row, criterion }) {
-  const score = ofAspect(scores, 0, row), levels = aspects[0].values.length;
-  const mark = score < 0 ? "?" : score === levels - 1 ? "✓" : score ? "~" : "✗";
-  return make("p", { class: "criterion" }, `${mark} ${criterion.points} `, criterion.name ? `${criterion.name}: ` : "",
-    criterion.text, criterion.tags.length ? ` (${criterion.tags.join(", ")})` : "");
+function criteriaTable({ row, criteria: asked, points }, limit) {
+  const heading = (name, kind) => make("th", { scope: "col", class: kind }, name);
+  const known = asked.some(({ probability }) => probability !== null);
+  const rows = asked.flatMap(({ name, text, tags, points: worth, probability, error, texts }, place) => {
+    const score = given(scores, 0, row)[place];
+    const below = [...(error ? [make("p", { class: "notice" }, "Failed: " + error)] : []), ...texts.map((said) => prose(said, limit))];
+    return [make("tr", { class: below.length ? "reasoned" : "" },
+      make("td", { class: "mark" }, markOf(score)), make("td", {}, String(worth).replace("-", "−")),
+      make("th", { scope: "row" }, name ? `${name}: ` : "", text, tags.length ? make("span", { class: "note" }, tags.join(", ")) : null),
+      make("td", { class: "word" }, aspects[0].values[score] ?? "–"), known ? make("td", {}, fixed(probability)) : null),
+    below.length ? make("tr", {}, make("td", { class: "word", colspan: known ? 5 : 4 }, ...below)) : null];
+  });
+  return [make("table", { class: "scores criteria" },
+    make("thead", {}, make("tr", {}, heading("", "word"), heading("points"), heading("criterion", "word"), heading(aspects[0].name, "word"),
+      known ? heading("probability") : null)), make("tbody", {}, ...rows.filter(Boolean))),
+  make("dl", { class: "points" }, ...points.map(([name, said]) => make("div", {}, make("dt", {}, name), make("dd", {}, said))))];
 }
 function card(each, limit) {
   const title = make("h4", {}, dot(series[each.row]), head.series[series[each.row]].label);
   const failed = flags[each.row] & FAILED;
   const parts = [title];
-  if (each.criterion) parts.push(asked(each));
-  if (failed) parts.push(make("p", { class: "notice" }, "Failed: " + each.error));
+  if (each.criteria?.length) parts.push(...criteriaTable(each, limit));
+  else if (failed) parts.push(make("p", { class: "notice" }, "Failed: " + each.error));
   else {
     parts.push(scoreTable(each, limit));
     if (each.rationale) parts.push(make("h5", {}, "Rationale"), prose(each.rationale, limit));

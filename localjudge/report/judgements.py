@@ -25,7 +25,6 @@ from localjudge.errors import UsageError
 from localjudge.records import Judgement, Outcome
 from localjudge.records.outcome_columns import RATIONALE, from_bytes, rationale_of
 from localjudge.report.page import PageKind, PageRow
-from localjudge.rubrics.mode import CHECKLIST
 from localjudge.rubrics.rubric import Rubric
 from localjudge.rubrics.score_column import deciding
 from localjudge.runs.reader import JUDGEMENTS
@@ -60,6 +59,8 @@ class Columns:
         confidence: float64 (A, N), the probability of the score; NaN if it is unknown; None for pairs.
         agree: float64 (A, N), 1 if both orders say the same, a tie or a response, 0 if not; NaN for one order,
             and None for judgements.
+        criteria: int32 (N + 1,), where the criteria of each row begin; `scores`, `expected` and `confidence`
+            then are (A, M), one for each criterion. None for rows without criteria.
     """
 
     series: NDArray[np.int16]
@@ -71,6 +72,12 @@ class Columns:
     flags: NDArray[np.uint8]
     confidence: NDArray[np.float64] | None = None
     agree: NDArray[np.float64] | None = None
+    criteria: NDArray[np.int32] | None = None
+
+    @property
+    def scored_series(self) -> NDArray[np.int16]:
+        """The series of each score."""
+        return self.series if self.criteria is None else np.repeat(self.series, np.diff(self.criteria))
 
 
 class ListedRows(ABC):
@@ -114,7 +121,7 @@ class ListedRows(ABC):
         with ExitStack() as stack:
             files = [folder / JUDGEMENTS for folder in folders]
             self._lines = [stack.enter_context(LineStore.of_file(file)) for file in files]
-            rows = read_rows(folders, self.manifests, values, by_criterion=self.rubric.mode is CHECKLIST)
+            rows = read_rows(folders, self.manifests, values)
             for file, lines in zip(files, self._lines, strict=True):
                 if not lines.is_in(file):
                     raise UsageError(f"{file}: was written again while it was read; repeat the command")
@@ -231,34 +238,38 @@ class Judgements(ListedRows):
             rationale = outcome.rationale if isinstance(outcome, Judgement) else ""
             size = len(rationale) + len(text.candidate if text else "")
             intervals = self.intervals_of(outcome) if self.intervals_of else None
-            *values, criterion = _values(outcome, text)
-            yield PageRow(group, text, [*values, intervals, criterion], size)
+            yield PageRow(group, text, [*_values(outcome, text), intervals], size)
 
-    def _row_values(self, manifests: Sequence[RunManifest]) -> ScoreValues:
-        if self.rubric.mode is not CHECKLIST:
-            refuse_pairs(self.folders, manifests)
+    def _row_values(self, manifests: Sequence[RunManifest]) -> RowValues[Any]:
+        refuse_pairs(self.folders, manifests)
         return ScoreValues(self.rubric)
 
-    def _fill(self, values: ScoreValues, order: NDArray[np.intp]) -> None:
+    def _fill(self, values: Any, order: NDArray[np.intp]) -> None:
         systems = [name for (name,) in self.rows.system_names([UNNAMED])]
         self.series = sorted(set(systems), key=lambda name: (name == UNNAMED, name))
         series = {name: place for place, name in enumerate(self.series)}
+        self.columns = Columns(
+            series=np.asarray([series[name] for name in systems], np.int16),
+            group=self.rows.group.astype(np.int32),
+            length=self.lengths[:, 0],
+            flags=self.rows.flags,
+            **self._scores(values, order),
+        )
+
+    def _scores(self, values: Any, order: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+        """Return the columns with scores of the values at these places."""
         places = {column.name: place for place, column in enumerate(values.columns)}
         expected = np.full((len(self.rubric.aspects), len(order)), np.nan)
         for aspect, name in enumerate(self.rubric.aspects):
             if name in places:
                 expected[aspect] = values.expected[order, places[name]]
         chosen = values.chosen[order].T
-        self.columns = Columns(
-            series=np.asarray([series[name] for name in systems], np.int16),
-            group=self.rows.group.astype(np.int32),
-            scores=chosen,
-            expected=expected,
-            confidence=values.confidence[order].T,
-            overall=_overall(self.rubric, chosen, expected),
-            length=self.lengths[:, 0],
-            flags=self.rows.flags,
-        )
+        return {
+            "scores": chosen,
+            "expected": expected,
+            "confidence": values.confidence[order].T,
+            "overall": _overall(self.rubric, chosen, expected),
+        }
 
 
 def _values(outcome: Outcome, text: RowTexts | None) -> list[Any]:
@@ -279,7 +290,6 @@ def _values(outcome: Outcome, text: RowTexts | None) -> list[Any]:
         judged.candidate_cut if judged else 0,
         outcome.columns,
         own or None,
-        outcome.criterion and outcome.criterion.model_dump(exclude={"part", "parts"}),
     ]
 
 

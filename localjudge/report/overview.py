@@ -27,6 +27,7 @@ from localjudge.report.shown_values import (
     value_colours,
     value_texts,
 )
+from localjudge.rubrics.mode import CHECKLIST
 from localjudge.rubrics.rubric import Rubric
 from localjudge.runs.notices import together
 from localjudge.runs.reader import read_notices
@@ -34,8 +35,6 @@ from localjudge.runs.run_manifest import RunManifest
 from localjudge.runs.summary import read_summary
 from localjudge.system.quantities import counted
 from localjudge.system.version import __version__
-
-_LENGTH = "Each point is a judgement (a sample if there are many); the line is the mean of all by length."
 
 
 def by_series(scores: Scores, judgements: Judgements) -> Scores:
@@ -97,7 +96,8 @@ def head(
             "systems": _systems_lead(rubric, rankings),
             "profile": _profile_lead(rubric),
             "confidence": _confidence_lead(rubric),
-            "length": _LENGTH,
+            "length": f"Each point is a {judgements.kind.words['one']} (a sample if there are many); the line "
+            "is the mean of all by length.",
         },
         "means": _means_heading(rubric),
         "legend": _common_legend(rubric),
@@ -202,6 +202,11 @@ def _systems_lead(rubric: Rubric, rankings: Sequence[Ranking]) -> str:
 
 
 def _profile_lead(rubric: Rubric) -> str:
+    if rubric.mode is CHECKLIST:
+        return (
+            "Means of the scores of rows with 95 % intervals (the axis shows only a part of the scale), and "
+            "below them the distribution of the answers to criteria. Select a part of a bar to read its rows."
+        )
     return (
         f"{_means_heading(rubric)} of each aspect with 95 % intervals (each axis shows only a part of the "
         "scale), and below them the distribution of the scores. Select a system to highlight it; select a part "

@@ -16,6 +16,7 @@ from localjudge.analysis.matching.scores import read_scores
 from localjudge.analysis.statistics.resampling import RESAMPLES
 from localjudge.errors import UsageError
 from localjudge.report.judgements import Judgements
+from localjudge.report.listed_checklists import ListedChecklists
 from localjudge.report.listed_pairs import ListedPairs
 from localjudge.report.overview import by_series, head
 from localjudge.report.page import write_page
@@ -83,7 +84,7 @@ def write_report(
     from localjudge.analysis.agreement import agree
     from localjudge.analysis.agreement.calibration import Calibration, read_intervals
     from localjudge.analysis.by_slice import agree_by_slice, rank_by_slice
-    from localjudge.analysis.matching.checklist_points import read_points
+    from localjudge.analysis.matching.checklist_points import read_points, read_points_by_tag
     from localjudge.analysis.matching.human_labels import parse_mapping, read_labels
     from localjudge.analysis.matching.measured_texts import measure
     from localjudge.analysis.matching.slices import read_slices
@@ -92,7 +93,8 @@ def write_report(
     curves = Calibration.load(calibration) if calibration else None
     with ExitStack() as stack:
         with step("reading the judgements"):
-            judgements = stack.enter_context(Judgements(runs, inputs))
+            listed = ListedChecklists if mode is CHECKLIST else Judgements
+            judgements = stack.enter_context(listed(runs, inputs))
             judgements.intervals_of = read_intervals(intervals, runs) if intervals else None
         with step("comparing the systems"):
             rubric = judgements.rubric
@@ -110,9 +112,15 @@ def write_report(
                 # The overall human mean requires labels of every aspect.
                 whole = known if known and set(known.aspects) >= set(named.aspects) else None
                 rankings.append(rank(named, measures, whole, resamples=resamples, seed=seed))
+                parts = None
                 if by_column:
-                    slices = read_slices(of_one_judge, scores.manifests, by_column, inputs)
-                    found = rank_by_slice(named, slices, None, None, resamples, seed)
+                    parts = named, read_slices(of_one_judge, scores.manifests, by_column, inputs)
+                elif mode is CHECKLIST and all(map(is_complete, of_one_judge)):
+                    parts = read_points_by_tag(of_one_judge)
+                if parts:
+                    found = rank_by_slice(
+                        by_series(parts[0], judgements), parts[1], None, None, resamples, seed
+                    )
                     sliced.append((", ".join(run_names(of_one_judge)), found))
             for run, name in zip(runs, run_names(runs), strict=True) if labels else ():
                 scores = read_scores([run], by_criterion=mode is CHECKLIST)

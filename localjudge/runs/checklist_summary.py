@@ -11,6 +11,9 @@ from localjudge.records import Failure
 from localjudge.rubrics.checklist_outcome import ChecklistOutcome, Points
 from localjudge.system.quantities import counted
 
+MOST_TAGS = 15
+"""Largest number of tags in a table: the most frequent."""
+
 
 @dataclass(slots=True)
 class MeanScore:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conversation_rows import long_trajectories
 from lora_files import write_adapter
 
-from localjudge import Judge, Judgement, ModelError, Rubric, UsageError
+from localjudge import Judge, Judgement, ModelError, RowSource, Rubric, UsageError, score_run
 from localjudge.engines.engine_options import Cluster
 from localjudge.integrations.judge_service import JudgeService
 from localjudge.prompts.task import Prompt
@@ -150,6 +151,29 @@ def test_rows_with_criteria_have_the_same_scores_on_two_workers_as_in_one_proces
         assert [each.probability for each in row.results] == pytest.approx(
             [each.probability for each in here[name].results], abs=1e-4
         )
+
+
+def test_a_run_with_cut_results_has_the_same_bytes_on_two_workers_as_in_one_process(
+    nodes: Any, model: Path, tmp_path: Path
+) -> None:
+    lines = list[bytes]()
+    (tmp_path / "trip.toml").write_text(
+        'name = "trip"\naspects = ["goal"]\nscale = { lowest = 1, highest = 5 }\n[prompt]\n'
+        "template = 'Goal, 1 to 5: {$conversation}'"
+    )
+    settings: Any = {
+        "rubric": tmp_path / "trip.toml", "engine": "transformers", "max_rationale_tokens": 3,
+        "engine_args": {"dtype": "float32", "batch_size": "1"},
+        "on_overflow": "cut-tool-results", "max_result_tokens": 80,
+    }  # fmt: skip
+    for cluster in (Cluster(nodes.address, (2, 2)), None):
+        out = tmp_path / f"run-{cluster is None}"
+        with Judge(model, cluster=cluster, **settings) as judge:
+            source = RowSource.from_rows(long_trajectories(3), judge.rubric.fields)
+            assert score_run(judge, source, out).complete
+        lines.append((out / "judgements.jsonl").read_bytes())
+    assert lines[0] == lines[1]
+    assert [(json.loads(line)["candidate_cut"] or 0) > 0 for line in lines[0].splitlines()].count(True) > 5
 
 
 def test_workers_add_the_adapter_to_the_model(

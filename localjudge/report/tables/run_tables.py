@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from localjudge.report.tables import Cells, Table
 from localjudge.rubrics.score_column import is_share
-from localjudge.runs.checklist_summary import ChecklistSummary
+from localjudge.runs.checklist_summary import MOST_TAGS, ChecklistSummary
 from localjudge.runs.pair_summary import CLASSES, PairSummary
 from localjudge.runs.repeat import Repetition
 from localjudge.runs.summary import Summary
@@ -14,8 +14,6 @@ from localjudge.system.quantities import bars
 
 _MOST_BARS = 10
 """Largest number of bars for one aspect; a scale with more values is divided into this many intervals."""
-_MOST_TAGS = 15
-"""Largest number of tags in a table: the most frequent."""
 _FIRST = "first response"
 """Name of the first responses of pairs whose systems are not known."""
 
@@ -89,7 +87,7 @@ def _points(lists: ChecklistSummary) -> Iterator[Table]:
     yield Table(
         "Mean scores of the systems: points met of the positive points, clipped to 0 to 1", headings, rows
     )
-    if tags := lists.tags[:_MOST_TAGS]:
+    if tags := lists.tags[:MOST_TAGS]:
         more = len(lists.tags) - len(tags)
         names = (f"tag ({more} more)" if more else "tag", *(name or "(none)" for name, _ in sides))
         of_tags = [(tag, *(side.tags[tag].clipped for _, side in sides)) for tag in tags]
