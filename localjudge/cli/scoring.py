@@ -252,7 +252,7 @@ def prompt(
         from localjudge.judge import Judge
 
         judge = Judge(config, allow_download=allow_download)
-        encode = judge.prompts.encode
+        encode = judge.task_builder.encoded
     # A terminal gets filtered text; a pipe gets every byte.
     texts = sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout)
     messages = Messages.here()
@@ -261,12 +261,13 @@ def prompt(
         messages.say(f"--- {turn['role']}, before each row")
         print(turn["content"], file=texts)
     failed = False
-    for row in by_criterion(islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit)):
+    read = islice(read_rows(files, named, max_row_bytes, judged_by.fields), limit)
+    for row in by_criterion(read, judged_by.fields):
         try:
             if isinstance(row, Failure):
                 raise ValueError(row.error.removeprefix(f"{row.source}: "))
             text = judged_by.text(row)
-            ids = encode(text) if encode else None
+            ids = encode(row) if encode else None
         except ValueError as error:
             failed = True
             messages.error(f"{row.source}: {error}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,11 @@ class DryRunEngine:
             headline="engine dry-run · no model runs; the scores mean nothing",
         )
         self._represented = {"rate": options.rate, "gpu": options.gpu}
-        self._answers = [_answer(model, decoding, seed) for seed in range(_POOL)]
+        self._pool_of = cache(
+            lambda start: [_answer(model, decoding.beginning(start), seed) for seed in range(_POOL)]
+        )
+        self._pool_of(None)
+        self._table = decoding.table
         values = decoding.table.score_token >= 0
         weights = np.random.default_rng(0).exponential(size=(_POOL, *values.shape)) * values
         self._probabilities = weights / weights.sum(axis=2, keepdims=True)
@@ -65,7 +70,8 @@ class DryRunEngine:
     def _complete(self, prompt: Prompt) -> Completion:
         digest = hashlib.sha256(array("i", prompt.tokens).tobytes()).digest()[:8]
         chosen = int.from_bytes(digest) % _POOL
-        return Completion(prompt.tag, tuple(self._answers[chosen]), self._probabilities[chosen])
+        probabilities = self._probabilities[chosen][self._table.values_from(prompt.start)]
+        return Completion(prompt.tag, tuple(self._pool_of(prompt.start)[chosen]), probabilities)
 
 
 def _answer(model: Model, decoding: Decoding, seed: int) -> list[int]:

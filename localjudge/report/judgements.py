@@ -193,7 +193,9 @@ class ListedRows(ABC):
         """Return the outcomes of a row's prompts, by its number."""
         run = int(self.rows.run[row])
         columns = self.manifests[run].rubric.columns
-        return [from_bytes(self._lines[run][line], columns) for line in self.rows.lines[row]]
+        found = [from_bytes(self._lines[run][line], columns) for line in self.rows.lines[row]]
+        part = int(self.rows.part[row])
+        return [each.of_prompts[part] for each in found]
 
     def _measured(self) -> tuple[NDArray[np.int32], list[str]]:
         lengths, snippets = array("i"), dict[int, str]()

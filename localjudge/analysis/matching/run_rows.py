@@ -47,6 +47,7 @@ class RunRows:
         names: the systems of all runs.
         run: the index of each row's run, [n].
         lines: the lines of its prompts, from 0.
+        part: the place of its criterion, from 0, if its line has several and each counts as a row; else 0, [n].
         ids: its id.
         identities: what identifies it.
         group: the number of its instruction, from 0, in the order of the first row of each, [n]. Equal
@@ -62,6 +63,7 @@ class RunRows:
     names: SystemNames
     run: Integers
     lines: list[tuple[int, ...]]
+    part: Integers
     ids: list[str]
     identities: list[Identity]
     group: Integers
@@ -115,6 +117,7 @@ class RunRows:
             self,
             run=self.run[chosen],
             lines=[self.lines[place] for place in places],
+            part=self.part[chosen],
             ids=[self.ids[place] for place in places],
             identities=[self.identities[place] for place in places],
             group=self.group[chosen],
@@ -152,13 +155,15 @@ def read_rows(
     identities: list[Identity] = []
     ids: list[str] = []
     shown: list[tuple[str | None, bool]] = []
+    parts = array("i")
     join = POINTWISE.join({}, 1) if by_criterion else None
     outcomes = (
-        (run, *each)
+        (run, places, part, each)
         for run, (folder, manifest) in enumerate(zip(folders, manifests, strict=True))
-        for each in numbered_row_outcomes(folder, manifest, join)
+        for places, outcome in numbered_row_outcomes(folder, manifest, join)
+        for part, each in enumerate(outcome.of_prompts if by_criterion else (outcome,))
     )
-    for run, places, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
+    for run, places, part, outcome in with_progress(outcomes, report, sum(map(count_lines, folders))):
         first = outcome.first
         names.add_outcome(run, outcome)
         values.add(outcome)
@@ -168,6 +173,7 @@ def read_rows(
         identities.append(Identity.from_outcome(outcome))
         groups.append(numbers.setdefault(first.group or f"{run}\0{first.source}", len(numbers)))
         shown.append((first.digest, first.swapped))
+        parts.append(part)
         flags.append(_flags(outcome))
         for each in outcome.of_prompts:
             mass[judge[run]].add(each)
@@ -177,6 +183,7 @@ def read_rows(
         names=names,
         run=np.array(runs, dtype=np.int32),
         lines=lines,
+        part=np.array(parts, dtype=np.int32),
         ids=ids,
         identities=identities,
         group=np.array(groups, dtype=np.int32),
